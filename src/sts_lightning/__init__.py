@@ -1,0 +1,19 @@
+"""STS-Lightning: experiments on semantic textual similarity as configurations."""
+
+from __future__ import annotations
+
+import typing
+
+if typing.TYPE_CHECKING:
+    from sts_lightning.runs import load
+
+__all__ = ["load"]
+
+
+def __getattr__(name: str) -> typing.Any:
+    """Import on first use, so that `python train.py --help` does not wait for torch."""
+    if name == "load":
+        from sts_lightning.runs import load
+
+        return load
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

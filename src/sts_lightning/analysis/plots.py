@@ -1,0 +1,78 @@
+"""Plots of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+
+def _figure(width: float, height: float) -> Figure:
+    # No pyplot: its global state and choice of a window system have no place in a library.
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _save(figure: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+
+
+def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int | None, title: str) -> None:
+    """Training loss and dev Spearman over steps; the selected step is marked.
+
+    Args:
+        rows: The rows of a history.
+        path: PNG file to write.
+        best_step: The step whose weights were kept.
+        title: Of the plot.
+    """
+    figure = _figure(7, 4)
+    axis = figure.add_subplot()
+    loss = [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row]
+    dev = [(row["step"], row["dev/spearman"]) for row in rows if "dev/spearman" in row]
+    if loss:
+        axis.plot(*zip(*loss, strict=True), color="tab:blue", linewidth=1, alpha=0.8)
+    axis.set(xlabel="optimiser step", title=title)
+    axis.set_ylabel("training loss", color="tab:blue")
+    axis.grid(alpha=0.25)
+    right = axis.twinx()
+    if dev:
+        right.plot(*zip(*dev, strict=True), color="tab:orange", marker="o", markersize=4)
+        best = [point for point in dev if point[0] == best_step]
+        for step, value in best:
+            right.annotate(
+                f"selected: {value:.2f}",
+                (step, value),
+                textcoords="offset points",
+                xytext=(0, -14),
+                ha="right",
+                color="tab:orange",
+            )
+    right.set_ylabel("dev Spearman x 100", color="tab:orange")
+    _save(figure, path)
+
+
+def plot_cosines(cosines: np.ndarray, gold: np.ndarray, path: Path, title: str) -> None:
+    """Cosine of each dev pair against its gold score, with the mean cosine of each half point of gold."""
+    figure = _figure(5.5, 4.5)
+    axis = figure.add_subplot()
+    axis.scatter(gold, cosines, s=8, alpha=0.35, linewidths=0, color="tab:blue")
+    bins = np.round(np.asarray(gold) * 2) / 2
+    levels = np.unique(bins)
+    axis.plot(
+        levels,
+        [cosines[bins == level].mean() for level in levels],
+        color="tab:orange",
+        marker="o",
+        markersize=4,
+        label="mean cosine",
+    )
+    axis.set(xlabel="gold score", ylabel="cosine", title=title)
+    axis.grid(alpha=0.25)
+    axis.legend(loc="lower right")
+    _save(figure, path)

@@ -1,0 +1,86 @@
+"""The shell around a Hydra entry point: one clear message for what the user can mend."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import ConfigCompositionException, HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.config import flat_keys, suggest
+from sts_lightning.errors import Interrupted, UserError
+
+
+def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
+    """Run a function decorated with ``hydra.main`` and turn errors into messages and exit codes.
+
+    Exit codes: 0 done, 1 an error, 130 stopped by the user. ``debug=true`` on the command line shows the
+    stack trace of every error.
+
+    Args:
+        main: The decorated function.
+        config_path: Absolute path of the configuration folder, for suggestions.
+        config_name: Name of the primary configuration.
+    """
+    debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # hands exceptions on instead of printing them
+    try:
+        main()
+    except Interrupted as error:
+        _leave(str(error), 130, debug)
+    except KeyboardInterrupt:
+        _leave("stopped by Ctrl-C.", 130, debug)
+    except UserError as error:
+        _leave(f"error: {error}", 1, debug)
+    except (HydraException, OmegaConfBaseException) as error:
+        _leave(f"error: {_explain(error, config_path, config_name)}", 1, debug)
+
+
+def _leave(message: str, code: int, debug: bool) -> None:
+    if debug:
+        raise
+    print(message, file=sys.stderr)
+    sys.exit(code)
+
+
+def _explain(error: Exception, config_path: str, config_name: str) -> str:
+    """A composition error in a sentence, with the nearest known key where a key is unknown."""
+    cause = error.__cause__
+    unknown = re.search(r"Could not override '([^']+)'", str(error))
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if unknown is None or not isinstance(error, ConfigCompositionException):
+        detail = (
+            ""
+            if cause is None or str(cause).splitlines()[0] in str(error)
+            else f" {str(cause).splitlines()[0]}"
+        )
+        return f"{' '.join(lines)}{detail}"
+    key = unknown.group(1)
+    known = _known_keys(config_path, config_name, key)
+    if cause is not None and key in known:
+        return f"{key}: {str(cause).splitlines()[0]}"
+    return (
+        f"{key}: no such setting.{suggest(key, known)} See `python {os.path.basename(sys.argv[0])} --help`."
+    )
+
+
+def _known_keys(config_path: str, config_name: str, key: str) -> list[str]:
+    """The keys that the command line composes without the override that failed."""
+    from hydra import compose, initialize_config_dir
+
+    overrides = [
+        argument
+        for argument in sys.argv[1:]
+        if "=" in argument and not argument.startswith("-") and argument.split("=")[0].lstrip("+~") != key
+    ]
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(config_path, version_base="1.3"):
+            return flat_keys(compose(config_name, overrides))
+    except (HydraException, OmegaConfBaseException):
+        return []

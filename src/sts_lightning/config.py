@@ -1,0 +1,134 @@
+"""Checks of a composed configuration, and objects built from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import inspect
+import typing
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hydra.errors import InstantiationException
+from hydra.utils import get_method, instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.errors import ConfigError, UserError
+
+
+def check_config(cfg: DictConfig) -> None:
+    """Check required values, choices, and each group that has a ``_target_`` against its signature.
+
+    Raises:
+        ConfigError: A value is missing, of the wrong type, or not among the choices.
+    """
+    missing = sorted(OmegaConf.missing_keys(cfg))
+    if missing:
+        raise ConfigError(f"{missing[0]} is required; give it on the command line: {missing[0]}=...")
+    try:
+        OmegaConf.resolve(cfg)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
+    _check_choices(cfg, "")
+    for key, node in cfg.items():
+        if isinstance(node, DictConfig) and "_target_" in node:
+            check_target(str(key), node)
+
+
+def _check_choices(node: DictConfig, prefix: str) -> None:
+    schema = OmegaConf.get_type(node)
+    fields = {f.name: f for f in dataclasses.fields(schema)} if dataclasses.is_dataclass(schema) else {}
+    for key, value in node.items():
+        choices = fields[str(key)].metadata.get("choices") if key in fields else None
+        if choices is not None and value not in choices:
+            raise ConfigError(f"{prefix}{key}={value} is not among {', '.join(map(str, choices))}.")
+        if isinstance(value, DictConfig):
+            _check_choices(value, f"{prefix}{key}.")
+
+
+def check_target(path: str, node: DictConfig) -> None:
+    """Check the keys and the types of values of a node against the signature of its ``_target_``.
+
+    Raises:
+        ConfigError: The target does not exist, a key is not one of its arguments, or a value does not fit.
+    """
+    try:
+        target = get_method(node["_target_"])
+    except Exception as error:  # whatever an import may raise
+        raise ConfigError(f"{path}._target_: cannot load {node['_target_']} ({error}).") from error
+    hints = _argument_types(target)
+    for key in node:
+        if key == "_target_":
+            continue
+        if key not in hints:
+            raise ConfigError(f"{path}.{key}: no such setting.{suggest(str(key), hints)}")
+        _check_type(f"{path}.{key}", node[key], hints[key])
+
+
+def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
+    function = target.__init__ if inspect.isclass(target) else target
+    hints = typing.get_type_hints(function)
+    names = [name for name in inspect.signature(target).parameters if name not in ("self", "cls")]
+    return {name: hints.get(name, Any) for name in names}
+
+
+def _check_type(key: str, value: Any, hint: Any) -> None:
+    """Types as `OmegaConf` converts them, and literals; other hints are the target's own affair."""
+    if typing.get_origin(hint) is typing.Literal:
+        if value not in typing.get_args(hint):
+            raise ConfigError(f"{key}={value} is not among {', '.join(map(str, typing.get_args(hint)))}.")
+        return
+    schema = dataclasses.make_dataclass("Schema", [("value", hint)])
+    try:
+        wanted = OmegaConf.structured(schema)
+    except OmegaConfBaseException:
+        return
+    try:
+        OmegaConf.merge(wanted, {"value": value})
+    except OmegaConfBaseException as error:
+        name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+        raise ConfigError(f"{key}={value!r} is not of type {name}.") from error
+
+
+def suggest(key: str, known: Iterable[str]) -> str:
+    """`` Did you mean ...?``, or the known keys if none is similar."""
+    known = list(known)
+    close = difflib.get_close_matches(key, known, n=3)
+    # A key is often right but for the group it stands in: max_steps for trainer.max_steps.
+    close += [
+        name for name in known if name.rpartition(".")[2] == key.rpartition(".")[2] and name not in close
+    ]
+    if close:
+        return f" Did you mean {' or '.join(close)}?"
+    return f" There are: {', '.join(known)}." if len(known) <= 20 else ""
+
+
+def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
+    """All keys of a configuration in dotted form."""
+    keys = []
+    for key in cfg:
+        keys.append(f"{prefix}{key}")
+        node = cfg._get_node(key)
+        if isinstance(node, DictConfig) and not node._is_missing() and not node._is_none():
+            keys += flat_keys(node, f"{prefix}{key}.")
+    return keys
+
+
+def build(path: str, node: DictConfig, **arguments: Any) -> Any:
+    """Instantiate a node; an error of its constructor becomes a `ConfigError` that names the group.
+
+    Args:
+        path: The group, for the message.
+        node: A configuration with ``_target_``.
+        **arguments: Further arguments, which stand over those of the node.
+    """
+    try:
+        return instantiate(node, _convert_="all", **arguments)
+    except InstantiationException as error:
+        cause = error.__cause__ or error
+        if isinstance(cause, UserError):
+            raise cause from None
+        if isinstance(cause, ValueError | ImportError):
+            raise ConfigError(f"{path}: {cause}") from error
+        raise

@@ -1,0 +1,100 @@
+"""A training loader that can go on in the middle of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch.utils.data import DataLoader, Sampler
+
+
+class EpochSampler(Sampler[int]):
+    """A permutation of ``range(length)`` that depends on ``(seed, epoch)`` alone.
+
+    Attributes:
+        epoch: The epoch whose permutation comes next.
+        skip: How many leading indices to leave out, once.
+    """
+
+    def __init__(self, length: int, seed: int) -> None:
+        self.length = length
+        self.seed = seed
+        self.epoch = 0
+        self.skip = 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed + 1_000_003 * self.epoch)
+        order = torch.randperm(self.length, generator=generator).tolist()
+        start, self.skip = self.skip, 0
+        yield from order[start:]
+
+
+class ResumableLoader(DataLoader[Any]):
+    """Shuffles a table anew in each epoch, and restarts behind the last batch that was used.
+
+    The batches of epoch e are the same in an uninterrupted run and in a resumed one; nothing is
+    drawn from the global random state.
+
+    Args:
+        table: The examples.
+        batch_size: Examples in a batch; the last batch of an epoch may be smaller, but not of one row
+            alone, on which no batch statistic is defined: such a rest is left out.
+        collate: Turns a list of examples into a batch.
+        seed: Seed of the order.
+        num_workers: Processes that collate ahead; 0 collates in the training process.
+        epoch_batches: Batches in an epoch where that is fewer than the table gives.
+    """
+
+    def __init__(
+        self,
+        table: Dataset,
+        batch_size: int,
+        collate: Callable[[list[dict[str, Any]]], Any],
+        seed: int,
+        num_workers: int = 0,
+        epoch_batches: int | None = None,
+    ) -> None:
+        self.order = EpochSampler(len(table), seed)
+        super().__init__(
+            table,  # type: ignore[arg-type]  # datasets.Dataset has __getitem__ and __len__, not the base class
+            batch_size=batch_size,
+            sampler=self.order,
+            collate_fn=collate,
+            num_workers=num_workers,
+            drop_last=len(table) % batch_size == 1,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        available = super().__len__()
+        self.epoch_batches = available if epoch_batches is None else min(available, epoch_batches)
+        self._epoch = -1
+        self._position = 0
+
+    def __len__(self) -> int:
+        return self.epoch_batches
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # a generator serves as the iterator
+        self._epoch += 1
+        start, self._position = self._position, 0
+        self.order.epoch, self.order.skip = self._epoch, start * (self.batch_size or 1)
+        for position, batch in enumerate(super().__iter__(), start=start + 1):
+            if position > self.epoch_batches:
+                break
+            # The state tells what the consumer has got, whatever the workers have fetched ahead.
+            self._state = {"epoch": self._epoch, "position": position}
+            yield batch
+
+    def state_dict(self) -> dict[str, int]:
+        """Epoch and number of batches handed out in it."""
+        return dict(getattr(self, "_state", {"epoch": 0, "position": 0}))
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on behind the batch at which ``state`` was taken."""
+        finished = state["position"] >= self.epoch_batches
+        self._epoch = state["epoch"] if finished else state["epoch"] - 1
+        self._position = 0 if finished else state["position"]
+        self._state = dict(state)

@@ -1,0 +1,94 @@
+"""The LightningDataModule that every data set builds on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import lightning.pytorch as pl
+from datasets import Dataset
+from torch.utils.data import DataLoader
+
+from sts_lightning.data.collate import ViewCollator
+from sts_lightning.data.loader import ResumableLoader
+from sts_lightning.data.senteval import STSTask
+from sts_lightning.data.tables import LabelKind, SourceCount
+from sts_lightning.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+COLUMNS = ("sentence1", "sentence2", "sentence3")
+
+
+class SentenceDataModule(pl.LightningDataModule):
+    """Training examples, scored dev pairs to select by, and test tasks to report.
+
+    A subclass sets ``num_views`` and ``label`` when it is built and reads its files in `load_train`,
+    `load_dev` and `load_tests`. `load` reads everything once, before any weight is loaded, so that a
+    bad row costs seconds.
+
+    Args:
+        batch_size: Examples in a training batch.
+        seed: Seed of the order of training examples.
+        num_workers: Processes that tokenise ahead.
+
+    Attributes:
+        num_views: V, how many sentences of an example are embedded.
+        label: The kind of label that comes with an example.
+        counts: Rows read and dropped, by source; filled by `load`.
+    """
+
+    num_views: int = 2
+    label: LabelKind = "score"
+
+    def __init__(self, batch_size: int, seed: int, num_workers: int = 0) -> None:
+        super().__init__()
+        if batch_size < 2:
+            raise ConfigError(f"data.batch_size must be at least 2, got {batch_size}.")
+        self.batch_size = batch_size
+        self.seed = seed
+        self.num_workers = num_workers
+        self.counts: list[SourceCount] = []
+        self.epoch_batches: int | None = None
+
+    def load_train(self) -> Dataset:
+        """The training table: columns sentence1, sentence2[, sentence3][, label]."""
+        raise NotImplementedError
+
+    def load_dev(self) -> Dataset:
+        """Scored pairs on which checkpoints are compared."""
+        raise NotImplementedError
+
+    def load_tests(self) -> list[STSTask]:
+        """The tasks that the finished model is reported on; none by default."""
+        return []
+
+    def load(self) -> None:
+        """Read and check all files.
+
+        Raises:
+            DataError: A file is missing or malformed.
+        """
+        self.train, self.dev, self.tests = self.load_train(), self.load_dev(), self.load_tests()
+        if len(self.train) < 2:
+            raise ConfigError(f"{len(self.train)} training example(s) are left; training needs at least two.")
+        for count in self.counts:
+            count.report()
+
+    def connect(self, prepare: Callable[[list[str]], Any], epoch_batches: int | None = None) -> None:
+        """Say how sentences become the encoder's input, and how many batches make an epoch."""
+        self._prepare = prepare
+        self.epoch_batches = epoch_batches
+
+    def train_dataloader(self) -> ResumableLoader:
+        """Shuffled training batches."""
+        collate = ViewCollator(COLUMNS[: self.num_views], self.label, self._prepare)
+        return ResumableLoader(
+            self.train, self.batch_size, collate, self.seed, self.num_workers, self.epoch_batches
+        )
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """The dev pairs in file order; 128 of them give the chunks enough rows to sort."""
+        collate = ViewCollator(COLUMNS[:2], "score", self._prepare)
+        return DataLoader(self.dev, batch_size=128, collate_fn=collate)  # type: ignore[arg-type]

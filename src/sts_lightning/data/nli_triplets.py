@@ -1,0 +1,64 @@
+"""NLI triplets: premise, entailed hypothesis, contradicting hypothesis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from datasets import Dataset
+
+from sts_lightning.data.fields import sentence
+from sts_lightning.data.module import COLUMNS, SentenceDataModule
+from sts_lightning.data.senteval import STSTask, load_sts_tasks, load_stsb
+from sts_lightning.data.tables import SourceCount, make_table
+from sts_lightning.data.text_files import read_records
+from sts_lightning.errors import DataError
+
+
+class NLITripletsData(SentenceDataModule):
+    """Anchors with a positive and a hard negative, in the columns of SimCSE's nli_for_simcse.csv.
+
+    Args:
+        root: Data root; STS-B dev and the seven test sets are read from it too.
+        path: The CSV file with the columns ``sent0``, ``sent1``, ``hard_neg``; the first of
+            ``nli_for_simcse.csv`` and ``nli/nli_triplets.csv`` under the root if not given.
+        batch_size: Triplets in a batch.
+        seed: Seed of the order.
+        num_workers: Processes that tokenise ahead.
+    """
+
+    num_views = 3
+    label = "none"
+
+    def __init__(
+        self, root: str, batch_size: int, seed: int, path: str | None = None, num_workers: int = 0
+    ) -> None:
+        super().__init__(batch_size, seed, num_workers)
+        self.root = root
+        self.path = path
+
+    def load_train(self) -> Dataset:
+        """All triplets, in file order."""
+        path = self._find()
+        rows = [
+            tuple(sentence(field, path, line) for field in fields)
+            for line, fields in read_records(path, ["sent0", "sent1", "hard_neg"])
+        ]
+        self.counts.append(SourceCount(path.name, len(rows)))
+        return make_table(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))
+
+    def load_dev(self) -> Dataset:
+        """STS-B dev."""
+        return load_stsb(self.root, "dev")
+
+    def load_tests(self) -> list[STSTask]:
+        """The seven test sets."""
+        return load_sts_tasks(self.root)
+
+    def _find(self) -> Path:
+        if self.path is not None:
+            return Path(self.path)
+        names = ("nli_for_simcse.csv", "nli/nli_triplets.csv")
+        for name in names:
+            if (Path(self.root) / name).is_file():
+                return Path(self.root) / name
+        raise DataError(f"no {' or '.join(names)} here; name the file with data.path=...", self.root)

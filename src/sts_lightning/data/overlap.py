@@ -1,0 +1,39 @@
+"""Pairs of a training set that also stand in a test set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+from datasets import Dataset
+
+OverlapFilter = Literal["none", "exact", "normalized"]
+"""How equal a training pair must be to a test pair to be dropped, in either order of its sentences.
+
+``none`` keeps all; ``exact`` compares the strings (the papers' filter, Pcc-tuning App. B);
+``normalized`` compares lower-cased letters and digits only.
+"""
+
+_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
+
+Key = frozenset[str]
+
+
+def pair_key(sentence1: str, sentence2: str, how: OverlapFilter) -> Key:
+    """What two pairs share when they count as the same pair."""
+    if how == "normalized":
+        sentence1, sentence2 = (_NOT_ALPHANUMERIC.sub("", text.lower()) for text in (sentence1, sentence2))
+    return frozenset((sentence1, sentence2))
+
+
+def not_in(tests: Iterable[Dataset], how: OverlapFilter) -> Callable[[str, str], bool]:
+    """A predicate that holds for the pairs that stand in none of the test tables."""
+    if how == "none":
+        return lambda sentence1, sentence2: True
+    seen = {
+        pair_key(sentence1, sentence2, how)
+        for table in tests
+        for sentence1, sentence2 in zip(table["sentence1"], table["sentence2"], strict=True)
+    }
+    return lambda sentence1, sentence2: pair_key(sentence1, sentence2, how) not in seen

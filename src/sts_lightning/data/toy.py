@@ -1,0 +1,170 @@
+"""A small generated language, so that the whole pipeline runs with no download.
+
+A meaning has five slots: who, does what, to what, where, when. Each value of a slot has two surface
+forms that mean the same, and a sentence puts the slots in one of three orders. How similar two
+meanings are is a matter of this language: place and time count most, the actor least. An encoder that
+was trained on English does not know that, and has something to learn.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from datasets import Dataset
+
+from sts_lightning.data.module import COLUMNS, SentenceDataModule
+from sts_lightning.data.senteval import STSTask
+from sts_lightning.data.tables import SourceCount, make_table
+from sts_lightning.errors import ConfigError
+
+SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
+    "actor": (
+        ("the doctor", "the physician"),
+        ("a farmer", "a grower"),
+        ("the teacher", "the schoolmaster"),
+        ("a sailor", "a seaman"),
+        ("the boy", "the lad"),
+        ("a thief", "a burglar"),
+        ("the singer", "the vocalist"),
+        ("a soldier", "a trooper"),
+    ),
+    "action": (
+        ("repaired", "fixed"),
+        ("bought", "purchased"),
+        ("painted", "coloured"),
+        ("hid", "concealed"),
+        ("carried", "lugged"),
+        ("cleaned", "washed"),
+        ("broke", "smashed"),
+        ("photographed", "took a picture of"),
+    ),
+    "object": (
+        ("a bicycle", "a bike"),
+        ("a couch", "a sofa"),
+        ("an old clock", "an ancient clock"),
+        ("a wooden boat", "a boat made of wood"),
+        ("a small lamp", "a little lamp"),
+        ("a glass jar", "a jar of glass"),
+        ("a rug", "a carpet"),
+        ("a radio", "a wireless set"),
+    ),
+    "place": (
+        ("in the forest", "in the woods"),
+        ("at the harbour", "at the port"),
+        ("near the church", "close to the church"),
+        ("in the cellar", "in the basement"),
+        ("on the hill", "on the hillside"),
+        ("at the market", "at the bazaar"),
+        ("by the lake", "on the shore of the lake"),
+        ("in the kitchen", "in the cookroom"),
+    ),
+    "time": (
+        ("at dawn", "at daybreak"),
+        ("in the evening", "at nightfall"),
+        ("in winter", "during the winter"),
+        ("on Sunday", "this Sunday"),
+        ("at noon", "at midday"),
+        ("last year", "a year ago"),
+        ("after the storm", "once the storm was over"),
+        ("before dinner", "ahead of dinner"),
+    ),
+}
+"""The surface forms of each value of each slot."""
+
+WEIGHTS = np.array([0.25, 0.5, 0.75, 1.5, 2.0])
+"""What a shared slot adds to the score of a pair, in the order of `SLOTS`; the sum is 5."""
+
+ORDERS = (
+    "{actor} {action} {object} {place} {time}",
+    "{time} {actor} {action} {object} {place}",
+    "{place} , {actor} {action} {object} {time}",
+)
+
+_VALUES = 8
+
+
+class ToyData(SentenceDataModule):
+    """Generated scored pairs, or triplets, with a dev and a test split of scored pairs.
+
+    The three splits are drawn from one stream of random meanings; a sentence of five slots with two
+    forms each in three orders hardly ever comes twice (3 x 16^5 sentences).
+
+    Args:
+        batch_size: Examples in a batch.
+        seed: Seed of the order. The corpus itself is always the same.
+        kind: ``pairs`` (scored) or ``triplets`` (a paraphrase as the positive; as the hard negative a
+            sentence of other place and time but otherwise the same).
+        train_size: Training examples.
+        dev_size: Dev pairs.
+        test_size: Test pairs.
+        num_workers: Processes that tokenise ahead.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        seed: int,
+        kind: Literal["pairs", "triplets"] = "pairs",
+        train_size: int = 2000,
+        dev_size: int = 500,
+        test_size: int = 1000,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_size, seed, num_workers)
+        if min(train_size, dev_size, test_size) < 2:
+            raise ConfigError("data.train_size, data.dev_size and data.test_size must be at least 2.")
+        self.kind = kind
+        self.num_views, self.label = (2, "score") if kind == "pairs" else (3, "none")
+        self.train_size, self.dev_size, self.test_size = train_size, dev_size, test_size
+
+    def load_train(self) -> Dataset:
+        """Generated training examples."""
+        generate = scored_pairs if self.kind == "pairs" else triplets
+        self.counts.append(SourceCount(f"toy {self.kind}", self.train_size))
+        return generate(self.train_size, np.random.default_rng(0))
+
+    def load_dev(self) -> Dataset:
+        """Generated dev pairs."""
+        return scored_pairs(self.dev_size, np.random.default_rng(1))
+
+    def load_tests(self) -> list[STSTask]:
+        """Generated test pairs as one task."""
+        return [STSTask("toy", {"test": scored_pairs(self.test_size, np.random.default_rng(2))})]
+
+
+def realise(meaning: np.ndarray, rng: np.random.Generator) -> str:
+    """A sentence with this meaning: a random surface form of each slot, in a random order."""
+    forms = {
+        slot: values[value][rng.integers(2)]
+        for (slot, values), value in zip(SLOTS.items(), meaning, strict=True)
+    }
+    words = ORDERS[rng.integers(len(ORDERS))].format(**forms)
+    return f"{words[0].upper()}{words[1:]} ."
+
+
+def similarity(first: np.ndarray, second: np.ndarray) -> float:
+    """The score of two meanings in [0, 5]: the summed `WEIGHTS` of the slots that they share."""
+    return float(WEIGHTS[first == second].sum())
+
+
+def scored_pairs(size: int, rng: np.random.Generator) -> Dataset:
+    """Pairs that share a random number of slots, with their score."""
+    rows = []
+    for _ in range(size):
+        first = rng.integers(_VALUES, size=len(SLOTS))
+        changed = rng.random(len(SLOTS)) < rng.random()
+        second = np.where(changed, rng.integers(_VALUES, size=len(SLOTS)), first)
+        rows.append((realise(first, rng), realise(second, rng), similarity(first, second)))
+    return make_table(dict(zip((*COLUMNS[:2], "label"), zip(*rows, strict=True), strict=True)))
+
+
+def triplets(size: int, rng: np.random.Generator) -> Dataset:
+    """Anchor, paraphrase, and a sentence of another place and time."""
+    rows = []
+    for _ in range(size):
+        anchor = rng.integers(_VALUES, size=len(SLOTS))
+        negative = anchor.copy()
+        negative[3:] = (anchor[3:] + rng.integers(1, _VALUES, size=2)) % _VALUES
+        rows.append(tuple(realise(meaning, rng) for meaning in (anchor, anchor, negative)))
+    return make_table(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))

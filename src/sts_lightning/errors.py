@@ -1,0 +1,39 @@
+"""Errors that a user can mend: shown as one message, without a stack trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class UserError(Exception):
+    """Something outside the code is wrong; the message says what, where and what to do."""
+
+
+class ConfigError(UserError):
+    """A configuration value, or a combination of values, that cannot work."""
+
+
+class DataError(UserError):
+    """A data file that cannot be used.
+
+    Args:
+        message: What was expected and what was found.
+        path: The file.
+        line: The 1-based line in the file, where one line is to blame.
+    """
+
+    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
+        where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
+        super().__init__(f"{where}{message}")
+
+
+class CheckpointError(UserError):
+    """A checkpoint or run folder that is missing, broken, or of another model."""
+
+
+class TrainingError(UserError):
+    """Training cannot go on, for example because the loss is not finite."""
+
+
+class Interrupted(UserError):
+    """The user stopped the run; everything up to the last completed step is saved."""

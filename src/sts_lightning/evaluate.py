@@ -1,0 +1,93 @@
+"""Evaluation of a model or a run on the STS tasks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import torch
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+from rich.console import Console
+
+from sts_lightning import runs
+from sts_lightning.config import check_config
+from sts_lightning.data.senteval import load_sts_tasks
+from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.report import print_scores, spearman_row
+from sts_lightning.evaluation.sts import evaluate_sts
+from sts_lightning.models.encoder import SentenceEncoder
+
+log = logging.getLogger(__name__)
+
+
+def evaluate(cfg: DictConfig) -> float:
+    """Evaluate as a Hydra job; returns the average Spearman times 100."""
+    folder = Path(HydraConfig.get().runtime.output_dir)
+    try:
+        return evaluate_in(folder, cfg)
+    finally:
+        runs.remove_empty(folder)
+
+
+def evaluate_in(folder: Path, cfg: DictConfig) -> float:
+    """Evaluate and write config.yaml and metrics.json to a folder.
+
+    Args:
+        folder: Where the results go.
+        cfg: A composed configuration of the schema `EvalConfig`.
+
+    Returns:
+        The average Spearman times 100.
+
+    Raises:
+        UserError: Configuration, data or run folder cannot be used.
+    """
+    started = time.monotonic()
+    check_config(cfg)
+    device = _device(cfg.accelerator)
+    tasks = load_sts_tasks(cfg.data_root, tuple(cfg.tasks))
+    encoder, precision = _load_encoder(cfg)
+    encoder = encoder.to(device).set_precision(precision).eval()
+    result = evaluate_sts(_Watched(encoder), tasks, cfg.aggregate)
+    folder.mkdir(parents=True, exist_ok=True)
+    runs.save_config(folder, cfg)
+    runs.save_metrics(
+        folder,
+        {
+            "test": result,
+            "precision": precision,
+            "wall_seconds": round(time.monotonic() - started, 1),
+            **runs.environment(),
+        },
+    )
+    name = cfg.ckpt if cfg.ckpt is not None else cfg.model.get("name", cfg.model["_target_"])
+    title = f"Spearman x 100 (aggregate={cfg.aggregate}, {precision})"
+    print_scores(title, {Path(name).name: spearman_row(result)})
+    log.info("all scores: %s", runs.run_name(runs.metrics_path(folder)))
+    return result["average"]
+
+
+class _Watched:
+    """Shows a progress bar in a terminal."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self.encoder = encoder
+
+    def encode(self, sentences: list[str], /) -> object:
+        return self.encoder.encode(sentences, progress=Console().is_terminal)
+
+
+def _load_encoder(cfg: DictConfig) -> tuple[SentenceEncoder, str]:
+    if cfg.ckpt is None:
+        return runs.build_encoder(cfg.model, cfg.prompt), cfg.precision or "32-true"
+    run = Path(cfg.ckpt)
+    own = runs.load_config(run).evaluation.precision
+    return runs.load(run), cfg.precision or own
+
+
+def _device(accelerator: str) -> torch.device:
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise ConfigError("accelerator=gpu, but no CUDA device is visible; use accelerator=cpu.")
+    return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")

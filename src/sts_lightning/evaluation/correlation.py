@@ -1,0 +1,38 @@
+"""Cosines and correlations, in float64, as reported."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import numpy as np
+from scipy import stats
+
+
+class Correlations(TypedDict):
+    """Correlations times 100 and the number of pairs."""
+
+    spearman: float
+    pearson: float
+    pairs: int
+
+
+def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Cosine of corresponding rows in float64, 0 where a vector is 0: (N, D), (N, D) -> (N,)."""
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    dots = np.einsum("nd,nd->n", first, second)
+    return np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+
+
+def correlate(cosines: np.ndarray, gold: np.ndarray) -> Correlations:
+    """Spearman's (mid-ranks for ties) and Pearson's correlation times 100.
+
+    Both are 0 where all cosines are equal, as a constant predictor orders nothing.
+    """
+    if np.ptp(cosines) == 0:
+        return {"spearman": 0.0, "pearson": 0.0, "pairs": len(gold)}
+    return {
+        "spearman": 100 * float(stats.spearmanr(cosines, gold).statistic),
+        "pearson": 100 * float(stats.pearsonr(cosines, gold).statistic),
+        "pairs": len(gold),
+    }

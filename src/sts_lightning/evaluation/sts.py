@@ -1,0 +1,122 @@
+"""STS evaluation by SentEval's protocol, each distinct sentence encoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypedDict, get_args
+
+import numpy as np
+from datasets import Dataset
+
+from sts_lightning.data.senteval import STSTask
+from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines
+
+Aggregate = Literal["all", "mean", "wmean"]
+"""How the subsets of a task become one score.
+
+``all``: one correlation over the concatenation of all subsets, which SimCSE and its followers report;
+``mean``: mean of the subsets' correlations; ``wmean``: the same, weighted by size.
+"""
+
+
+class Encoder(Protocol):
+    """Anything that maps sentences to vectors."""
+
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        """Vectors of shape (len(sentences), D)."""
+        ...
+
+
+class TaskResult(TypedDict):
+    """The aggregated score of a task, and that of its subsets."""
+
+    spearman: float
+    pearson: float
+    pairs: int
+    subsets: dict[str, Correlations]
+
+
+class STSResult(TypedDict):
+    """Scores of a list of tasks; ``average`` is the plain mean of the tasks' Spearman."""
+
+    aggregate: Aggregate
+    average: float
+    tasks: dict[str, TaskResult]
+
+
+def check_aggregate(aggregate: str) -> None:
+    """Refuse an unknown way to aggregate.
+
+    Raises:
+        ConfigError: It is unknown.
+    """
+    if aggregate not in get_args(Aggregate):
+        raise ConfigError(f"aggregate must be one of {', '.join(get_args(Aggregate))}, got {aggregate!r}.")
+
+
+def evaluate_sts(encoder: Encoder, tasks: Sequence[STSTask], aggregate: Aggregate = "all") -> STSResult:
+    """Score tasks by the correlation of cosine and gold score.
+
+    Args:
+        encoder: What is evaluated.
+        tasks: At least one task.
+        aggregate: How the subsets of a task become one score.
+    """
+    check_aggregate(aggregate)
+    tables = [table for task in tasks for table in task.subsets.values()]
+    return score_tasks(tasks, encode_pairs(encoder, tables), aggregate)
+
+
+def encode_pairs(encoder: Encoder, tables: Sequence[Dataset]) -> list[np.ndarray]:
+    """Cosines of the pairs of each table; each distinct sentence of all tables is encoded once.
+
+    Args:
+        encoder: What is evaluated.
+        tables: Tables with the columns sentence1 and sentence2.
+
+    Returns:
+        For each table, the cosines of its rows in float64.
+    """
+    columns = [list(table[column]) for table in tables for column in ("sentence1", "sentence2")]
+    index = {
+        text: row for row, text in enumerate(dict.fromkeys(text for column in columns for text in column))
+    }
+    vectors = encoder.encode(list(index))
+    embedded = [vectors[[index[text] for text in column]] for column in columns]
+    return [pair_cosines(first, second) for first, second in zip(embedded[::2], embedded[1::2], strict=True)]
+
+
+def score_tasks(tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], aggregate: Aggregate) -> STSResult:
+    """Correlate cosines with gold scores.
+
+    Args:
+        tasks: At least one task.
+        cosines: For each subset of each task in turn, the cosines of its pairs.
+        aggregate: How the subsets of a task become one score.
+    """
+    remaining = iter(cosines)
+    results: dict[str, TaskResult] = {}
+    for task in tasks:
+        golds = [np.asarray(table["label"], dtype=np.float64) for table in task.subsets.values()]
+        results[task.name] = _score(list(task.subsets), [next(remaining) for _ in golds], golds, aggregate)
+    average = float(np.mean([result["spearman"] for result in results.values()]))
+    return {"aggregate": aggregate, "average": average, "tasks": results}
+
+
+def _score(
+    names: list[str], cosines: list[np.ndarray], golds: list[np.ndarray], aggregate: Aggregate
+) -> TaskResult:
+    subsets = {
+        name: correlate(cosine, gold) for name, cosine, gold in zip(names, cosines, golds, strict=True)
+    }
+    if aggregate == "all":
+        return {**correlate(np.concatenate(cosines), np.concatenate(golds)), "subsets": subsets}
+    sizes = [subset["pairs"] for subset in subsets.values()]
+    weights = sizes if aggregate == "wmean" else None
+    return {
+        "spearman": float(np.average([s["spearman"] for s in subsets.values()], weights=weights)),
+        "pearson": float(np.average([s["pearson"] for s in subsets.values()], weights=weights)),
+        "pairs": sum(sizes),
+        "subsets": subsets,
+    }

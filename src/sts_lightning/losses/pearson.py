@@ -1,0 +1,51 @@
+"""Pearson's correlation as a loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sts_lightning.losses.base import Loss, cosine_rows
+
+RESOLUTION = 1e-6
+"""Standard deviation below which float32 cosines differ by rounding alone."""
+
+
+class PearsonLoss(Loss):
+    r"""One minus the correlation of cosine and gold score over the batch (Pcc-tuning, Eq. 8).
+
+    .. math:: L = 1 - r, \quad r = \frac{\sum_i (x_i - \bar x)(y_i - \bar y)}
+        {\sqrt{\sum_i (x_i - \bar x)^2} \sqrt{\sum_i (y_i - \bar y)^2}}
+
+    with x the cosine of a pair and y its score. L lies in [0, 2] and does not change when the scores
+    are shifted or multiplied by a positive number. Where all cosines or all scores of a batch are equal
+    (standard deviation below 1e-6) r is undefined: it counts as 0 and the batch has no gradient.
+
+    Deviation from the papers' code: that divides a mean over B by unbiased variances, which gives
+    1 - r (B - 1) / B, and NaN on a constant batch.
+
+    Args:
+        official: Use the papers' 1 - r (B - 1) / B.
+    """
+
+    views = (2,)
+    label = "score"
+    couples_rows = True
+
+    def __init__(self, official: bool = False) -> None:
+        super().__init__()
+        self.official = official
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""
+        if labels is None:
+            raise ValueError("PearsonLoss needs a score for each pair.")
+        cosines = cosine_rows(views[0], views[1])
+        x, y = cosines - cosines.mean(), labels.float() - labels.float().mean()
+        size = len(x)
+        # Both standard deviations are tested before the root, whose gradient is infinite at zero.
+        variance_x, variance_y = x.square().mean(), y.square().mean()
+        defined = (variance_x > RESOLUTION**2) & (variance_y > RESOLUTION**2)
+        root = torch.where(defined, variance_x * variance_y, 1.0).sqrt()
+        r = torch.where(defined, (x * y).mean() / root, 0.0)
+        return 1 - r * (size - 1) / size if self.official else 1 - r

@@ -1,0 +1,181 @@
+"""The sentence encoder: template, tokenizer, backbone and pooling as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from rich.progress import track
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.backbone import load_backbone
+from sts_lightning.models.pooling import POOLINGS, Pooling, pool
+from sts_lightning.models.tokenize import Rows, SentenceTokenizer
+
+Precision = Literal["32-true", "bf16-true", "16-true"]
+"""Weights and arithmetic of an encoder that does not train, in Lightning's names."""
+
+DTYPES: dict[Precision, torch.dtype] = {
+    "32-true": torch.float32,
+    "bf16-true": torch.bfloat16,
+    "16-true": torch.float16,
+}
+
+CHUNK_TOKENS = {"cpu": 1024}
+"""Padded tokens of a chunk in `SentenceEncoder.encode`: small ones stay in a CPU core's cache."""
+
+GPU_CHUNK_TOKENS = 32768
+
+
+class SentenceEncoder(nn.Module):
+    """Maps sentences to vectors.
+
+    Args:
+        backbone: A transformer without head, whose output has ``last_hidden_state``.
+        tokenizer: Its tokenizer.
+        pooling: How a vector is read out.
+        max_length: Most tokens of a sentence.
+        template: Text with the slot ``{sentence}`` that is put around each sentence, or None.
+
+    Raises:
+        ConfigError: Pooling, template and tokenizer do not fit together.
+    """
+
+    def __init__(
+        self,
+        backbone: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        pooling: Pooling = "mean",
+        max_length: int = 128,
+        template: str | None = None,
+    ) -> None:
+        super().__init__()
+        if pooling not in POOLINGS:
+            raise ConfigError(f"model.pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}.")
+        if pooling == "mask_token" and "{mask}" not in (template or ""):
+            raise ConfigError(
+                "model.pooling=mask_token needs a template with {mask}, such as prompt=promptbert."
+            )
+        positions = getattr(backbone.config, "max_position_embeddings", None)
+        if positions is not None and max_length > positions:
+            raise ConfigError(
+                f"model.max_length={max_length} exceeds the {positions} positions of the model."
+            )
+        self.backbone = backbone
+        self.tokenizer = SentenceTokenizer(tokenizer, max_length, template)
+        self.pooling: Pooling = pooling
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str,
+        revision: str | None = None,
+        pooling: Pooling = "mean",
+        max_length: int = 128,
+        template: str | None = None,
+        config: dict[str, Any] | None = None,
+        trust_remote_code: bool = False,
+        offline_package: str | None = None,
+        offline_sha256: str | None = None,
+    ) -> Self:
+        """Load a hub id or a local folder; see `load_backbone` for arguments and errors."""
+        backbone, tokenizer = load_backbone(
+            name, revision, config, trust_remote_code, offline_package, offline_sha256
+        )
+        return cls(backbone, tokenizer, pooling, max_length, template)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    def prepare(self, chunk_tokens: int) -> Callable[[Sequence[str]], Rows]:
+        """What turns sentences into the input of `forward`, cut into chunks of ``chunk_tokens``."""
+
+        def rows(sentences: Sequence[str]) -> Rows:
+            return self.tokenizer.rows(sentences, chunk_tokens)
+
+        return rows
+
+    def forward(self, rows: Rows) -> Tensor:
+        """Embed tokenised sentences.
+
+        The chunks run one after the other, and the vectors are put back in order, so the result, and
+        the gradient, are those of one padded block.
+
+        Returns:
+            Vectors in float32, shape (N, D).
+        """
+        return torch.cat([self.embed_chunk(chunk) for chunk in rows.chunks])[rows.restore]
+
+    def embed_chunk(self, chunk: dict[str, Tensor]) -> Tensor:
+        """Vectors of one padded chunk, (n, D) in float32."""
+        every_layer = self.pooling == "first_last_mean"
+        output = self.backbone(**chunk, output_hidden_states=every_layer)
+        hidden = output.hidden_states if every_layer else (output.last_hidden_state,)
+        return pool(
+            self.pooling, hidden, chunk["attention_mask"], chunk["input_ids"], self.tokenizer.mask_token_id
+        )
+
+    def set_precision(self, precision: Precision) -> Self:
+        """Convert the weights for encoding; not for training, which needs float32 weights."""
+        if precision not in DTYPES:
+            raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
+        return self.to(DTYPES[precision])
+
+    @torch.inference_mode()
+    def encode(
+        self, sentences: Sequence[str], chunk_tokens: int | None = None, progress: bool = False
+    ) -> np.ndarray:
+        """Vectors of sentences, each encoded once, in batches of similar length.
+
+        On a CPU the chunks are spread over as many threads as torch may use, each computing on one
+        core: a transformer's many small operations gain more from that than from sharing each of them.
+
+        Args:
+            sentences: Any number of texts.
+            chunk_tokens: Padded tokens that are encoded together; chosen by device if not given.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            float32 array, shape (len(sentences), D), in the order given.
+        """
+        if isinstance(sentences, str):
+            raise TypeError("encode takes a list of sentences, not one string.")
+        if len(sentences) == 0:
+            return np.zeros((0, self.backbone.config.hidden_size), dtype=np.float32)
+        training = self.training
+        self.eval()
+        try:
+            device = self.device.type
+            rows = self.tokenizer.rows(sentences, chunk_tokens or CHUNK_TOKENS.get(device, GPU_CHUNK_TOKENS))
+            # Reading all hidden states hooks into the modules, which threads must not do at once.
+            threaded = device == "cpu" and self.pooling != "first_last_mean" and len(rows.chunks) > 1
+            vectors = self._embed_in_threads(rows) if threaded else self._embed_in_turn(rows)
+            parts = list(track(vectors, "Encoding", len(rows.chunks), disable=not progress))
+        finally:
+            self.train(training)
+        ordered: np.ndarray = torch.cat(parts)[rows.restore.to(parts[0].device)].cpu().numpy()
+        return ordered
+
+    def _embed_in_turn(self, rows: Rows) -> Iterator[Tensor]:
+        for chunk in rows.chunks:
+            yield self.embed_chunk({name: ids.to(self.device) for name, ids in chunk.items()})
+
+    def _embed_in_threads(self, rows: Rows) -> Iterator[Tensor]:
+        threads = torch.get_num_threads()
+
+        @torch.inference_mode()
+        def embed(chunk: dict[str, Tensor]) -> Tensor:
+            return self.embed_chunk(chunk)
+
+        try:
+            with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool_:
+                yield from pool_.map(embed, rows.chunks)
+        finally:
+            torch.set_num_threads(threads)

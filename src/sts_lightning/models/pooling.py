@@ -1,0 +1,70 @@
+"""From the hidden states of a sentence's tokens to one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+Pooling = Literal["cls", "mean", "last_token", "mask_token", "first_last_mean"]
+"""How a sentence's vector is read out.
+
+``cls``: the first token. ``mean``: the mean of all tokens. ``last_token``: the last token.
+``mask_token``: the last mask token. ``first_last_mean``: the mean over tokens of the mean of the first
+and the last layer, where the first is the first transformer layer, as in SimCSE's present code (its
+paper's numbers used the static embeddings below it).
+"""
+
+POOLINGS: tuple[str, ...] = get_args(Pooling)
+
+
+def pool(
+    pooling: Pooling,
+    hidden: Sequence[Tensor],
+    attention_mask: Tensor,
+    input_ids: Tensor,
+    mask_token_id: int | None = None,
+) -> Tensor:
+    """Pool one chunk of sentences; padding may stand on either side and never counts.
+
+    Args:
+        pooling: The kind.
+        hidden: Hidden states, each (N, L, D), the last layer last; ``first_last_mean`` reads index 1
+            of a full list that starts with the embeddings.
+        attention_mask: 1 for tokens, 0 for padding, (N, L).
+        input_ids: (N, L).
+        mask_token_id: Needed by ``mask_token``.
+
+    Returns:
+        (N, D) in float32.
+
+    Raises:
+        ValueError: A row has no mask token under ``mask_token``.
+    """
+    last = hidden[-1]
+    length = attention_mask.shape[1]
+    positions = torch.arange(length, device=attention_mask.device)
+    if pooling == "mean":
+        return _mean(last, attention_mask)
+    if pooling == "first_last_mean":
+        return _mean((hidden[1].float() + last.float()) / 2, attention_mask)
+    if pooling == "cls":
+        chosen = attention_mask.argmax(dim=1)
+    elif pooling == "last_token":
+        chosen = (attention_mask * positions).argmax(dim=1)
+    else:
+        is_mask = input_ids == mask_token_id
+        if not bool(is_mask.any(dim=1).all()):
+            raise ValueError(
+                "mask_token pooling needs a mask token in every sentence; the template has none."
+            )
+        chosen = (is_mask * (positions + 1)).argmax(dim=1)
+    rows = torch.arange(len(chosen), device=chosen.device)
+    return last[rows, chosen].float()
+
+
+def _mean(hidden: Tensor, attention_mask: Tensor) -> Tensor:
+    weights = attention_mask.unsqueeze(-1).float()
+    return (hidden.float() * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)

@@ -1,0 +1,112 @@
+"""Types of the configuration: what Hydra checks before anything runs.
+
+YAML in conf/ holds the values. The groups model, loss and data differ by choice and are checked against
+the signature of their ``_target_`` instead (see `sts_lightning.config`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING
+
+
+def _one_of(*choices: str) -> Any:
+    return field(default=MISSING, metadata={"choices": choices})
+
+
+@dataclass
+class PromptConfig:
+    """A template around each sentence, and how the vector is read out under it."""
+
+    template: str | None = None
+    pooling: str | None = None
+
+
+@dataclass
+class OptimConfig:
+    """AdamW and its schedule."""
+
+    lr: float = MISSING
+    weight_decay: float = MISSING
+    betas: tuple[float, float] = MISSING
+    eps: float = MISSING
+    schedule: str = _one_of("linear", "cosine", "constant_with_warmup")
+    warmup: float = MISSING
+
+
+@dataclass
+class TrainerConfig:
+    """What Lightning's Trainer is told."""
+
+    accelerator: str = MISSING
+    devices: int = MISSING
+    precision: str = _one_of("32-true", "bf16-mixed", "16-mixed")
+    max_epochs: int = MISSING
+    max_steps: int = MISSING
+    limit_train_batches: int | None = None
+    val_every: float = MISSING
+    save_every: int = MISSING
+    gradient_clip_val: float | None = None
+    log_every_n_steps: int = MISSING
+    deterministic: bool = MISSING
+    chunk_tokens: int = MISSING
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class EvaluationConfig:
+    """The report on the test tasks at the end of training."""
+
+    final: bool = MISSING
+    untuned: bool = MISSING
+    aggregate: str = _one_of("all", "mean", "wmean")
+    precision: str = _one_of("32-true", "bf16-true", "16-true")
+
+
+@dataclass
+class TrainConfig:
+    """`python train.py`."""
+
+    name: str = MISSING
+    seed: int = MISSING
+    data_root: str = MISSING
+    path: str | None = None
+    precision: str = MISSING
+    debug: bool = MISSING
+    resume: str | None = None
+    model: Any = MISSING
+    prompt: PromptConfig = field(default_factory=PromptConfig)
+    loss: Any = MISSING
+    data: Any = MISSING
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    logger: dict[str, Any] = field(default_factory=dict)
+    callbacks: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class EvalConfig:
+    """`python eval.py`."""
+
+    ckpt: str | None = None
+    data_root: str = MISSING
+    tasks: list[str] = MISSING
+    aggregate: str = _one_of("all", "mean", "wmean")
+    precision: str | None = field(
+        default=None, metadata={"choices": (None, "32-true", "bf16-true", "16-true")}
+    )
+    accelerator: str = _one_of("auto", "cpu", "gpu")
+    debug: bool = MISSING
+    model: Any = MISSING
+    prompt: PromptConfig = field(default_factory=PromptConfig)
+
+
+def register_schemas() -> None:
+    """Make the schemas known to Hydra's defaults lists."""
+    store = ConfigStore.instance()
+    store.store(name="train_schema", node=TrainConfig)
+    store.store(name="eval_schema", node=EvalConfig)

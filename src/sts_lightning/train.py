@@ -1,0 +1,293 @@
+"""One training run, from configuration to run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import logging
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from hydra.core.hydra_config import HydraConfig
+from lightning.pytorch.loggers import Logger
+from omegaconf import DictConfig
+
+from sts_lightning import runs
+from sts_lightning.analysis.plots import plot_cosines, plot_curves
+from sts_lightning.config import build, check_config
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.errors import CheckpointError, ConfigError, Interrupted
+from sts_lightning.evaluation.correlation import Correlations, correlate
+from sts_lightning.evaluation.report import print_scores, spearman_row
+from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import Loss
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.training.history import HistoryLogger, read_history
+from sts_lightning.training.module import MONITOR, STSModule
+from sts_lightning.training.optim import make_optimizer, make_schedule
+from sts_lightning.training.trainer import check_trainer, make_plan, make_trainer
+
+log = logging.getLogger(__name__)
+
+
+def train(cfg: DictConfig) -> float:
+    """Train as a Hydra job; returns the dev Spearman of the selected weights.
+
+    With ``resume`` the configuration and the folder are those of the run that goes on.
+    """
+    job_folder = Path(HydraConfig.get().runtime.output_dir)
+    try:
+        if cfg.resume is None:
+            return train_in(job_folder, cfg)
+        others = [
+            text for text in HydraConfig.get().overrides.task if not text.startswith(("resume=", "debug="))
+        ]
+        if others:
+            raise ConfigError(
+                f"resume goes on with the run's own configuration; leave out {' '.join(others)}."
+            )
+        run = Path(cfg.resume)
+        return train_in(run, runs.load_config(run), resume=True)
+    finally:
+        runs.remove_empty(job_folder)
+
+
+def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
+    """Train in a run folder.
+
+    Everything that can be wrong with configuration, data and machine is found before weights are
+    loaded, and nothing is written before that.
+
+    Args:
+        run: The folder.
+        cfg: A composed configuration of the schema `TrainConfig`.
+        resume: Whether to go on from the folder's last checkpoint.
+
+    Returns:
+        Dev Spearman times 100 of the selected weights.
+
+    Raises:
+        UserError: Configuration, data or checkpoint cannot be used, or the user stopped the run.
+    """
+    started = time.monotonic()
+    if resume:
+        _check_resumable(run)
+    check_config(cfg)
+    check_trainer(cfg.trainer)
+    loss: Loss = build("loss", cfg.loss)
+    data: SentenceDataModule = build("data", cfg.data)
+    check_fit(loss, data)
+    loggers, callbacks = (
+        _build_loggers(cfg, run),
+        [build(f"callbacks.{k}", c) for k, c in cfg.callbacks.items()],
+    )
+    data.load()
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    encoder = runs.build_encoder(cfg.model, cfg.prompt)
+    data.connect(encoder.prepare(cfg.trainer.chunk_tokens))
+    plan = make_plan(cfg.trainer, len(data.train_dataloader()))
+    data.epoch_batches = plan.epoch_steps
+    module = STSModule(
+        encoder,
+        loss,
+        partial(
+            make_optimizer,
+            lr=cfg.optim.lr,
+            weight_decay=cfg.optim.weight_decay,
+            betas=tuple(cfg.optim.betas),
+            eps=cfg.optim.eps,
+        ),
+        partial(
+            make_schedule, schedule=cfg.optim.schedule, warmup=cfg.optim.warmup, total_steps=plan.total_steps
+        ),
+    )
+
+    run.mkdir(parents=True, exist_ok=True)
+    resume_command = f"python {Path(sys.argv[0]).name} resume={runs.run_name(run)}"
+    with log_to(run / "train.log"), quiet_lightning():
+        runs.save_config(run, cfg)
+        trainer = make_trainer(cfg.trainer, plan, run, loggers, callbacks, resume_command)
+        log.info(
+            "%s examples, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
+            f"{len(data.train):,}",
+            plan.total_steps,
+            data.batch_size,
+            plan.val_steps,
+            runs.run_name(run),
+        )
+        untuned = _score(encoder, data, cfg.evaluation) if cfg.evaluation.untuned and not resume else None
+        if resume:
+            _continue_history(loggers, run)
+        else:
+            trainer.validate(module, data, verbose=False)
+        try:
+            trainer.fit(module, data, ckpt_path=str(runs.last_checkpoint(run)) if resume else None)
+        except SystemExit as error:  # Lightning's answer to a second Ctrl-C
+            raise Interrupted(_how_to_go_on(run, resume_command)) from error
+        best_step = runs.load_best(run, encoder)
+        tuned = _score(encoder.to(trainer.strategy.root_device), data, cfg.evaluation)
+        history = read_history(run / "history.csv")
+        runs.save_metrics(
+            run,
+            {
+                "dev": tuned.dev,
+                "dev_untuned": next((row[MONITOR] for row in history if row["step"] == 0), None),
+                "test": tuned.test,
+                "test_untuned": untuned.test if untuned else None,
+                "best_step": best_step,
+                "steps": plan.total_steps,
+                "seed": cfg.seed,
+                "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in data.counts],
+                "wall_seconds": round(time.monotonic() - started, 1),
+                "peak_memory_bytes": _peak_memory(),
+                "resumed": resume,
+                **runs.environment(),
+            },
+        )
+        title = f"{cfg.name}, seed {cfg.seed}"
+        plot_curves(history, run / "plots" / "curves.png", best_step, title)
+        plot_cosines(
+            tuned.dev_cosines,
+            np.asarray(data.dev["label"]),
+            run / "plots" / "dev_cosines.png",
+            f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
+        )
+        _print_report(tuned, untuned, history, cfg)
+        log.info(
+            "selected step %d of %d; results, plots and weights: %s",
+            best_step,
+            plan.total_steps,
+            runs.run_name(run),
+        )
+    return tuned.dev["spearman"]
+
+
+@dataclass(frozen=True)
+class _Scores:
+    dev: Correlations
+    dev_cosines: np.ndarray
+    test: STSResult | None
+
+
+def _score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> _Scores:
+    """Score dev pairs and test tasks, with all their sentences encoded in one go."""
+    if evaluation.precision != "32-true":
+        encoder = copy.deepcopy(encoder).set_precision(evaluation.precision)
+    tasks = data.tests if evaluation.final else []
+    tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
+    dev_cosines, *cosines = encode_pairs(encoder, tables)
+    dev = correlate(dev_cosines, np.asarray(data.dev["label"], dtype=np.float64))
+    return _Scores(dev, dev_cosines, score_tasks(tasks, cosines, evaluation.aggregate) if tasks else None)
+
+
+def _print_report(
+    tuned: _Scores, untuned: _Scores | None, history: list[dict[str, Any]], cfg: DictConfig
+) -> None:
+    def row(scores: _Scores) -> dict[str, float]:
+        return {"dev": scores.dev["spearman"], **(spearman_row(scores.test) if scores.test else {})}
+
+    rows = {"tuned": row(tuned)}
+    if untuned is not None:
+        rows = {"untuned": row(untuned), **rows}
+        rows["gain"] = {name: value - rows["untuned"][name] for name, value in rows["tuned"].items()}
+    elif history and history[0]["step"] == 0 and MONITOR in history[0]:
+        rows = {"untuned": {"dev": history[0][MONITOR]}, **rows}
+    print_scores(f"Spearman x 100 (aggregate={cfg.evaluation.aggregate}, {cfg.evaluation.precision})", rows)
+
+
+def _check_resumable(run: Path) -> None:
+    runs.load_config(run)
+    if runs.metrics_path(run).exists():
+        raise CheckpointError(f"{run} has finished: its results are in {runs.metrics_path(run)}.")
+    runs.read_checkpoint(runs.last_checkpoint(run))
+
+
+def _continue_history(loggers: list[Logger], run: Path) -> None:
+    step = runs.read_checkpoint(runs.last_checkpoint(run))["global_step"]
+    log.info("going on after step %d", step)
+    for logger in loggers:
+        if isinstance(logger, HistoryLogger):
+            logger.continue_from(step)
+
+
+def _how_to_go_on(run: Path, command: str) -> str:
+    if not runs.last_checkpoint(run).exists():
+        return "stopped at once, before the first checkpoint."
+    step = runs.read_checkpoint(runs.last_checkpoint(run))["global_step"]
+    return f"stopped at once; the last checkpoint is of step {step}. Go on with: {command}"
+
+
+def _build_loggers(cfg: DictConfig, run: Path) -> list[Logger]:
+    return [build(f"logger.{name}", node, save_dir=str(run)) for name, node in cfg.logger.items()]
+
+
+def _peak_memory() -> dict[str, int]:
+    """Peak resident memory of the process and peak allocated memory of the GPU, in bytes."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+    return peak | ({"cuda": torch.cuda.max_memory_allocated()} if torch.cuda.is_available() else {})
+
+
+@contextlib.contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Copy log lines to a file."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+
+
+@contextlib.contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Leave out Lightning's notes on hardware, and its advice to use worker processes for tokenising."""
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*does not have many workers.*")
+            warnings.filterwarnings("ignore", ".*exists and is not empty.*")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def check_fit(loss: Loss, data: SentenceDataModule) -> None:
+    """Refuse a loss that cannot use the data.
+
+    Raises:
+        ConfigError: Views or labels do not fit; the message lists the losses that do.
+    """
+    if fits(type(loss), data):
+        return
+    need = f"{' or '.join(map(str, loss.views))} views and {_LABELS[loss.label]}"
+    have = f"{data.num_views} views and {_LABELS[data.label]}"
+    others = [stem for stem, other in all_losses().items() if fits(other, data)]
+    raise ConfigError(
+        f"{type(loss).__name__} needs {need}, but {type(data).__name__} gives {have}. "
+        f"Losses that fit this data: {', '.join(others) or 'none'}."
+    )
+
+
+_LABELS = {"none": "no label", "score": "a similarity score", "class": "a class"}
+
+
+def fits(loss: type[Loss], data: SentenceDataModule) -> bool:
+    """Whether a loss can use the views and the label of the data."""
+    return data.num_views in loss.views and data.label == loss.label

@@ -1,0 +1,139 @@
+"""Callbacks: throughput, random state, orderly interruption."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from sts_lightning.data.collate import Batch
+from sts_lightning.errors import Interrupted
+from sts_lightning.models.tokenize import Rows
+from sts_lightning.training.module import MONITOR
+
+log = logging.getLogger(__name__)
+
+
+class Throughput(Callback):
+    """Logs steps and real tokens (padding not counted) per second of training time.
+
+    Dev evaluation and checkpoints are not counted.
+
+    Args:
+        window: Steps to average over.
+    """
+
+    def __init__(self, window: int = 20) -> None:
+        self.recent: deque[tuple[float, int]] = deque(maxlen=window)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Start the clock."""
+        self._start = time.perf_counter()
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Batch[Rows],
+        batch_idx: int,
+    ) -> None:
+        """Stop the clock and log."""
+        self.recent.append((time.perf_counter() - self._start, batch.rows.num_tokens))
+        seconds = sum(duration for duration, _ in self.recent)
+        tokens = sum(count for _, count in self.recent)
+        pl_module.log("steps_per_second", len(self.recent) / seconds, prog_bar=True, batch_size=1)
+        pl_module.log("tokens_per_second", tokens / seconds, prog_bar=True, batch_size=1)
+
+
+class RandomState(Callback):
+    """Keeps the state of torch's generators in checkpoints, so that a resumed run draws what it would have."""
+
+    def __init__(self) -> None:
+        self._restore: dict[str, Any] | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """States of the CPU generator and of all CUDA generators."""
+        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+        return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Remember the states until training starts, since the set-up draws numbers too."""
+        self._restore = state_dict
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Set the states before the first step of a resumed run."""
+        if self._restore is not None:
+            torch.set_rng_state(self._restore["cpu"].cpu())
+            if self._restore["cuda"]:
+                torch.cuda.set_rng_state_all([state.cpu() for state in self._restore["cuda"]])
+            self._restore = None
+
+
+class DevReport(Callback):
+    """Logs one line for each dev evaluation, for terminals and log files without a progress bar."""
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Log step, loss and dev score."""
+        metrics = trainer.callback_metrics
+        if MONITOR in metrics:
+            loss = f", loss {metrics['train/loss']:.4f}" if "train/loss" in metrics else ""
+            log.info("step %d%s, dev Spearman %.2f", trainer.global_step, loss, metrics[MONITOR])
+
+
+class Interruption(Callback):
+    """On Ctrl-C or SIGTERM, ends the step, saves a checkpoint and says how to go on.
+
+    A second Ctrl-C stops at once; the last periodic checkpoint is then the one to resume from.
+
+    Args:
+        checkpoint: Where to save.
+        how_to_resume: The command that goes on.
+    """
+
+    def __init__(self, checkpoint: Path, how_to_resume: str) -> None:
+        self.checkpoint = checkpoint
+        self.how_to_resume = how_to_resume
+        self.requested: str | None = None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen to the signals; only the main thread can."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested is not None:
+            raise KeyboardInterrupt
+        self.requested = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        log.warning("%s: stopping after this step; once more to stop at once.", self.requested)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save and leave if asked to, unless the run is at its end anyway."""
+        if self.requested is not None:
+            trainer.save_checkpoint(self.checkpoint)
+            raise Interrupted(
+                f"stopped by {self.requested} after step {trainer.global_step}. Go on with: {self.how_to_resume}"
+            )
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Give the signals back."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()

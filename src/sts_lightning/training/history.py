@@ -1,0 +1,91 @@
+"""A CSV logger with one row a step, that survives a resume."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from sts_lightning.files import write_atomic
+
+FLUSH_SECONDS = 2.0
+
+
+class HistoryLogger(Logger):
+    """Writes ``history.csv``: one row for each logged step, training and dev metrics side by side.
+
+    Lightning's own CSVLogger deletes the rows of the first part of a resumed run. This one keeps them,
+    up to the step from which the run goes on.
+
+    Args:
+        save_dir: The run folder.
+    """
+
+    def __init__(self, save_dir: str) -> None:
+        super().__init__()
+        self.path = Path(save_dir) / "history.csv"
+        self.rows: dict[int, dict[str, Any]] = {}
+        self._written = 0.0
+
+    @property
+    def name(self) -> str:
+        """Lightning asks for a name; the file needs none."""
+        return "history"
+
+    @property
+    def version(self) -> str:
+        """As `name`."""
+        return ""
+
+    @rank_zero_only
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Hyper-parameters are in the run folder's config.yaml."""
+
+    @rank_zero_only
+    def continue_from(self, step: int) -> None:
+        """Take over the rows of an earlier part of the run, up to ``step``."""
+        self.rows = {row["step"]: row for row in read_history(self.path) if row["step"] <= step}
+
+    @rank_zero_only
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        """Add metrics to the row of a step."""
+        number = step or 0
+        self.rows.setdefault(number, {"step": number}).update(metrics)
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Write the file, at most every two seconds."""
+        if time.monotonic() - self._written > FLUSH_SECONDS:
+            self._write()
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Write the file."""
+        if self.rows:
+            self._write()
+
+    def _write(self) -> None:
+        columns = list(dict.fromkeys(column for row in self.rows.values() for column in row))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows[step] for step in sorted(self.rows))
+        write_atomic(self.path, text.getvalue())
+        self._written = time.monotonic()
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """The rows of a history file; empty where there is none. Absent values are left out."""
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [
+            {name: float(value) for name, value in row.items() if value not in ("", None)}
+            for row in csv.DictReader(file)
+        ]
+    return [{**row, "step": int(row["step"])} for row in rows if "step" in row]

@@ -1,0 +1,129 @@
+"""The LightningModule: encoder, loss, optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torchmetrics import MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
+
+from sts_lightning.data.collate import Batch
+from sts_lightning.errors import CheckpointError, TrainingError
+from sts_lightning.losses.base import Loss, cosine_rows
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tokenize import Rows
+
+MONITOR = "dev/spearman"
+"""The metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
+
+
+class STSModule(pl.LightningModule):
+    """Trains a `SentenceEncoder` with a loss on batches of views, and watches dev pairs.
+
+    Checkpoints hold what trains (and buffers), not frozen weights.
+
+    Args:
+        encoder: What is trained.
+        loss: The loss head; its parameters train with the encoder.
+        optimizer: Makes the optimiser of this module.
+        schedule: Makes its learning-rate schedule.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder,
+        loss: Loss,
+        optimizer: Callable[[pl.LightningModule], Optimizer],
+        schedule: Callable[[Optimizer], LRScheduler],
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.loss = loss
+        self.make_optimizer = optimizer
+        self.make_schedule = schedule
+        self.dev_metrics = MetricCollection(
+            {"dev/spearman": SpearmanCorrCoef(), "dev/pearson": PearsonCorrCoef()}, compute_groups=False
+        )
+        self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
+
+    def embed_views(self, batch: Batch[Rows]) -> Tensor:
+        """Embeddings of a batch, shape (V, B, D), float32."""
+        embeddings: Tensor = self.encoder(batch.rows)
+        return embeddings.unflatten(0, (batch.num_views, -1))
+
+    def training_step(self, batch: Batch[Rows], batch_idx: int) -> Tensor:
+        """The loss of a batch.
+
+        Raises:
+            TrainingError: It is not finite; no weight has changed by this batch.
+        """
+        loss: Tensor = self.loss(self.embed_views(batch), batch.labels)
+        if not torch.isfinite(loss):
+            raise TrainingError(
+                f"the loss is {loss.item()} at step {self.global_step + 1}; a lower optim.lr, a longer "
+                "optim.warmup or precision=32-true helps most often."
+            )
+        size = len(batch.rows.restore) // batch.num_views
+        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
+        self.log("lr", self.trainer.optimizers[0].param_groups[0]["lr"], batch_size=size)
+        self._log_position(self.global_step + 1, size)
+        return loss
+
+    def _log_position(self, step: int, batch_size: int) -> None:
+        """Number logged rows by optimiser steps done; Lightning's own count is off by one in training."""
+        self.log("step", float(step), batch_size=batch_size)
+        self.log("epoch", float(self.current_epoch), batch_size=batch_size)
+
+    def validation_step(self, batch: Batch[Rows], batch_idx: int) -> None:
+        """Collect cosines and gold scores of dev pairs."""
+        first, second = self.embed_views(batch)
+        assert batch.labels is not None
+        self.dev_metrics.update(cosine_rows(first, second), batch.labels)
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the dev correlations, times 100."""
+        for name, value in self.dev_metrics.compute().items():
+            self.log(name, 100 * value, prog_bar=name == MONITOR)
+        self.dev_metrics.reset()
+        self._log_position(self.global_step, batch_size=1)
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """AdamW with a schedule by step."""
+        optimizer = self.make_optimizer(self)
+        schedule = self.make_schedule(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The trained parameters and the buffers."""
+        frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
+        whole = super().state_dict(*args, **kwargs)
+        return {name: value for name, value in whole.items() if name not in frozen}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse the checkpoint of another model.
+
+        Raises:
+            CheckpointError: Names or shapes of the weights differ.
+        """
+        check_weights(self.state_dict(), checkpoint["state_dict"], "the checkpoint")
+
+
+def check_weights(own: dict[str, Tensor], loaded: dict[str, Tensor], source: str) -> None:
+    """Check that ``loaded`` has the names and shapes of ``own``.
+
+    Raises:
+        CheckpointError: It has not.
+    """
+    wrong = sorted(own.keys() ^ loaded.keys())
+    wrong += [name for name in own.keys() & loaded.keys() if own[name].shape != loaded[name].shape]
+    if wrong:
+        raise CheckpointError(
+            f"{source} does not belong to this model: {len(wrong)} of {len(own)} weights differ in name or "
+            f"shape (for example {wrong[0]})."
+        )

@@ -1,0 +1,141 @@
+"""The Trainer of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.loggers import Logger
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.training.callbacks import DevReport, Interruption, RandomState, Throughput
+from sts_lightning.training.module import MONITOR
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run is, in optimiser steps.
+
+    Attributes:
+        epoch_steps: Steps in an epoch.
+        total_steps: Steps in the run.
+        val_steps: Steps between dev evaluations.
+    """
+
+    epoch_steps: int
+    total_steps: int
+    val_steps: int
+
+
+def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
+    """The steps of a run from the trainer's configuration.
+
+    Args:
+        trainer: The group ``trainer``.
+        available_batches: Batches that the data gives in an epoch.
+
+    Raises:
+        ConfigError: The run would have no step.
+    """
+    limit = trainer.limit_train_batches
+    epoch_steps = available_batches if limit is None else min(limit, available_batches)
+    total = epoch_steps * trainer.max_epochs if trainer.max_epochs >= 0 else trainer.max_steps
+    if trainer.max_steps >= 0:
+        total = min(total, trainer.max_steps)
+    if total < 1:
+        raise ConfigError(
+            "trainer.max_epochs, trainer.max_steps and trainer.limit_train_batches leave no step to train."
+        )
+    if trainer.val_every <= 0:
+        raise ConfigError(f"trainer.val_every must be positive, got {trainer.val_every}.")
+    every = trainer.val_every * epoch_steps if trainer.val_every < 1 else trainer.val_every
+    return Plan(epoch_steps, total, min(max(1, round(every)), total))
+
+
+def check_trainer(trainer: DictConfig) -> None:
+    """Refuse settings that this machine or this version cannot run.
+
+    Raises:
+        ConfigError: One of them.
+    """
+    if trainer.devices != 1:
+        raise ConfigError(
+            f"trainer.devices={trainer.devices}: training runs on one device; the loss would see a part of "
+            "the batch only on each of several."
+        )
+    if trainer.accelerator not in ("cpu", "gpu"):
+        raise ConfigError(f"trainer.accelerator must be cpu or gpu, got {trainer.accelerator}.")
+    if trainer.accelerator == "gpu" and not torch.cuda.is_available():
+        raise ConfigError("trainer.accelerator=gpu, but no CUDA device is visible; use trainer=cpu.")
+    if trainer.accelerator == "cpu" and trainer.precision == "16-mixed":
+        raise ConfigError("precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true.")
+    if trainer.save_every < 1 or trainer.log_every_n_steps < 1 or trainer.chunk_tokens < 1:
+        raise ConfigError("trainer.save_every, log_every_n_steps and chunk_tokens must be at least 1.")
+
+
+def make_trainer(
+    cfg: DictConfig,
+    plan: Plan,
+    run: Path,
+    loggers: Sequence[Logger],
+    callbacks: Sequence[Callback],
+    resume_command: str,
+) -> pl.Trainer:
+    """Lightning's Trainer for a run folder.
+
+    Args:
+        cfg: The group ``trainer``.
+        plan: Steps of the run.
+        run: The run folder.
+        loggers: Where metrics go.
+        callbacks: The user's callbacks, besides those that every run has.
+        resume_command: What to tell the user who stops the run.
+    """
+    folder = run / "checkpoints"
+    best = ModelCheckpoint(
+        folder, "best", monitor=MONITOR, mode="max", save_weights_only=True, enable_version_counter=False
+    )
+    last = ModelCheckpoint(
+        folder, "last", every_n_train_steps=cfg.save_every, save_top_k=1, enable_version_counter=False
+    )
+    always: list[Callback] = [
+        RandomState(),
+        Throughput(),
+        DevReport(),
+        best,
+        last,
+        Interruption(folder / "last.ckpt", resume_command),
+    ]
+    if Console(stderr=False).is_terminal:
+        always.append(RichProgressBar(leave=True))
+    extra = OmegaConf.to_container(cfg.extra, resolve=True)
+    assert isinstance(extra, dict)
+    try:
+        return pl.Trainer(
+            accelerator=cfg.accelerator,
+            devices=1,
+            precision=cfg.precision,
+            max_steps=plan.total_steps,
+            max_epochs=-1,
+            val_check_interval=plan.val_steps,
+            check_val_every_n_epoch=None,
+            num_sanity_val_steps=0,
+            gradient_clip_val=cfg.gradient_clip_val,
+            log_every_n_steps=cfg.log_every_n_steps,
+            deterministic=cfg.deterministic,
+            default_root_dir=run,
+            logger=list(loggers),
+            callbacks=[*always, *callbacks],
+            enable_model_summary=False,
+            enable_progress_bar=Console(stderr=False).is_terminal,
+            use_distributed_sampler=False,
+            **{str(key): value for key, value in extra.items()},
+        )
+    except TypeError as error:
+        raise ConfigError(f"trainer.extra: {error}") from error
