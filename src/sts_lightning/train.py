@@ -108,6 +108,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             weight_decay=cfg.optim.weight_decay,
             betas=tuple(cfg.optim.betas),
             eps=cfg.optim.eps,
+            fused=cfg.trainer.precision != "16-mixed",
         ),
         partial(
             make_schedule, schedule=cfg.optim.schedule, warmup=cfg.optim.warmup, total_steps=plan.total_steps

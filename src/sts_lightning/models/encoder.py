@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, Self
@@ -69,6 +70,11 @@ class SentenceEncoder(nn.Module):
         self.backbone = backbone
         self.tokenizer = SentenceTokenizer(tokenizer, max_length, template)
         self.pooling: Pooling = pooling
+        # Left padding shifts positions that a model derives from token ids.
+        self._takes_embeddings = (
+            tokenizer.padding_side == "right"
+            and "inputs_embeds" in inspect.signature(backbone.forward).parameters
+        )
 
     @classmethod
     def from_pretrained(
@@ -111,12 +117,40 @@ class SentenceEncoder(nn.Module):
         Returns:
             Vectors in float32, shape (N, D).
         """
-        return torch.cat([self.embed_chunk(chunk) for chunk in rows.chunks])[rows.restore]
+        inputs = self._look_up_once(rows) if self._trains_embeddings() else [{}] * len(rows.chunks)
+        vectors = [self.embed_chunk(*both) for both in zip(rows.chunks, inputs, strict=True)]
+        return torch.cat(vectors)[rows.restore]
 
-    def embed_chunk(self, chunk: dict[str, Tensor]) -> Tensor:
-        """Vectors of one padded chunk, (n, D) in float32."""
+    def _trains_embeddings(self) -> bool:
+        table = self.backbone.get_input_embeddings()
+        return torch.is_grad_enabled() and table.weight.requires_grad and self._takes_embeddings
+
+    def _look_up_once(self, rows: Rows) -> list[dict[str, Tensor]]:
+        """Token embeddings of each chunk from one look-up for all of them.
+
+        The gradient of a look-up is as large as the whole vocabulary; one for each chunk would cost as
+        much time as a quarter of a small model's step.
+        """
+        ids = [chunk["input_ids"] for chunk in rows.chunks]
+        embedded = self.backbone.get_input_embeddings()(torch.cat([chunk.flatten() for chunk in ids]))
+        parts = embedded.split([chunk.numel() for chunk in ids])
+        return [
+            {"inputs_embeds": part.unflatten(0, chunk.shape)} for part, chunk in zip(parts, ids, strict=True)
+        ]
+
+    def embed_chunk(self, chunk: dict[str, Tensor], embeddings: dict[str, Tensor] | None = None) -> Tensor:
+        """Vectors of one padded chunk, (n, D) in float32.
+
+        Args:
+            chunk: ``input_ids`` and ``attention_mask``.
+            embeddings: ``inputs_embeds`` of the same tokens, where they have been looked up already.
+        """
         every_layer = self.pooling == "first_last_mean"
-        output = self.backbone(**chunk, output_hidden_states=every_layer)
+        output = self.backbone(
+            **(embeddings or {"input_ids": chunk["input_ids"]}),
+            attention_mask=chunk["attention_mask"],
+            output_hidden_states=every_layer,
+        )
         hidden = output.hidden_states if every_layer else (output.last_hidden_state,)
         return pool(
             self.pooling, hidden, chunk["attention_mask"], chunk["input_ids"], self.tokenizer.mask_token_id

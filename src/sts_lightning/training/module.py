@@ -8,7 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
@@ -92,6 +92,20 @@ class STSModule(pl.LightningModule):
             self.log(name, 100 * value, prog_bar=name == MONITOR)
         self.dev_metrics.reset()
         self._log_position(self.global_step, batch_size=1)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip the norm of the gradient.
+
+        Lightning's own clipping refuses a fused optimiser under any mixed precision. That is needed only
+        where gradients are scaled (16-mixed), and there `make_optimizer` is told not to fuse.
+        """
+        if gradient_clip_val is not None:
+            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW with a schedule by step."""

@@ -19,9 +19,18 @@ NO_DECAY = ("bias", "norm.weight", "Norm.weight")
 
 
 def make_optimizer(
-    module: nn.Module, lr: float, weight_decay: float, betas: tuple[float, float], eps: float
+    module: nn.Module, lr: float, weight_decay: float, betas: tuple[float, float], eps: float, fused: bool
 ) -> AdamW:
     """AdamW over the parameters that train; biases and layer norms do not decay.
+
+    Args:
+        module: Whose parameters.
+        lr: Peak learning rate.
+        weight_decay: Decoupled decay.
+        betas: Decay of the moments.
+        eps: Added to the root of the second moment.
+        fused: One pass over parameters, gradients and moments instead of a dozen; not with float16 autocast,
+            whose scaled gradients a fused optimiser unscales only after clipping.
 
     Raises:
         ConfigError: Nothing trains, or a value is out of range.
@@ -34,8 +43,7 @@ def make_optimizer(
     decayed = [parameter for name, parameter in trained.items() if not name.endswith(NO_DECAY)]
     others = [parameter for name, parameter in trained.items() if name.endswith(NO_DECAY)]
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    # The fused step makes one pass over parameters, gradients and moments instead of a dozen.
-    return AdamW(groups, lr=lr, betas=betas, eps=eps, fused=True)
+    return AdamW(groups, lr=lr, betas=betas, eps=eps, fused=fused)
 
 
 def make_schedule(

@@ -1,0 +1,194 @@
+"""Training steps per second against the sentence-transformers trainer: `make bench-train`.
+
+Both train MiniLM on the same pairs of the filtered corpus in the same batches of 64, on the same machine, in
+turns. The median step counts, so that a hiccup of the machine does not. Also checks that chunking changes no
+gradient.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from datasets import Dataset
+from lightning.pytorch.callbacks import Callback
+from omegaconf import OmegaConf
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer import losses
+from transformers import TrainerCallback
+
+from sts_lightning.data.collate import ViewCollator
+from sts_lightning.data.module import COLUMNS
+from sts_lightning.data.sts import STSData
+from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.offline import packaged_model
+from sts_lightning.runs import build_encoder
+from sts_lightning.training.module import STSModule
+from sts_lightning.training.optim import make_optimizer, make_schedule
+
+BATCH = 64
+PRECISIONS = {"ours float32": "32-true", "ours bf16-mixed": "bf16-mixed"}
+
+
+class Clock(Callback):
+    """Seconds from the start of one step to the start of the next."""
+
+    def __init__(self) -> None:
+        self.starts: list[float] = []
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        self.starts.append(time.perf_counter())
+
+    def on_train_end(self, *args: Any) -> None:
+        self.starts.append(time.perf_counter())
+
+
+class TransformersClock(TrainerCallback):  # type: ignore[misc]
+    """As `Clock`, for the peer."""
+
+    def __init__(self) -> None:
+        self.starts: list[float] = []
+
+    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+        self.starts.append(time.perf_counter())
+
+    def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+        self.starts.append(time.perf_counter())
+
+
+def durations(starts: list[float]) -> list[float]:
+    """Step times without the first two, which warm up."""
+    return [after - before for before, after in zip(starts[2:-1], starts[3:], strict=True)]
+
+
+def minilm() -> SentenceEncoder:
+    """The model of conf/model/minilm.yaml."""
+    return build_encoder(OmegaConf.load("conf/model/minilm.yaml"), OmegaConf.load("conf/prompt/none.yaml"))
+
+
+def our_steps(table: Dataset, precision: str, chunk_tokens: int) -> list[float]:
+    """Step times of this project's trainer."""
+    encoder = minilm()
+    collate = ViewCollator(COLUMNS[:2], "score", encoder.prepare(chunk_tokens))
+    loader = torch.utils.data.DataLoader(table, batch_size=BATCH, collate_fn=collate)
+    module = STSModule(
+        encoder,
+        PearsonLoss(),
+        partial(make_optimizer, lr=5e-5, weight_decay=0.01, betas=(0.9, 0.999), eps=1e-8, fused=True),
+        partial(make_schedule, schedule="linear", warmup=0.1, total_steps=len(loader)),
+    )
+    clock = Clock()
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        precision=precision,
+        max_epochs=1,
+        gradient_clip_val=1.0,
+        callbacks=[clock],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, loader)
+    return durations(clock.starts)
+
+
+def their_steps(table: Dataset, loss: str, bf16: bool = False) -> list[float]:
+    """Step times of the sentence-transformers trainer."""
+    cfg = OmegaConf.load("conf/model/minilm.yaml")
+    folder = packaged_model(cfg.offline_package, cfg.offline_sha256)
+    model = SentenceTransformer(str(folder or cfg.name), device="cpu")
+    if loss == "CoSENTLoss":
+        data = table.rename_column("label", "score").select_columns(["sentence1", "sentence2", "score"])
+    else:
+        data = table.select_columns(["sentence1", "sentence2"])
+    clock = TransformersClock()
+    with tempfile.TemporaryDirectory() as folder_out:
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=folder_out,
+            num_train_epochs=1,
+            per_device_train_batch_size=BATCH,
+            learning_rate=5e-5,
+            use_cpu=True,
+            bf16=bf16,
+            report_to="none",
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+        )
+        trainer = SentenceTransformerTrainer(
+            model=model, args=arguments, train_dataset=data, loss=getattr(losses, loss)(model), callbacks=[clock]
+        )
+        trainer.train()
+    return durations(clock.starts)
+
+
+def gradient_difference(table: Dataset, chunk_tokens: int) -> float:
+    """Largest difference between chunked and unchunked gradient, relative to the largest entry; no dropout."""
+    encoder = minilm().eval()
+    gradients = []
+    for tokens in (chunk_tokens, 10**9):
+        model = copy.deepcopy(encoder)
+        batch = ViewCollator(COLUMNS[:2], "score", model.prepare(tokens))(table.select(range(BATCH)).to_list())
+        views = model(batch.rows).unflatten(0, (2, -1))
+        PearsonLoss()(views, batch.labels).backward()
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    difference = (gradients[0] - gradients[1]).abs().max() / gradients[1].abs().max()
+    return float(difference)
+
+
+def main() -> None:
+    """Run and print; exit status 1 where a claim does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=12, help="timed steps in each turn")
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--loss", default="CoSENTLoss", choices=["CoSENTLoss", "MultipleNegativesRankingLoss"])
+    parser.add_argument("--chunk-tokens", type=int, default=OmegaConf.load("conf/trainer/cpu.yaml").chunk_tokens)
+    parser.add_argument("--ours-only", action="store_true", help="to choose --chunk-tokens")
+    options = parser.parse_args()
+
+    data = STSData(os.environ["STS_DATA_ROOT"], BATCH, seed=1)
+    table = data.load_train().shuffle(seed=1).select(range(BATCH * (options.steps + 2)))
+    contenders: dict[str, Callable[[], list[float]]] = {
+        name: partial(our_steps, table, precision, options.chunk_tokens) for name, precision in PRECISIONS.items()
+    }
+    if not options.ours_only:
+        contenders["theirs float32"] = partial(their_steps, table, options.loss)
+        contenders["theirs bf16"] = partial(their_steps, table, options.loss, bf16=True)
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(options.turns):
+        for name, measure in contenders.items():
+            times[name] += measure()
+    speed = {name: BATCH / statistics.median(steps) for name, steps in times.items()}
+    for name, pairs in speed.items():
+        print(f"{name:16} {pairs:6.1f} pairs per second (median of {len(times[name])} steps)")
+
+    difference = gradient_difference(table, options.chunk_tokens)
+    print(f"chunked against unchunked gradient: largest relative difference {difference:.1e}")
+    failed = difference > 1e-4
+    if not options.ours_only:
+        for name, least in (("ours float32", 1.9), ("ours bf16-mixed", 3.5)):
+            ratio = speed[name] / speed["theirs float32"]
+            print(f"{name} / theirs float32 ({options.loss}): {ratio:.2f} (goal: {least})")
+            failed |= ratio < least
+        print(f"ours bf16-mixed / theirs bf16: {speed['ours bf16-mixed'] / speed['theirs bf16']:.2f}")
+    sys.exit(int(failed))
+
+
+if __name__ == "__main__":
+    main()
