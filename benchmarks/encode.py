@@ -14,24 +14,20 @@ import time
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
-from sentence_transformers import SentenceTransformer
+from common import our_minilm, their_minilm
+from datasets import Dataset
 
 from sts_lightning.data.senteval import load_sts_tasks
-from sts_lightning.evaluation.sts import STSResult, encode_pairs, evaluate_sts, score_tasks
+from sts_lightning.evaluation.correlation import pair_cosines
+from sts_lightning.evaluation.sts import STSResult, evaluate_sts, score_tasks
 from sts_lightning.models.encoder import DTYPES, Precision
-from sts_lightning.models.offline import packaged_model
-from sts_lightning.runs import build_encoder
-
-MODEL = OmegaConf.load("conf/model/minilm.yaml")
 
 
 class Columns:
     """The peer: no de-duplication, each column of each task by itself."""
 
     def __init__(self, precision: Precision) -> None:
-        folder = packaged_model(MODEL.offline_package, MODEL.offline_sha256)
-        self.model = SentenceTransformer(str(folder or MODEL.name), device="cpu").to(DTYPES[precision])
+        self.model = their_minilm().to(DTYPES[precision])
 
     def encode(self, sentences: list[str], /) -> np.ndarray:
         """Vectors in float32."""
@@ -47,16 +43,15 @@ def main() -> None:
     parser.add_argument("--ours-only", action="store_true")
     options = parser.parse_args()
     tasks = load_sts_tasks(os.environ["STS_DATA_ROOT"])
-    prompt = OmegaConf.load("conf/prompt/none.yaml")
     precisions: tuple[Precision, ...] = ("32-true", "bf16-true")
-    encoders = {p: build_encoder(MODEL, prompt).set_precision(p).eval() for p in precisions}
+    encoders = {p: our_minilm().set_precision(p).eval() for p in precisions}
     peers = {p: Columns(p) for p in precisions}
     sample = [text for task in tasks for table in task.subsets.values() for text in table["sentence1"][:40]]
     times: dict[str, list[float]] = {}
     results: dict[str, STSResult] = {}
-    for name in (*encoders, *peers):
-        peers["32-true"].encode(sample[:64])  # wakes the cores
-        encoders["32-true"].encode(sample[:64])
+    for precision in precisions:  # wakes the cores
+        peers[precision].encode(sample[:64])
+        encoders[precision].encode(sample[:64])
     for _ in range(options.turns):
         for precision in precisions:
             start = time.perf_counter()
@@ -65,11 +60,9 @@ def main() -> None:
             if options.ours_only:
                 continue
             start = time.perf_counter()
-            cosines = [
-                encode_columns
-                for task in tasks
-                for encode_columns in _task_cosines(peers[precision], list(task.subsets.values()))
-            ]
+            cosines = []
+            for task in tasks:
+                cosines += _task_cosines(peers[precision], list(task.subsets.values()))
             results[f"theirs {precision}"] = score_tasks(tasks, cosines, "all")
             times.setdefault(f"theirs {precision}", []).append(time.perf_counter() - start)
     seconds = {name: statistics.median(values) for name, values in times.items()}
@@ -79,27 +72,26 @@ def main() -> None:
         print(f"{name:18} {seconds[name]:6.1f} s   {scores}   average {result['average']:.3f}")
     if options.ours_only:
         return
-    for ours, theirs, goal in (
+    for fast, slow, goal in (
         ("ours 32-true", "theirs 32-true", 2.0),
         ("ours bf16-true", "theirs bf16-true", 2.0),
         ("ours bf16-true", "theirs 32-true", 5.0),
     ):
-        print(f"{theirs} / {ours}: {seconds[theirs] / seconds[ours]:.2f} times faster (goal: {goal:g})")
+        print(f"{slow} / {fast}: {seconds[slow] / seconds[fast]:.2f} (goal: {goal:g})")
     ours, theirs = (system["32-true"].encode(sample) for system in (encoders, peers))
     difference = np.abs(_unit(ours) - theirs).max()
     print(f"float32 vectors: largest difference {difference:.1e} over {len(sample)} sentences")
-    scores = [[task["spearman"] for task in result["tasks"].values()] for result in results.values()]
-    spread = float(np.ptp(np.array(scores), axis=0).max())
+    table = np.array([[task["spearman"] for task in result["tasks"].values()] for result in results.values()])
+    spread = float(np.ptp(table, axis=0).max())
     print(f"scores: largest difference {spread:.3f}")
     sys.exit(int(difference > 1e-4 or spread > 0.03))
 
 
-def _task_cosines(peer: Columns, tables: list) -> list[np.ndarray]:  # type: ignore[type-arg]
+def _task_cosines(peer: Columns, tables: list[Dataset]) -> list[np.ndarray]:
     """Cosines of a task's tables, its columns encoded whole as the peer's evaluators do."""
-    from sts_lightning.evaluation.correlation import pair_cosines
-
     first, second = (
-        peer.encode([text for table in tables for text in table[column]]) for column in ("sentence1", "sentence2")
+        peer.encode([text for table in tables for text in table[column]])
+        for column in ("sentence1", "sentence2")
     )
     ends = np.cumsum([len(table) for table in tables])[:-1]
     return list(np.split(pair_cosines(first, second), ends))

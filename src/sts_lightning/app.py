@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from hydra.core.global_hydra import GlobalHydra
@@ -13,7 +14,7 @@ from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config import flat_keys, suggest
-from sts_lightning.errors import Interrupted, UserError
+from sts_lightning.errors import InterruptedRunError, UserError
 
 
 def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
@@ -31,7 +32,7 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hands exceptions on instead of printing them
     try:
         main()
-    except Interrupted as error:
+    except InterruptedRunError as error:
         _leave(str(error), 130, debug)
     except KeyboardInterrupt:
         _leave("stopped by Ctrl-C.", 130, debug)
@@ -64,9 +65,7 @@ def _explain(error: Exception, config_path: str, config_name: str) -> str:
     known = _known_keys(config_path, config_name, key)
     if cause is not None and key in known:
         return f"{key}: {str(cause).splitlines()[0]}"
-    return (
-        f"{key}: no such setting.{suggest(key, known)} See `python {os.path.basename(sys.argv[0])} --help`."
-    )
+    return f"{key}: no such setting.{suggest(key, known)} See `python {Path(sys.argv[0]).name} --help`."
 
 
 def _known_keys(config_path: str, config_name: str, key: str) -> list[str]:

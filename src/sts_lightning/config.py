@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import inspect
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -31,16 +31,16 @@ def check_config(cfg: DictConfig) -> None:
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
     _check_choices(cfg, "")
-    for key, node in cfg.items():
+    for key, node in _items(cfg):
         if isinstance(node, DictConfig) and "_target_" in node:
-            check_target(str(key), node)
+            check_target(key, node)
 
 
 def _check_choices(node: DictConfig, prefix: str) -> None:
     schema = OmegaConf.get_type(node)
     fields = {f.name: f for f in dataclasses.fields(schema)} if dataclasses.is_dataclass(schema) else {}
-    for key, value in node.items():
-        choices = fields[str(key)].metadata.get("choices") if key in fields else None
+    for key, value in _items(node):
+        choices = fields[key].metadata.get("choices") if key in fields else None
         if choices is not None and value not in choices:
             raise ConfigError(f"{prefix}{key}={value} is not among {', '.join(map(str, choices))}.")
         if isinstance(value, DictConfig):
@@ -58,12 +58,17 @@ def check_target(path: str, node: DictConfig) -> None:
     except Exception as error:  # whatever an import may raise
         raise ConfigError(f"{path}._target_: cannot load {node['_target_']} ({error}).") from error
     hints = _argument_types(target)
-    for key in node:
+    for key, value in _items(node):
         if key == "_target_":
             continue
         if key not in hints:
-            raise ConfigError(f"{path}.{key}: no such setting.{suggest(str(key), hints)}")
-        _check_type(f"{path}.{key}", node[key], hints[key])
+            raise ConfigError(f"{path}.{key}: no such setting.{suggest(key, hints)}")
+        _check_type(f"{path}.{key}", value, hints[key])
+
+
+def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        yield str(key), value
 
 
 def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
@@ -107,7 +112,7 @@ def suggest(key: str, known: Iterable[str]) -> str:
 def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
     """All keys of a configuration in dotted form."""
     keys = []
-    for key in cfg:
+    for key in map(str, cfg):
         keys.append(f"{prefix}{key}")
         node = cfg._get_node(key)
         if isinstance(node, DictConfig) and not node._is_missing() and not node._is_none():

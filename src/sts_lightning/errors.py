@@ -35,5 +35,5 @@ class TrainingError(UserError):
     """Training cannot go on, for example because the loss is not finite."""
 
 
-class Interrupted(UserError):
+class InterruptedRunError(UserError):
     """The user stopped the run; everything up to the last completed step is saved."""

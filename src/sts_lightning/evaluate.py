@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
-from rich.console import Console
 
 from sts_lightning import runs
 from sts_lightning.config import check_config
@@ -17,7 +16,7 @@ from sts_lightning.data.senteval import load_sts_tasks
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.report import print_scores, spearman_row
 from sts_lightning.evaluation.sts import evaluate_sts
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder import Precision, SentenceEncoder
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     tasks = load_sts_tasks(cfg.data_root, tuple(cfg.tasks))
     encoder, precision = _load_encoder(cfg)
     encoder = encoder.to(device).set_precision(precision).eval()
-    result = evaluate_sts(_Watched(encoder), tasks, cfg.aggregate)
+    result = evaluate_sts(encoder, tasks, cfg.aggregate)
     folder.mkdir(parents=True, exist_ok=True)
     runs.save_config(folder, cfg)
     runs.save_metrics(
@@ -69,17 +68,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     return result["average"]
 
 
-class _Watched:
-    """Shows a progress bar in a terminal."""
-
-    def __init__(self, encoder: SentenceEncoder) -> None:
-        self.encoder = encoder
-
-    def encode(self, sentences: list[str], /) -> object:
-        return self.encoder.encode(sentences, progress=Console().is_terminal)
-
-
-def _load_encoder(cfg: DictConfig) -> tuple[SentenceEncoder, str]:
+def _load_encoder(cfg: DictConfig) -> tuple[SentenceEncoder, Precision]:
     if cfg.ckpt is None:
         return runs.build_encoder(cfg.model, cfg.prompt), cfg.precision or "32-true"
     run = Path(cfg.ckpt)

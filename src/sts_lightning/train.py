@@ -27,7 +27,7 @@ from sts_lightning import runs
 from sts_lightning.analysis.plots import plot_cosines, plot_curves
 from sts_lightning.config import build, check_config
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.errors import CheckpointError, ConfigError, Interrupted
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.report import print_scores, spearman_row
 from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
@@ -133,10 +133,11 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             _continue_history(loggers, run)
         else:
             trainer.validate(module, data, verbose=False)
+        module.train()  # a backbone comes from its files in eval mode, and Lightning keeps the mode it finds
         try:
             trainer.fit(module, data, ckpt_path=str(runs.last_checkpoint(run)) if resume else None)
         except SystemExit as error:  # Lightning's answer to a second Ctrl-C
-            raise Interrupted(_how_to_go_on(run, resume_command)) from error
+            raise InterruptedRunError(_how_to_go_on(run, resume_command)) from error
         best_step = runs.load_best(run, encoder)
         tuned = _score(encoder.to(trainer.strategy.root_device), data, cfg.evaluation)
         history = read_history(run / "history.csv")
@@ -263,7 +264,8 @@ def quiet_lightning() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
-            warnings.filterwarnings("ignore", ".*exists and is not empty.*")
+            warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # a resumed run's checkpoints
+            warnings.filterwarnings("ignore", ".*LeafSpec.*")
             yield
     finally:
         logger.setLevel(level)

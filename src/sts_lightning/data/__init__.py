@@ -1,0 +1,1 @@
+"""From files to tables to batches; knows nothing of models or losses."""

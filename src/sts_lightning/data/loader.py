@@ -61,7 +61,7 @@ class ResumableLoader(DataLoader[Any]):
     ) -> None:
         self.order = EpochSampler(len(table), seed)
         super().__init__(
-            table,  # type: ignore[arg-type]  # datasets.Dataset has __getitem__ and __len__, not the base class
+            table,
             batch_size=batch_size,
             sampler=self.order,
             collate_fn=collate,

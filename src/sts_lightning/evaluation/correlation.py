@@ -21,7 +21,8 @@ def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     first, second = first.astype(np.float64), second.astype(np.float64)
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     dots = np.einsum("nd,nd->n", first, second)
-    return np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+    cosines: np.ndarray = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+    return cosines
 
 
 def correlate(cosines: np.ndarray, gold: np.ndarray) -> Correlations:

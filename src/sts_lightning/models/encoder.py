@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -31,6 +32,9 @@ CHUNK_TOKENS = {"cpu": 1024}
 """Padded tokens of a chunk in `SentenceEncoder.encode`: small ones stay in a CPU core's cache."""
 
 GPU_CHUNK_TOKENS = 32768
+
+MANY_CHUNKS = 50
+"""From how many chunks on a progress bar is worth its place."""
 
 
 class SentenceEncoder(nn.Module):
@@ -123,7 +127,8 @@ class SentenceEncoder(nn.Module):
 
     def _trains_embeddings(self) -> bool:
         table = self.backbone.get_input_embeddings()
-        return torch.is_grad_enabled() and table.weight.requires_grad and self._takes_embeddings
+        trains = any(parameter.requires_grad for parameter in table.parameters())
+        return trains and torch.is_grad_enabled() and self._takes_embeddings
 
     def _look_up_once(self, rows: Rows) -> list[dict[str, Tensor]]:
         """Token embeddings of each chunk from one look-up for all of them.
@@ -164,7 +169,7 @@ class SentenceEncoder(nn.Module):
 
     @torch.inference_mode()
     def encode(
-        self, sentences: Sequence[str], chunk_tokens: int | None = None, progress: bool = False
+        self, sentences: Sequence[str], chunk_tokens: int | None = None, progress: bool | None = None
     ) -> np.ndarray:
         """Vectors of sentences, each encoded once, in batches of similar length.
 
@@ -174,7 +179,7 @@ class SentenceEncoder(nn.Module):
         Args:
             sentences: Any number of texts.
             chunk_tokens: Padded tokens that are encoded together; chosen by device if not given.
-            progress: Whether to show a progress bar.
+            progress: Whether to show a progress bar; by default in a terminal if there is much to do.
 
         Returns:
             float32 array, shape (len(sentences), D), in the order given.
@@ -191,7 +196,9 @@ class SentenceEncoder(nn.Module):
             # Reading all hidden states hooks into the modules, which threads must not do at once.
             threaded = device == "cpu" and self.pooling != "first_last_mean" and len(rows.chunks) > 1
             vectors = self._embed_in_threads(rows) if threaded else self._embed_in_turn(rows)
-            parts = list(track(vectors, "Encoding", len(rows.chunks), disable=not progress))
+            if progress is None:
+                progress = len(rows.chunks) >= MANY_CHUNKS and Console().is_terminal
+            parts = list(track(vectors, "Encoding", len(rows.chunks), disable=not progress, transient=True))
         finally:
             self.train(training)
         ordered: np.ndarray = torch.cat(parts)[rows.restore.to(parts[0].device)].cpu().numpy()

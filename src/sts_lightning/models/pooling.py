@@ -55,7 +55,7 @@ def pool(
     elif pooling == "last_token":
         chosen = (attention_mask * positions).argmax(dim=1)
     else:
-        is_mask = input_ids == mask_token_id
+        is_mask = input_ids.eq(-1 if mask_token_id is None else mask_token_id)
         if not bool(is_mask.any(dim=1).all()):
             raise ValueError(
                 "mask_token pooling needs a mask token in every sentence; the template has none."

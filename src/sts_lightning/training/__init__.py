@@ -1,0 +1,1 @@
+"""LightningModule, trainer, optimiser, callbacks."""

@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.errors import Interrupted
+from sts_lightning.errors import InterruptedRunError
 from sts_lightning.models.tokenize import Rows
 from sts_lightning.training.module import MONITOR
 
@@ -58,7 +58,7 @@ class Throughput(Callback):
 
 
 class RandomState(Callback):
-    """Keeps the state of torch's generators in checkpoints, so that a resumed run draws what it would have."""
+    """Keeps the state of torch's generators in checkpoints, for a resumed run to draw what it would have."""
 
     def __init__(self) -> None:
         self._restore: dict[str, Any] | None = None
@@ -128,8 +128,9 @@ class Interruption(Callback):
         """Save and leave if asked to, unless the run is at its end anyway."""
         if self.requested is not None:
             trainer.save_checkpoint(self.checkpoint)
-            raise Interrupted(
-                f"stopped by {self.requested} after step {trainer.global_step}. Go on with: {self.how_to_resume}"
+            raise InterruptedRunError(
+                f"stopped by {self.requested} after step {trainer.global_step}. "
+                f"Go on with: {self.how_to_resume}"
             )
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from sts_lightning.files import write_atomic
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torchmetrics import MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
+from torchmetrics import Metric, MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.errors import CheckpointError, TrainingError
@@ -47,15 +48,19 @@ class STSModule(pl.LightningModule):
         self.loss = loss
         self.make_optimizer = optimizer
         self.make_schedule = schedule
-        self.dev_metrics = MetricCollection(
-            {"dev/spearman": SpearmanCorrCoef(), "dev/pearson": PearsonCorrCoef()}, compute_groups=False
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
+            metrics: dict[str, Metric | MetricCollection] = {
+                MONITOR: SpearmanCorrCoef(),
+                "dev/pearson": PearsonCorrCoef(),
+            }
+        self.dev_metrics = MetricCollection(metrics, compute_groups=False)
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
 
     def embed_views(self, batch: Batch[Rows]) -> Tensor:
         """Embeddings of a batch, shape (V, B, D), float32."""
         embeddings: Tensor = self.encoder(batch.rows)
-        return embeddings.unflatten(0, (batch.num_views, -1))
+        return embeddings.reshape(batch.num_views, -1, embeddings.shape[-1])
 
     def training_step(self, batch: Batch[Rows], batch_idx: int) -> Tensor:
         """The loss of a batch.
@@ -83,7 +88,6 @@ class STSModule(pl.LightningModule):
     def validation_step(self, batch: Batch[Rows], batch_idx: int) -> None:
         """Collect cosines and gold scores of dev pairs."""
         first, second = self.embed_views(batch)
-        assert batch.labels is not None
         self.dev_metrics.update(cosine_rows(first, second), batch.labels)
 
     def on_validation_epoch_end(self) -> None:
@@ -113,7 +117,7 @@ class STSModule(pl.LightningModule):
         schedule = self.make_schedule(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # overloads
         """The trained parameters and the buffers."""
         frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
         whole = super().state_dict(*args, **kwargs)

@@ -60,4 +60,7 @@ def make_schedule(
     steps = int(warmup) if warmup >= 1 else round(warmup * total_steps)
     if steps > total_steps:
         raise ConfigError(f"optim.warmup={warmup:g} is longer than the run of {total_steps} steps.")
-    return get_scheduler(schedule, optimizer, num_warmup_steps=steps, num_training_steps=total_steps)
+    scheduler: LRScheduler = get_scheduler(
+        schedule, optimizer, num_warmup_steps=steps, num_training_steps=total_steps
+    )
+    return scheduler

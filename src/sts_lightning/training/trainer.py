@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -114,8 +115,7 @@ def make_trainer(
     ]
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))
-    extra = OmegaConf.to_container(cfg.extra, resolve=True)
-    assert isinstance(extra, dict)
+    extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)
     try:
         return pl.Trainer(
             accelerator=cfg.accelerator,
@@ -135,7 +135,7 @@ def make_trainer(
             enable_model_summary=False,
             enable_progress_bar=Console(stderr=False).is_terminal,
             use_distributed_sampler=False,
-            **{str(key): value for key, value in extra.items()},
+            **extra,
         )
     except TypeError as error:
         raise ConfigError(f"trainer.extra: {error}") from error

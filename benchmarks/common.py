@@ -1,0 +1,29 @@
+"""What the benchmarks share: the configured model here, and the same model as the peer loads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+from sentence_transformers import SentenceTransformer
+
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.offline import packaged_model
+from sts_lightning.runs import build_encoder
+from sts_lightning.schema import register_schemas
+
+register_schemas()
+with initialize_config_dir(str(Path(__file__).resolve().parents[1] / "conf"), version_base="1.3"):
+    CONFIG: DictConfig = compose("train")
+
+
+def our_minilm() -> SentenceEncoder:
+    """The default model."""
+    return build_encoder(CONFIG.model, CONFIG.prompt)
+
+
+def their_minilm() -> SentenceTransformer:
+    """The same files in sentence-transformers."""
+    folder = packaged_model(CONFIG.model.offline_package, CONFIG.model.offline_sha256)
+    return SentenceTransformer(str(folder or CONFIG.model.name), device="cpu")
