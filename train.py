@@ -5,13 +5,14 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from sts_lightning.app import run
+from sts_lightning.app import job, run
 from sts_lightning.schema import register_schemas
 
 register_schemas()
 
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="train")
+@job
 def main(cfg: DictConfig) -> float:
     """Train and return the dev score of the selected weights."""
     from sts_lightning.train import train  # torch is not needed for --help

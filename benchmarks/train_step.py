@@ -133,14 +133,13 @@ def their_steps(table: Dataset, loss: str, bf16: bool = False) -> list[float]:
 
 
 def gradient_difference(table: Dataset, chunk_tokens: int) -> float:
-    """Largest difference between chunked and unchunked gradient, relative to the largest entry; no dropout."""
+    """Largest difference of chunked and unchunked gradient over the largest entry, without dropout."""
     encoder = our_minilm().eval()
     gradients = []
     for tokens in (chunk_tokens, 10**9):
         model = copy.deepcopy(encoder)
-        batch = ViewCollator(COLUMNS[:2], "score", model.prepare(tokens))(
-            table.select(range(BATCH)).to_list()
-        )
+        collate = ViewCollator(COLUMNS[:2], "score", model.prepare(tokens))
+        batch = collate(table.select(range(BATCH)).to_list())
         views = model(batch.rows).unflatten(0, (2, -1))
         PearsonLoss()(views, batch.labels).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))

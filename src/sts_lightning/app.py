@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import ConfigCompositionException, HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config import flat_keys, suggest
-from sts_lightning.errors import InterruptedRunError, UserError
+from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
 
 
 def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
@@ -32,21 +36,39 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hands exceptions on instead of printing them
     try:
         main()
-    except InterruptedRunError as error:
-        _leave(str(error), 130, debug)
-    except KeyboardInterrupt:
-        _leave("stopped by Ctrl-C.", 130, debug)
     except UserError as error:
-        _leave(f"error: {error}", 1, debug)
+        _leave(error, debug)
+    except KeyboardInterrupt:
+        _leave(InterruptedRunError("stopped by Ctrl-C."), debug)
     except (HydraException, OmegaConfBaseException) as error:
-        _leave(f"error: {_explain(error, config_path, config_name)}", 1, debug)
+        _leave(ConfigError(_explain(error, config_path, config_name)), debug)
 
 
-def _leave(message: str, code: int, debug: bool) -> None:
+def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
+    """Let a single job leave with its message alone; in a sweep, Hydra says which job failed.
+
+    Args:
+        task: The function that ``hydra.main`` decorates.
+    """
+
+    @functools.wraps(task)
+    def wrapped(cfg: DictConfig) -> float:
+        try:
+            return task(cfg)
+        except UserError as error:
+            if HydraConfig.get().mode is RunMode.MULTIRUN:
+                raise
+            _leave(error, cfg.debug)
+
+    return wrapped
+
+
+def _leave(error: UserError, debug: bool) -> NoReturn:
     if debug:
-        raise
-    print(message, file=sys.stderr)
-    sys.exit(code)
+        raise error
+    stopped = isinstance(error, InterruptedRunError)
+    print(error if stopped else f"error: {error}", file=sys.stderr)
+    sys.exit(130 if stopped else 1)
 
 
 def _explain(error: Exception, config_path: str, config_name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -84,6 +85,8 @@ def _check_type(key: str, value: Any, hint: Any) -> None:
         if value not in typing.get_args(hint):
             raise ConfigError(f"{key}={value} is not among {', '.join(map(str, typing.get_args(hint)))}.")
         return
+    if value is None and not _allows_none(hint):
+        raise ConfigError(f"{key} is required; give it on the command line: {key}=...")
     schema = dataclasses.make_dataclass("Schema", [("value", hint)])
     try:
         wanted = OmegaConf.structured(schema)
@@ -94,6 +97,10 @@ def _check_type(key: str, value: Any, hint: Any) -> None:
     except OmegaConfBaseException as error:
         name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
         raise ConfigError(f"{key}={value!r} is not of type {name}.") from error
+
+
+def _allows_none(hint: Any) -> bool:
+    return hint in (Any, None, types.NoneType) or types.NoneType in typing.get_args(hint)
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
@@ -113,6 +120,8 @@ def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
     """All keys of a configuration in dotted form."""
     keys = []
     for key in map(str, cfg):
+        if key == "_target_":
+            continue
         keys.append(f"{prefix}{key}")
         node = cfg._get_node(key)
         if isinstance(node, DictConfig) and not node._is_missing() and not node._is_none():

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tiny import tiny_bert
+from sts_lightning.schema import register_schemas
+
+ROOT = Path(__file__).resolve().parents[1]
+CONF = ROOT / "conf"
+
+register_schemas()
+
+SHORT_RUN = ["model=tiny_bert", "data=toy", "data.train_size=256", "data.dev_size=40", "data.test_size=40"]
+"""Overrides that make a run of a few seconds: 16 steps an epoch with batch 16."""
+
+
+@pytest.fixture
+def data_root() -> str:
+    """The real data, where the environment says it is."""
+    root = os.environ.get("STS_DATA_ROOT")
+    if not root:
+        pytest.skip("needs the STS data: set STS_DATA_ROOT")
+    return root
+
+
+@pytest.fixture
+def encoder() -> SentenceEncoder:
+    return tiny_bert(dropout=0.0).eval()
+
+
+@pytest.fixture
+def config() -> Iterator[Callable[..., DictConfig]]:
+    """Composes a configuration from overrides, outside a Hydra job."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+
+        def make(*overrides: str, of: str = "train") -> DictConfig:
+            name = ["name=test"] if of == "train" and not any(o.startswith("name=") for o in overrides) else []
+            return compose(of, [*overrides, *name])
+
+        yield make
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs train.py or eval.py as a user does, in an empty folder."""
+
+    def call(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(ROOT / script), *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return call

