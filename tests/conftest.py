@@ -43,7 +43,9 @@ def config() -> Iterator[Callable[..., DictConfig]]:
     with initialize_config_dir(str(CONF), version_base="1.3"):
 
         def make(*overrides: str, of: str = "train") -> DictConfig:
-            name = ["name=test"] if of == "train" and not any(o.startswith("name=") for o in overrides) else []
+            name = (
+                ["name=test"] if of == "train" and not any(o.startswith("name=") for o in overrides) else []
+            )
             return compose(of, [*overrides, *name])
 
         yield make

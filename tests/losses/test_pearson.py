@@ -52,9 +52,9 @@ def test_gradient_by_differences() -> None:
     for index in [(0, 0, 0), (1, 3, 2), (0, 5, 1)]:
         shift = torch.zeros_like(views)
         shift[index] = step
-        slope = (correlation((views - shift).detach(), labels) - correlation((views + shift).detach(), labels)) / (
-            2 * step
-        )
+        slope = (
+            correlation((views - shift).detach(), labels) - correlation((views + shift).detach(), labels)
+        ) / (2 * step)
         assert gradient[index].item() == pytest.approx(slope, abs=2e-4)
 
 

@@ -105,7 +105,9 @@ def test_missing_weights_are_an_error(tmp_path: Path) -> None:
 
     save_tiny(tmp_path)
     weights = load_file(tmp_path / "model.safetensors")
-    save_file({name: w for name, w in weights.items() if "layer.1" not in name}, tmp_path / "model.safetensors")
+    save_file(
+        {name: w for name, w in weights.items() if "layer.1" not in name}, tmp_path / "model.safetensors"
+    )
     with pytest.raises(CheckpointError, match=r"lacks \d+ weights"):
         SentenceEncoder.from_pretrained(str(tmp_path))
 

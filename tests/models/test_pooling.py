@@ -10,7 +10,10 @@ MASK_ID = 9
 
 def pad(rows: list[list[int]], side: str) -> tuple[torch.Tensor, torch.Tensor]:
     longest = max(map(len, rows))
-    ids, mask = torch.zeros(len(rows), longest, dtype=torch.long), torch.zeros(len(rows), longest, dtype=torch.long)
+    ids, mask = (
+        torch.zeros(len(rows), longest, dtype=torch.long),
+        torch.zeros(len(rows), longest, dtype=torch.long),
+    )
     for index, row in enumerate(rows):
         span = slice(longest - len(row), None) if side == "left" else slice(len(row))
         ids[index, span], mask[index, span] = torch.tensor(row), 1

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
@@ -91,4 +92,6 @@ class SentenceDataModule(pl.LightningDataModule):
     def val_dataloader(self) -> DataLoader[Any]:
         """The dev pairs in file order; 128 of them give the chunks enough rows to sort."""
         collate = ViewCollator(COLUMNS[:2], "score", self._prepare)
-        return DataLoader(self.dev, batch_size=128, collate_fn=collate)
+        # A generator of its own: a loader would otherwise draw from the one that dropout uses.
+        generator = torch.Generator().manual_seed(self.seed)
+        return DataLoader(self.dev, batch_size=128, collate_fn=collate, generator=generator)

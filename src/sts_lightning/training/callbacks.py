@@ -13,7 +13,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, Checkpoint
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.errors import InterruptedRunError
@@ -94,20 +94,27 @@ class DevReport(Callback):
             log.info("step %d%s, dev Spearman %.2f", trainer.global_step, loss, metrics[MONITOR])
 
 
-class Interruption(Callback):
-    """On Ctrl-C or SIGTERM, ends the step, saves a checkpoint and says how to go on.
+class LastCheckpoint(Checkpoint):
+    """Saves the state to go on from: every so many steps, and when the user stops the run.
 
-    A second Ctrl-C stops at once; the last periodic checkpoint is then the one to resume from.
+    On Ctrl-C or SIGTERM the step is finished, the state saved, and the user told how to go on; a second
+    Ctrl-C stops at once. Where a dev evaluation is due, the state is saved behind it: Lightning would not
+    make up for it on resumption. (Lightning runs subclasses of `Checkpoint` behind all other callbacks, in
+    the order given; this one has to come after the one that keeps the best weights.)
 
     Args:
-        checkpoint: Where to save.
+        path: The checkpoint file.
+        every: Steps between checkpoints.
         how_to_resume: The command that goes on.
     """
 
-    def __init__(self, checkpoint: Path, how_to_resume: str) -> None:
-        self.checkpoint = checkpoint
+    def __init__(self, path: Path, every: int, how_to_resume: str) -> None:
+        self.path = path
+        self.every = every
         self.how_to_resume = how_to_resume
-        self.requested: str | None = None
+        self.stopped_by: str | None = None
+        self._due = False
+        self._saved_step: int | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -117,19 +124,37 @@ class Interruption(Callback):
                 self._previous[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested is not None:
+        if self.stopped_by is not None:
             raise KeyboardInterrupt
-        self.requested = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        log.warning("%s: stopping after this step; once more to stop at once.", self.requested)
+        self.stopped_by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        log.warning("%s: stopping after this step; once more to stop at once.", self.stopped_by)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save and leave if asked to, unless the run is at its end anyway."""
-        if self.requested is not None:
-            trainer.save_checkpoint(self.checkpoint)
+        """Save if it is time, unless a dev evaluation comes first."""
+        self._due |= trainer.global_step % self.every == 0 or self.stopped_by is not None
+        evaluation_next = (trainer.fit_loop.total_batch_idx + 1) % trainer.val_check_batch == 0
+        if self._due and not evaluation_next:
+            self._save(trainer)
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save behind a dev evaluation."""
+        if self._due:
+            self._save(trainer)
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        trainer.save_checkpoint(self.path)
+        self._due = False
+        self._saved_step = trainer.global_step
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Leave if asked to; here, since the metrics of a step are logged after its last hook."""
+        if self.stopped_by is not None and trainer.global_step == self._saved_step:
             raise InterruptedRunError(
-                f"stopped by {self.requested} after step {trainer.global_step}. "
+                f"stopped by {self.stopped_by} after step {trainer.global_step}. "
                 f"Go on with: {self.how_to_resume}"
             )
 

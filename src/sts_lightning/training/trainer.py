@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.training.callbacks import DevReport, Interruption, RandomState, Throughput
+from sts_lightning.training.callbacks import DevReport, LastCheckpoint, RandomState, Throughput
 from sts_lightning.training.module import MONITOR
 
 
@@ -76,6 +76,11 @@ def check_trainer(trainer: DictConfig) -> None:
         raise ConfigError("trainer.accelerator=gpu, but no CUDA device is visible; use trainer=cpu.")
     if trainer.accelerator == "cpu" and trainer.precision == "16-mixed":
         raise ConfigError("precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true.")
+    if "accumulate_grad_batches" in trainer.extra:
+        raise ConfigError(
+            "trainer.extra.accumulate_grad_batches: the loss of several small batches is not that of a large "
+            "one; raise data.batch_size instead (trainer.chunk_tokens bounds the tokens encoded at a time)."
+        )
     if trainer.save_every < 1 or trainer.log_every_n_steps < 1 or trainer.chunk_tokens < 1:
         raise ConfigError("trainer.save_every, log_every_n_steps and chunk_tokens must be at least 1.")
 
@@ -102,17 +107,8 @@ def make_trainer(
     best = ModelCheckpoint(
         folder, "best", monitor=MONITOR, mode="max", save_weights_only=True, enable_version_counter=False
     )
-    last = ModelCheckpoint(
-        folder, "last", every_n_train_steps=cfg.save_every, save_top_k=1, enable_version_counter=False
-    )
-    always: list[Callback] = [
-        RandomState(),
-        Throughput(),
-        DevReport(),
-        best,
-        last,
-        Interruption(folder / "last.ckpt", resume_command),
-    ]
+    last = LastCheckpoint(folder / "last.ckpt", cfg.save_every, resume_command)
+    always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.errors import DataError
+
+
+def test_reads_simcses_columns(tmp_path: Path) -> None:
+    (tmp_path / "nli").mkdir()
+    (tmp_path / "nli" / "nli_triplets.csv").write_text(
+        'sent0,sent1,hard_neg,source\r\n"A dog, running.",A dog.,A cat.,x\r\np,q,r,y\r\n'
+    )
+    data = NLITripletsData(str(tmp_path), batch_size=2, seed=0)
+    table = data.load_train()
+    assert table[0] == {"sentence1": "A dog, running.", "sentence2": "A dog.", "sentence3": "A cat."}
+    assert len(table) == data.counts[0].kept == 2
+
+
+def test_the_published_file_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "nli_for_simcse.csv").write_text("sent0,sent1,hard_neg\na,b,c\n")
+    assert len(NLITripletsData(str(tmp_path), batch_size=2, seed=0).load_train()) == 1
+
+
+def test_an_empty_sentence_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("sent0,sent1,hard_neg\na,b,\n")
+    with pytest.raises(DataError, match=r"mine\.csv, line 2: a sentence is empty"):
+        NLITripletsData(".", batch_size=2, seed=0, path=str(path)).load_train()
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no nli_for_simcse\.csv or .* data\.path="):
+        NLITripletsData(str(tmp_path), batch_size=2, seed=0).load_train()

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.data.pairs_file import PairsFileData
+from sts_lightning.errors import ConfigError, DataError
+
+HEAD = "sentence1,sentence2,score\n"
+
+
+def rows(count: int) -> list[tuple[str, str, float]]:
+    return [(f"first {index}", f"second {index}", index % 5 + 0.5) for index in range(count)]
+
+
+def save(folder: Path, kind: str, count: int = 30) -> str:
+    path = folder / f"mine.{kind}"
+    names = ("sentence1", "sentence2", "score")
+    if kind == "jsonl":
+        lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows(count)]
+    else:
+        mark = {"csv": ",", "tsv": "\t"}[kind]
+        lines = [mark.join(names), *(mark.join(map(str, row)) for row in rows(count))]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
+def test_each_format_gives_the_same_split(tmp_path: Path, kind: str) -> None:
+    data = PairsFileData(save(tmp_path, kind), batch_size=4, seed=1, dev_fraction=0.2)
+    data.load()
+    assert len(data.dev) == 6
+    assert len(data.train) == 24
+    both = list(data.train["sentence1"]) + list(data.dev["sentence1"])
+    assert sorted(both) == sorted(first for first, _, _ in rows(30))
+    other = PairsFileData(save(tmp_path, "csv"), batch_size=4, seed=1, dev_fraction=0.2)
+    other.load()
+    assert data.dev.to_dict() == other.dev.to_dict()
+
+
+def test_the_split_depends_on_the_seed(tmp_path: Path) -> None:
+    path = save(tmp_path, "csv")
+    drawn = []
+    for seed in (1, 2):
+        data = PairsFileData(path, batch_size=4, seed=seed)
+        data.load()
+        drawn.append(set(data.dev["sentence1"]))
+    assert drawn[0] != drawn[1]
+
+
+def test_a_repeated_pair_stays_on_one_side(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    lines = [f"a{i % 10},b{i % 10},{i % 5}" if i < 20 else f"b{i % 10},a{i % 10},{i % 5}" for i in range(40)]
+    path.write_text(HEAD + "\n".join(lines))
+    data = PairsFileData(str(path), batch_size=4, seed=0, dev_fraction=0.3)
+    data.load()
+    train, dev = (
+        {frozenset(pair) for pair in zip(table["sentence1"], table["sentence2"], strict=True)}
+        for table in (data.train, data.dev)
+    )
+    assert not train & dev
+    assert len(train | dev) == 10
+    assert len(data.train) + len(data.dev) == 40
+
+
+def test_own_columns_range_and_files(tmp_path: Path) -> None:
+    for name, shift in (("train", 0), ("dev", 100), ("test", 200)):
+        (tmp_path / f"{name}.csv").write_text(f"q,p,sim\na{shift},b,-1\nc{shift},d,0\ne{shift},f,1\n")
+    data = PairsFileData(
+        str(tmp_path / "train.csv"),
+        batch_size=2,
+        seed=0,
+        sentence1="q",
+        sentence2="p",
+        score="sim",
+        score_range=(-1, 1),
+        dev_path=str(tmp_path / "dev.csv"),
+        test_path=str(tmp_path / "test.csv"),
+    )
+    data.load()
+    assert data.train["label"][:] == [0.0, 2.5, 5.0]
+    assert data.dev["sentence1"][:] == ["a100", "c100", "e100"]
+    assert [task.name for task in data.tests] == ["test"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (HEAD + "a,b,1\nc,,2\n", r"mine\.csv, line 3: a sentence is empty"),
+        (HEAD + "a,b,6\n", r"mine\.csv, line 2: the score 6 lies outside \[0, 5\]"),
+        (HEAD + "a,b,inf\n", r"mine\.csv, line 2: the score 'inf' is not a number"),
+        (HEAD + "a,b,3\nc,d,3\n", r"mine\.csv: all 2 scores equal 3"),
+        (HEAD + "a,b,3\n", r"mine\.csv: 1 scored pair"),
+        (HEAD + "a,b,3\nb,c,2\n", r"2 distinct pair\(s\) are too few to take a dev split"),
+    ],
+)
+def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "mine.csv").write_text(content)
+    with pytest.raises(DataError, match=message):
+        PairsFileData(str(tmp_path / "mine.csv"), batch_size=2, seed=0).load()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"score_range": (1.0, 1.0)}, "score_range must be"),
+        ({"dev_fraction": 0.0}, "dev_fraction must lie"),
+        ({"batch_size": 1}, "batch_size must be at least 2"),
+    ],
+)
+def test_impossible_options(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        PairsFileData(**{"path": "x.csv", "batch_size": 4, "seed": 0, **options})  # type: ignore[arg-type]

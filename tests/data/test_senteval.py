@@ -1,0 +1,132 @@
+"""SentEval's layout, on small generated files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.data.senteval import STS_YEARS, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.sts import STSData
+from sts_lightning.errors import DataError
+
+
+def stsb_row(first: str, second: str, score: str) -> str:
+    return "\t".join(["genre", "file", "year", "1", score, first, second, "surplus"])
+
+
+def sick_row(first: str, second: str, score: str) -> str:
+    return "\t".join(["1", first, second, score, "NEUTRAL"])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A data root with all files; each STS subset has two scored pairs and an unscored one."""
+    folder = tmp_path / "senteval"
+    for year, subsets in STS_YEARS.items():
+        place = folder / "STS" / f"{year}-en-test"
+        place.mkdir(parents=True)
+        for subset in subsets:
+            (place / f"STS.input.{subset}.txt").write_text(
+                f"{year} one\tother  one\n{subset} two\tb\textra\nthree\tc\n"
+            )
+            (place / f"STS.gs.{subset}.txt").write_text("4.5\n\n0\n")
+    (folder / "STS" / "STSBenchmark").mkdir()
+    (folder / "SICK").mkdir()
+    test = [("A dog, barks.", "A cat."), ("p", "q")]
+    for split in ("train", "dev", "test"):
+        rows = (
+            [("b", "c", "1.0"), ("Cat", "Dog", "5.0")]
+            if split != "test"
+            else [(*p, str(i)) for i, p in enumerate(test)]
+        )
+        if split == "train":
+            rows += [("A cat.", "A dog, barks.", "2.0"), ("a CAT", "a dog barks", "2.5"), ("n", "m", "3.0")]
+        text = "\n".join(stsb_row(*row) for row in rows)
+        (folder / "STS" / "STSBenchmark" / f"sts-{split}.csv").write_text(text)
+    for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
+        rows = [("u", "v", "1"), ("p", "q", "4.2"), ("w", "x", "5")]
+        if name == "SICK_test_annotated.txt":
+            rows = rows[1:]
+        text = "\n".join(["pair_ID\tA\tB\tscore\tjudgment", *(sick_row(*row) for row in rows)])
+        (folder / "SICK" / name).write_text(text + "\n")
+    return tmp_path
+
+
+def test_unscored_rows_are_left_out_and_blanks_folded(root: Path) -> None:
+    tasks = {task.name: task for task in load_sts_tasks(root)}
+    assert list(tasks) == ["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
+    assert tuple(tasks["STS13"].subsets) == ("FNWN", "headlines", "OnWN")
+    table = tasks["STS13"].subsets["OnWN"]
+    assert table.to_dict() == {
+        "sentence1": ["STS13 one", "three"],
+        "sentence2": ["other one", "c"],
+        "label": [4.5, 0.0],
+    }
+
+
+def test_the_senteval_folder_itself_is_a_root_too(root: Path) -> None:
+    assert len(load_sts_tasks(root / "senteval", ("STS16",))) == 1
+
+
+def test_sick_scores_are_mapped_to_five_points(root: Path) -> None:
+    assert load_sickr(root, "train")["label"][:] == pytest.approx([0.0, 4.0, 5.0])
+
+
+@pytest.mark.parametrize(
+    ("how", "kept"),
+    [("none", 8), ("exact", 5), ("normalized", 4)],
+)
+def test_filter_drops_pairs_of_the_tests_in_either_order(root: Path, how: str, kept: int) -> None:
+    data = STSData(str(root), batch_size=2, seed=0, filter=how)  # type: ignore[arg-type]
+    data.load()
+    assert len(data.train) == kept
+    texts = set(data.train["sentence1"])
+    assert ("A cat." in texts) == (how == "none")
+    assert ("a CAT" in texts) == (how != "normalized")
+    assert sum(count.kept for count in data.counts) == kept
+    assert sum(count.read for count in data.counts) == 8
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        (
+            "STS/STSBenchmark/sts-dev.csv",
+            "5.0",
+            "5.1",
+            r"sts-dev\.csv, line 2: the score 5\.1 lies outside \[0, 5\]",
+        ),
+        (
+            "STS/STSBenchmark/sts-dev.csv",
+            "5.0",
+            "nan",
+            r"sts-dev\.csv, line 2: the score 'nan' is not a number",
+        ),
+        ("STS/STSBenchmark/sts-dev.csv", "5.0", "high", r"line 2: the score 'high' is not a number"),
+        ("STS/STSBenchmark/sts-dev.csv", "5.0", "1.0", r"all 2 scores equal 1; .* undefined"),
+        ("STS/STSBenchmark/sts-dev.csv", "Cat", " ", r"sts-dev\.csv, line 2: a sentence is empty"),
+        ("STS/STSBenchmark/sts-dev.csv", "\tCat\tDog\tsurplus", "", r"line 2: expected at least 7"),
+        ("SICK/SICK_trial.txt", "\t5\t", "\t0.5\t", r"SICK_trial\.txt, line 4: .* outside \[1, 5\]"),
+        ("STS/STS12-en-test/STS.gs.MSRpar.txt", "0\n", "", r"MSRpar\.txt: 2 scores for the 3 pairs"),
+        ("STS/STS12-en-test/STS.input.MSRpar.txt", "three\tc\n", "three\n", r"MSRpar\.txt, line 3: expected"),
+    ],
+)
+def test_broken_files(root: Path, file: str, old: str, new: str, message: str) -> None:
+    path = root / "senteval" / file
+    content = path.read_text()
+    assert old in content
+    head, _, tail = content.rpartition(old)
+    path.write_text(head + new + tail)
+    with pytest.raises(DataError, match=message):
+        load_sts_tasks(root), load_stsb(root, "dev"), load_sickr(root, "trial")
+
+
+def test_a_folder_without_data(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no STS data here .* STS_DATA_ROOT"):
+        load_sts_tasks(tmp_path)
+
+
+def test_an_unknown_task(root: Path) -> None:
+    with pytest.raises(DataError, match="unknown task STS17; the tasks are STS12"):
+        load_sts_tasks(root, ("STS17",))

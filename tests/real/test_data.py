@@ -1,0 +1,38 @@
+"""Counts of the real data, against those of the papers."""
+
+from __future__ import annotations
+
+import pytest
+
+from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.overlap import OverlapFilter
+from sts_lightning.data.senteval import load_sts_tasks, load_stsb
+from sts_lightning.data.sts import STSData
+
+
+def test_sizes_of_the_seven_tasks(data_root: str) -> None:
+    sizes = {task.name: sum(map(len, task.subsets.values())) for task in load_sts_tasks(data_root)}
+    assert sizes == {
+        "STS12": 3108,
+        "STS13": 1500,
+        "STS14": 3750,
+        "STS15": 3000,
+        "STS16": 1186,
+        "STSB": 1379,
+        "SICKR": 4927,
+    }
+    assert len(load_stsb(data_root, "dev")) == 1500
+
+
+@pytest.mark.parametrize(
+    ("how", "kept"), [("exact", (991, 4407)), ("none", (5749, 4500)), ("normalized", (951, 4367))]
+)
+def test_sizes_of_the_filtered_corpus(data_root: str, how: OverlapFilter, kept: tuple[int, int]) -> None:
+    data = STSData(data_root, batch_size=64, seed=1, filter=how)
+    data.load()
+    assert tuple(count.kept for count in data.counts) == kept
+    assert len(data.train) == sum(kept)
+
+
+def test_number_of_triplets(data_root: str) -> None:
+    assert len(NLITripletsData(data_root, batch_size=64, seed=1).load_train()) == 59278

@@ -1,0 +1,150 @@
+"""The commands, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import ROOT, SHORT_RUN
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_help_needs_no_torch(cli: Cli) -> None:
+    done = cli("train.py", "--help")
+    assert done.returncode == 0
+    assert "loss: infonce, pearson" in done.stdout
+    code = "import sys, runpy; sys.argv = ['train.py', '--help']\ntry: runpy.run_path('train.py', run_name='__main__')\n"
+    code += "except SystemExit: pass\nassert 'torch' not in sys.modules"
+    assert (
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False).returncode
+        == 0
+    )
+
+
+def test_train_then_evaluate_the_run(cli: Cli, tmp_path: Path) -> None:
+    done = cli("train.py", *SHORT_RUN, "trainer.max_steps=4", "hydra.run.dir=run", "evaluation.untuned=true")
+    assert done.returncode == 0, done.stderr
+    assert "gain" in done.stdout
+    assert "results, plots and weights: run" in done.stdout
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test_untuned"] is not None
+    again = cli("train.py", "resume=run")
+    assert again.returncode == 1
+    assert again.stderr == "error: run has finished: its results are in run/metrics.json.\n"
+    other = cli("train.py", "resume=run", "seed=3")
+    assert "leave out seed=3" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["loss.temprature=1"], "loss.temprature: no such setting."),
+        (["max_steps=5"], "Did you mean trainer.max_steps?"),
+        (["loss=pearsn"], "Could not find 'loss/pearsn'"),
+        (["optim.lr=high"], "optim.lr=high"),
+        (["loss=infonce", "data=toy"], "InfoNCELoss needs 2 or 3 views and no label, but ToyData gives"),
+        (["data_root=nowhere"], "nowhere: no STS data here"),
+        (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
+        (["resume=."], ". is not a run folder"),
+    ],
+)
+def test_a_mistake_is_one_message_and_leaves_nothing(
+    arguments: list[str], message: str, cli: Cli, tmp_path: Path
+) -> None:
+    done = cli("train.py", *arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.rglob("*")) == [] or [p.name for p in tmp_path.rglob("*")] == ["runs"]
+
+
+def test_debug_shows_the_stack(cli: Cli) -> None:
+    done = cli("train.py", "data_root=nowhere", "debug=true")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data_root=nowhere"], "nowhere: no STS data here"),
+        (["ckpt=nowhere"], "nowhere is not a run folder"),
+        (["aggregate=median"], "aggregate=median is not among all, mean, wmean"),
+        (["precision=bf16-mixed"], "precision=bf16-mixed is not among"),
+    ],
+)
+def test_evaluation_mistakes(arguments: list[str], message: str, cli: Cli, mini_root: str) -> None:
+    done = cli("eval.py", f"data_root={mini_root}", "tasks=[STSB]", *arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def mini_root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data root with one task of generated pairs."""
+    root = tmp_path_factory.mktemp("data")
+    folder = root / "senteval" / "STS" / "STSBenchmark"
+    folder.mkdir(parents=True)
+    rows = [f"g\tf\ty\t{i}\t{i % 6}\tsentence {i}\tanother {i * 7}" for i in range(30)]
+    (folder / "sts-test.csv").write_text("\n".join(rows))
+    return str(root)
+
+
+def test_evaluation_of_a_run_repeats_its_scores(cli: Cli, mini_root: str, tmp_path: Path) -> None:
+    assert cli("train.py", *SHORT_RUN, "trainer.max_steps=3", "hydra.run.dir=run").returncode == 0
+    arguments = ["ckpt=run", f"data_root={mini_root}", "tasks=[STSB]"]
+    scores = []
+    for folder in ("one", "two"):
+        done = cli("eval.py", *arguments, f"hydra.run.dir={folder}")
+        assert done.returncode == 0, done.stderr
+        scores.append(json.loads((tmp_path / folder / "metrics.json").read_text())["test"])
+    assert scores[0] == scores[1]
+    assert set(scores[0]["tasks"]) == {"STSB"}
+
+
+def test_ctrl_c_then_resume(tmp_path: Path, cli: Cli) -> None:
+    arguments = [*SHORT_RUN, "data.batch_size=4", "trainer.max_epochs=200", "hydra.run.dir=run"]
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "train.py"), *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("step 16"):
+            break
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert time.monotonic() - started < 30
+    assert "stopped by Ctrl-C after step" in errors
+    assert "Go on with: python train.py resume=run" in errors
+    assert "Traceback" not in errors
+    assert (tmp_path / "run" / "checkpoints" / "last.ckpt").is_file()
+    assert not (tmp_path / "run" / "metrics.json").exists()
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    (tmp_path / "run" / "config.yaml").write_text(config.replace("max_epochs: 200", "max_epochs: 1"))
+    done = cli("train.py", "resume=run")
+    assert "going on after step" in done.stdout, done.stderr
+
+
+def test_sweep_runs_each_job_in_a_folder_of_its_own(cli: Cli, tmp_path: Path) -> None:
+    done = cli("train.py", "-m", *SHORT_RUN, "trainer.max_steps=2", "seed=1,2", "hydra.sweep.dir=sweep")
+    assert done.returncode == 0, done.stderr
+    seeds = [
+        json.loads((tmp_path / "sweep" / job / "metrics.json").read_text())["seed"] for job in ("0", "1")
+    ]
+    assert seeds == [1, 2]

@@ -1,0 +1,117 @@
+"""Configurations: all compose and check, and mistakes are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from omegaconf import DictConfig
+from tests.conftest import CONF
+
+from sts_lightning.config import build, check_config, flat_keys, suggest
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses import all_losses
+from sts_lightning.train import check_fit
+from sts_lightning.training.trainer import check_trainer, make_plan
+
+Config = Callable[..., DictConfig]
+
+
+def choices(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        f"{group}={choice}"
+        for group in ("model", "prompt", "trainer", "logger", "callbacks")
+        for choice in choices(group)
+    ],
+)
+def test_every_choice_composes_and_fits_its_target(override: str, config: Config) -> None:
+    check_config(config(override))
+
+
+@pytest.mark.parametrize("data", choices("data"))
+@pytest.mark.parametrize("loss", sorted(all_losses()))
+def test_loss_and_data_fit_or_are_refused(loss: str, data: str, config: Config) -> None:
+    cfg = config(f"data={data}", f"loss={loss}", "path=mine.csv")
+    check_config(cfg)
+    head, source = build("loss", cfg.loss), build("data", cfg.data)
+    assert isinstance(source, SentenceDataModule)
+    if source.label == head.label and source.num_views in head.views:
+        check_fit(head, source)
+    else:
+        with pytest.raises(ConfigError, match=r"needs .* but .* gives .* Losses that fit this data: \w+"):
+            check_fit(head, source)
+
+
+@pytest.mark.parametrize("name", choices("experiment"))
+def test_every_experiment_composes(name: str, config: Config) -> None:
+    check_config(config(f"experiment={name}", "name=x"))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CONF.rglob("*.yaml")))
+def test_every_yaml_opens_with_what_it_is(name: str) -> None:
+    for path in CONF.rglob(name):
+        assert path.read_text().startswith("#"), path
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["loss=infonce", "loss.temperature=hot"], r"loss\.temperature='hot' is not of type float"),
+        (["data.filter=exat"], r"data\.filter=exat is not among none, exact, normalized"),
+        (["model.pooling=max"], r"model\.pooling=max is not among cls, mean"),
+        (["optim.schedule=step"], r"optim\.schedule=step is not among linear, cosine"),
+        (["evaluation.aggregate=median"], r"evaluation\.aggregate=median is not among all, mean, wmean"),
+        (["precision=8-bit"], r"trainer\.precision=8-bit is not among"),
+        (["data=pairs_file"], r"data\.path is required"),
+        (["+loss.temprature=1"], r"loss\.temprature: no such setting\. There are: official"),
+        (["loss=infonce", "+loss.temprature=1"], r"no such setting\. Did you mean temperature\?"),
+        (["loss._target_=sts_lightning.losses.none.None"], r"loss\._target_: cannot load"),
+        (["data.batch_size=many"], r"data\.batch_size='many' is not of type int"),
+    ],
+)
+def test_mistakes_are_named(overrides: list[str], message: str, config: Config) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_config(config(*overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["trainer.devices=2"], "training runs on one device"),
+        (["trainer.accelerator=tpu"], "must be cpu or gpu"),
+        (["precision=16-mixed"], "needs a GPU"),
+        (["+trainer.extra.accumulate_grad_batches=2"], "raise data.batch_size instead"),
+        (["trainer.save_every=0"], "at least 1"),
+    ],
+)
+def test_settings_that_cannot_run(overrides: list[str], message: str, config: Config) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_trainer(config(*overrides).trainer)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ([], (85, 170, 21)),
+        (["trainer.max_steps=20"], (85, 20, 20)),
+        (["trainer.limit_train_batches=10", "trainer.val_every=0.5"], (10, 20, 5)),
+        (["trainer.val_every=30"], (85, 170, 30)),
+        (["trainer.max_epochs=-1", "trainer.max_steps=300"], (85, 300, 21)),
+    ],
+)
+def test_plan(overrides: list[str], expected: tuple[int, int, int], config: Config) -> None:
+    plan = make_plan(config(*overrides).trainer, 85)
+    assert (plan.epoch_steps, plan.total_steps, plan.val_steps) == expected
+
+
+def test_suggestions(config: Config) -> None:
+    keys = flat_keys(config())
+    assert suggest("max_steps", keys) == " Did you mean trainer.max_steps?"
+    assert "optim.warmup" in suggest("optim.warmpu", keys)
+    assert "loss._target_" not in keys

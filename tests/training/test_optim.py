@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.tiny import tiny_bert
+from sts_lightning.training.optim import make_optimizer, make_schedule
+
+BETAS = (0.9, 0.999)
+
+
+def test_biases_and_norms_do_not_decay() -> None:
+    encoder = tiny_bert()
+    optimizer = make_optimizer(encoder, 1e-3, 0.1, BETAS, 1e-8, fused=True)
+    decayed, others = ({id(p) for p in group["params"]} for group in optimizer.param_groups)
+    assert (optimizer.param_groups[0]["weight_decay"], optimizer.param_groups[1]["weight_decay"]) == (
+        0.1,
+        0.0,
+    )
+    for name, parameter in encoder.named_parameters():
+        flat = "bias" in name or "LayerNorm" in name
+        assert (id(parameter) in others) == flat, name
+        assert (id(parameter) in decayed) != flat, name
+
+
+def test_fused_step_equals_the_plain_one() -> None:
+    results = []
+    for fused in (True, False):
+        encoder = tiny_bert(dropout=0.0)
+        # A larger eps, since Adam blows the rounding of gradients near zero up to whole steps.
+        optimizer = make_optimizer(encoder, 1e-3, 0.1, BETAS, 1e-3, fused=fused)
+        for _ in range(3):
+            encoder.zero_grad()
+            encoder(encoder.prepare(100)(["a b c", "d"])).square().sum().backward()
+            optimizer.step()
+        results.append(torch.cat([p.flatten() for p in encoder.parameters()]))
+    torch.testing.assert_close(*results, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("warmup", "steps"), [(0.25, 2), (3, 3), (0, 0)])
+def test_warmup_is_a_share_or_steps(warmup: float, steps: int) -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = make_schedule(optimizer, "linear", warmup, total_steps=8)
+    rates = []
+    for _ in range(8):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates.index(1.0) == steps
+    assert optimizer.param_groups[0]["lr"] == 0.0
+
+
+def test_values_out_of_range() -> None:
+    with pytest.raises(ConfigError, match=r"optim\.lr must be positive"):
+        make_optimizer(tiny_bert(), 0.0, 0.0, BETAS, 1e-8, fused=True)
+    with pytest.raises(ConfigError, match="no parameter"):
+        make_optimizer(tiny_bert().requires_grad_(False), 1e-3, 0.0, BETAS, 1e-8, fused=True)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    with pytest.raises(ConfigError, match="longer than the run"):
+        make_schedule(optimizer, "linear", 100, total_steps=8)

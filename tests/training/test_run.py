@@ -1,0 +1,307 @@
+"""Whole runs on small models: resume, determinism, run folder, bad luck."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from omegaconf import DictConfig
+from tests.conftest import SHORT_RUN
+
+import sts_lightning
+from sts_lightning import runs
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
+from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.train import train_in
+from sts_lightning.training.history import read_history
+
+Config = Callable[..., DictConfig]
+EPOCHS = [
+    *SHORT_RUN,
+    "data.batch_size=16",
+    "trainer.max_epochs=2",
+    "trainer.log_every_n_steps=1",
+    "trainer.save_every=5",
+]
+
+
+def metrics(run: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((run / "metrics.json").read_text())
+    return loaded
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = runs.read_checkpoint(runs.best_checkpoint(run))["state_dict"]
+    return state
+
+
+def same_results(one: Path, two: Path) -> None:
+    left, right = metrics(one), metrics(two)
+    for key in ("dev", "dev_untuned", "test", "best_step", "steps", "data"):
+        assert left[key] == right[key], key
+    assert weights(one).keys() == weights(two).keys()
+    for name, value in weights(one).items():
+        assert torch.equal(value, weights(two)[name]), name
+    timed = {"steps_per_second", "tokens_per_second"}
+    rows = [
+        [{k: v for k, v in row.items() if k not in timed} for row in read_history(r / "history.csv")]
+        for r in (one, two)
+    ]
+    assert rows[0] == rows[1]
+
+
+class StopAt(Callback):
+    """Sends the interrupt that Ctrl-C sends, during a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
+        if trainer.global_step + 1 == self.step:
+            import signal
+
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from hydra import compose, initialize_config_dir
+    from tests.conftest import CONF
+
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        train_in(run, compose("train", [*EPOCHS, "name=test"]))
+    return run
+
+
+def test_run_folder_holds_everything(uninterrupted: Path) -> None:
+    names = {str(path.relative_to(uninterrupted)) for path in uninterrupted.rglob("*") if path.is_file()}
+    assert {
+        "config.yaml",
+        "metrics.json",
+        "history.csv",
+        "train.log",
+        "checkpoints/best.ckpt",
+        "checkpoints/last.ckpt",
+        "plots/curves.png",
+        "plots/dev_cosines.png",
+    } <= names
+    assert any(name.startswith("tensorboard/events") for name in names)
+    assert not any("/." in f"/{name}" for name in names)  # no temporary file is left
+    result = metrics(uninterrupted)
+    assert result["data"] == [{"source": "toy pairs", "read": 256, "dropped": {}, "kept": 256}]
+    assert result["versions"]["torch"] == torch.__version__
+    assert result["steps"] == 32
+    history = read_history(uninterrupted / "history.csv")
+    assert [row["step"] for row in history] == list(range(33))
+    assert {"train/loss", "lr", "steps_per_second", "tokens_per_second"} <= history[1].keys()
+    scored = [row["step"] for row in history if "dev/spearman" in row]
+    assert scored == [0, 4, 8, 12, 16, 20, 24, 28, 32]
+    assert result["best_step"] == max(history, key=lambda row: row.get("dev/spearman", -1))["step"]
+    assert history[0]["dev/spearman"] == result["dev_untuned"]
+
+
+def test_monitored_score_equals_the_reported_one(uninterrupted: Path) -> None:
+    result = metrics(uninterrupted)
+    row = next(
+        row for row in read_history(uninterrupted / "history.csv") if row["step"] == result["best_step"]
+    )
+    assert row["dev/spearman"] == pytest.approx(result["dev"]["spearman"], abs=1e-2)  # torchmetrics and scipy
+    assert row["dev/pearson"] == pytest.approx(result["dev"]["pearson"], abs=1e-2)
+
+
+def test_learning_rate_warms_up_and_decays_to_zero(uninterrupted: Path) -> None:
+    rates = [row["lr"] for row in read_history(uninterrupted / "history.csv") if "lr" in row]
+    warmup, total, peak = 3, 32, 5e-5
+    expected = [
+        peak * (step / warmup if step < warmup else (total - step) / (total - warmup))
+        for step in range(total)
+    ]
+    assert rates == pytest.approx(expected, rel=1e-6)
+
+
+def test_same_seed_same_numbers(uninterrupted: Path, config: Config, tmp_path: Path) -> None:
+    train_in(tmp_path / "again", config(*EPOCHS))
+    same_results(uninterrupted, tmp_path / "again")
+
+
+@pytest.mark.parametrize("step", [1, 4, 7, 16, 17, 31])
+def test_interrupted_and_resumed_equals_uninterrupted(
+    step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stops inside an epoch, at a dev evaluation (4), at its last step (16) and just behind it."""
+    run = tmp_path / "run"
+    stopping = config(*EPOCHS)
+    from sts_lightning import train as module
+
+    original = module.make_trainer
+
+    def with_stop(cfg: Any, plan: Any, folder: Any, loggers: Any, callbacks: Any, command: Any) -> Any:
+        return original(cfg, plan, folder, loggers, [*callbacks, StopAt(step)], command)
+
+    monkeypatch.setattr(module, "make_trainer", with_stop)
+    with pytest.raises(
+        InterruptedRunError, match=r"stopped by Ctrl-C after step \d+\. Go on with: .*resume="
+    ):
+        train_in(run, stopping)
+    assert not (run / "metrics.json").exists()
+    monkeypatch.setattr(module, "make_trainer", original)
+    train_in(run, runs.load_config(run), resume=True)
+    same_results(uninterrupted, run)
+
+
+def test_killed_run_goes_on_from_its_last_checkpoint(
+    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+
+    class Crash(Callback):
+        def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
+            if trainer.global_step == 13:
+                raise RuntimeError("power cut")
+
+    from sts_lightning import train as module
+
+    original = module.make_trainer
+    monkeypatch.setattr(
+        module, "make_trainer", lambda *args: original(*args[:4], [*args[4], Crash()], args[5])
+    )
+    with pytest.raises(RuntimeError, match="power cut"):
+        train_in(run, config(*EPOCHS))
+    monkeypatch.setattr(module, "make_trainer", original)
+    train_in(run, runs.load_config(run), resume=True)
+    same_results(uninterrupted, run)
+
+
+def test_a_finished_run_is_not_resumed(uninterrupted: Path) -> None:
+    before = (uninterrupted / "metrics.json").read_bytes()
+    with pytest.raises(CheckpointError, match="has finished"):
+        train_in(uninterrupted, runs.load_config(uninterrupted), resume=True)
+    assert (uninterrupted / "metrics.json").read_bytes() == before
+
+
+def test_load_restores_the_tuned_encoder(uninterrupted: Path) -> None:
+    encoder = sts_lightning.load(uninterrupted)
+    assert not encoder.training
+    vectors = encoder.encode(["A dog.", "A cat."])
+    assert vectors.shape == (2, 32)
+    state = weights(uninterrupted)
+    for name, value in encoder.state_dict().items():
+        assert torch.equal(value, state[f"encoder.{name}"])
+
+
+def test_template_pooling_and_precision_come_back(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    cfg = config(*SHORT_RUN, "prompt=promptbert", "evaluation.precision=bf16-true", "trainer.max_steps=2")
+    train_in(run, cfg)
+    encoder = sts_lightning.load(run)
+    assert encoder.pooling == "mask_token"
+    assert encoder.tokenizer.template == 'This sentence of "{sentence}" means [MASK].'
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.bfloat16}
+    assert {w.dtype for name, w in weights(run).items() if "weight" in name} == {torch.float32}
+
+
+def test_checkpoint_of_another_model_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("hidden_size: 32", "hidden_size: 16"))
+    with pytest.raises(CheckpointError, match=r"best\.ckpt does not belong to this model"):
+        sts_lightning.load(run)
+    (run / "metrics.json").unlink()
+    with pytest.raises(CheckpointError, match="the checkpoint does not belong to this model"):
+        train_in(run, runs.load_config(run), resume=True)
+
+
+def test_broken_run_folders(uninterrupted: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is not a run folder: it has no config"):
+        sts_lightning.load(tmp_path)
+    (tmp_path / "config.yaml").write_text("just: yaml\n")
+    with pytest.raises(CheckpointError, match="is not the configuration of a run"):
+        sts_lightning.load(tmp_path)
+    (tmp_path / "config.yaml").write_bytes((uninterrupted / "config.yaml").read_bytes())
+    with pytest.raises(CheckpointError, match="does not exist"):
+        sts_lightning.load(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "best.ckpt").write_bytes(b"half a file")
+    with pytest.raises(CheckpointError, match="is not a readable checkpoint"):
+        sts_lightning.load(tmp_path)
+
+
+def test_training_uses_dropout(config: Config, tmp_path: Path) -> None:
+    """A backbone that comes from files is in eval mode; training must not inherit that."""
+    from tests.models.test_encoder import save_tiny
+
+    save_tiny(tmp_path / "model")
+    overrides = [
+        "model=bert_base",
+        f"model.name={tmp_path / 'model'}",
+        "model.max_length=64",
+        *SHORT_RUN[1:],
+        "trainer.max_steps=3",
+        "trainer.log_every_n_steps=1",
+    ]
+    losses = {}
+    for rate in (0.0, 0.5):
+        run = tmp_path / f"dropout{rate}"
+        train_in(run, config(*overrides, f"+model.config.hidden_dropout_prob={rate}"))
+        losses[rate] = [row["train/loss"] for row in read_history(run / "history.csv") if "train/loss" in row]
+    assert not np.allclose(losses[0.0][0], losses[0.5][0], atol=1e-4)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PearsonLoss, "forward", lambda self, views, labels: views.sum() * float("nan"))
+    with pytest.raises(TrainingError, match=r"the loss is nan at step 1; a lower optim\.lr"):
+        train_in(tmp_path / "run", config(*SHORT_RUN))
+    assert not (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_pearson_on_constant_batches_keeps_weights_finite(config: Config, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    same = "".join(f"same,same,{3 if i else 2}\n" for i in range(40))
+    rest = "".join(f"text {i},other {i * i},{i % 6}\n" for i in range(12))
+    path.write_text("sentence1,sentence2,score\n" + same + rest)
+    cfg = config(
+        "model=tiny_bert", "data=pairs_file", f"path={path}", "data.batch_size=4", "data.dev_fraction=0.4"
+    )
+    train_in(tmp_path / "run", cfg)
+    assert all(value.isfinite().all() for value in weights(tmp_path / "run").values())
+
+
+@pytest.mark.parametrize("loss", ["pearson", "infonce"])
+def test_every_precision_of_the_cpu_trains(loss: str, config: Config, tmp_path: Path) -> None:
+    kind = "pairs" if loss == "pearson" else "triplets"
+    for precision in ("32-true", "bf16-mixed"):
+        run = tmp_path / precision
+        train_in(
+            run,
+            config(
+                *SHORT_RUN,
+                f"loss={loss}",
+                f"data.kind={kind}",
+                f"precision={precision}",
+                "trainer.max_steps=3",
+            ),
+        )
+        assert {value.dtype for value in weights(run).values() if value.is_floating_point()} == {
+            torch.float32
+        }
+
+
+def test_limits(config: Config, tmp_path: Path) -> None:
+    cfg = config(*SHORT_RUN, "data.batch_size=16", "trainer.limit_train_batches=3", "trainer.max_epochs=2")
+    train_in(tmp_path / "run", cfg)
+    assert metrics(tmp_path / "run")["steps"] == 6
+    with pytest.raises(ConfigError, match="leave no step to train"):
+        train_in(tmp_path / "none", config(*SHORT_RUN, "trainer.max_epochs=0"))
+    assert not (tmp_path / "none").exists()
