@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 from omegaconf import DictConfig
-from tests.conftest import CONF
 
 from sts_lightning.config import build, check_config, flat_keys, suggest
 from sts_lightning.data.module import SentenceDataModule
@@ -14,6 +13,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.train import check_fit
 from sts_lightning.training.trainer import check_trainer, make_plan
+from tests.conftest import CONF
 
 Config = Callable[..., DictConfig]
 

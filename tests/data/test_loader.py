@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import pytest
@@ -21,8 +21,8 @@ def test_each_epoch_is_another_permutation() -> None:
     one = loader()
     first, second = list(one), list(one)
     assert len(first) == len(one) == 6
-    assert sorted(sum(first, [])) == list(range(22))
-    assert sorted(sum(second, [])) == list(range(22))
+    assert sorted(chain.from_iterable(first)) == list(range(22))
+    assert sorted(chain.from_iterable(second)) == list(range(22))
     assert first != second
     assert first == list(loader())
 

@@ -6,9 +6,9 @@ import inspect
 
 import pytest
 import yaml
-from tests.conftest import CONF, ROOT
 
 from sts_lightning.losses import all_losses
+from tests.conftest import CONF, ROOT
 
 
 def test_each_loss_has_module_yaml_and_test() -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.conftest import CONF
 
 from sts_lightning.errors import CheckpointError
 from sts_lightning.models.offline import packaged_model
+from tests.conftest import CONF
 
 
 def fake_package(site: Path, content: bytes | None) -> None:

@@ -12,7 +12,6 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
-from tests.conftest import SHORT_RUN
 
 import sts_lightning
 from sts_lightning import runs
@@ -20,6 +19,7 @@ from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunErr
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.train import train_in
 from sts_lightning.training.history import read_history
+from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]
 EPOCHS = [
@@ -72,6 +72,7 @@ class StopAt(Callback):
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from hydra import compose, initialize_config_dir
+
     from tests.conftest import CONF
 
     run = tmp_path_factory.mktemp("runs") / "whole"

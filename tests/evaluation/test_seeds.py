@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.evaluation.seeds import main, read_scores, summarise
+
+
+def save(run: Path, dev: float, stsb: float) -> None:
+    run.mkdir()
+    test = {"average": stsb, "tasks": {"STSB": {"spearman": stsb}}}
+    (run / "metrics.json").write_text(json.dumps({"dev": {"spearman": dev}, "test": test}))
+
+
+def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for index, score in enumerate([80.0, 81.0, 85.0]):
+        save(tmp_path / str(index), 88.0, score)
+    rows = [read_scores(tmp_path / str(index)) for index in range(3)]
+    summary = summarise(rows)
+    assert summary["mean"]["STSB"] == 82.0
+    assert summary["std"]["average"] == statistics.stdev([80.0, 81.0, 85.0])
+    main([str(tmp_path / str(index)) for index in range(3)])
+    assert "82.00" in capsys.readouterr().out
+
+
+def test_unfinished_and_broken_runs(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="not a finished run"):
+        read_scores(tmp_path)
+    (tmp_path / "metrics.json").write_text('{"dev": ')
+    with pytest.raises(CheckpointError, match=r"metrics\.json is broken"):
+        read_scores(tmp_path)
+    with pytest.raises(UserError, match="at least two"):
+        main([str(tmp_path)])
