@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from sentence_transformers import SentenceTransformer
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.offline import packaged_model
+from sts_lightning.models.offline import packaged_copy
 from sts_lightning.runs import build_encoder
 from sts_lightning.schema import register_schemas
 
@@ -25,5 +25,5 @@ def our_minilm() -> SentenceEncoder:
 
 def their_minilm() -> SentenceTransformer:
     """The same files in sentence-transformers."""
-    folder = packaged_model(CONFIG.model.offline_package, CONFIG.model.offline_sha256)
-    return SentenceTransformer(str(folder or CONFIG.model.name), device="cpu")
+    hub_id, _, revision = CONFIG.model.name.partition("@")
+    return SentenceTransformer(str(packaged_copy(hub_id, revision) or hub_id), device="cpu")

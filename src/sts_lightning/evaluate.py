@@ -63,7 +63,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     )
     name = cfg.ckpt if cfg.ckpt is not None else cfg.model.get("name", cfg.model["_target_"])
     title = f"Spearman x 100 (aggregate={cfg.aggregate}, {precision})"
-    print_scores(title, {Path(name).name: spearman_row(result)})
+    print_scores(title, {Path(name.partition("@")[0]).name: spearman_row(result)})
     log.info("all scores: %s", runs.run_name(runs.metrics_path(folder)))
     return result["average"]
 

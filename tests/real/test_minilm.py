@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from sts_lightning import runs
 from sts_lightning.data.senteval import STSTask, load_sickr, load_sts_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
-from sts_lightning.models.offline import packaged_model
+from sts_lightning.models.offline import packaged_copy
 from sts_lightning.train import train_in
 from sts_lightning.training.history import read_history
 
@@ -22,8 +22,7 @@ Config = Callable[..., DictConfig]
 
 @pytest.fixture(autouse=True)
 def _needs_the_packaged_model(config: Config) -> None:
-    model = config().model
-    if packaged_model(model.offline_package, model.offline_sha256) is None:
+    if packaged_copy(*config().model.name.split("@")) is None:
         pytest.skip("needs the extra `offline`")
 
 

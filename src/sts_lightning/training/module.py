@@ -51,7 +51,8 @@ class STSModule(pl.LightningModule):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
             metrics: dict[str, Metric | MetricCollection] = {
-                MONITOR: SpearmanCorrCoef(),
+                # On the CPU, since ranks have no deterministic form on CUDA.
+                MONITOR: SpearmanCorrCoef(compute_on_cpu=True),
                 "dev/pearson": PearsonCorrCoef(),
             }
         self.dev_metrics = MetricCollection(metrics, compute_groups=False)
