@@ -112,4 +112,4 @@ def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:
 )
 def test_impossible_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        PairsFileData(**{"path": "x.csv", "batch_size": 4, "seed": 0, **options})  # type: ignore[arg-type]
+        PairsFileData(**{"path": "x.csv", "batch_size": 4, "seed": 0, **options})

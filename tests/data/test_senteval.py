@@ -78,7 +78,7 @@ def test_sick_scores_are_mapped_to_five_points(root: Path) -> None:
     [("none", 8), ("exact", 5), ("normalized", 4)],
 )
 def test_filter_drops_pairs_of_the_tests_in_either_order(root: Path, how: str, kept: int) -> None:
-    data = STSData(str(root), batch_size=2, seed=0, filter=how)  # type: ignore[arg-type]
+    data = STSData(str(root), batch_size=2, seed=0, filter=how)
     data.load()
     assert len(data.train) == kept
     texts = set(data.train["sentence1"])

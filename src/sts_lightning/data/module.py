@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 COLUMNS = ("sentence1", "sentence2", "sentence3")
 
 
-class SentenceDataModule(pl.LightningDataModule):
+class SentenceDataModule(pl.LightningDataModule, ABC):
     """Training examples, scored dev pairs to select by, and test tasks to report.
 
     A subclass sets ``num_views`` and ``label`` when it is built and reads its files in `load_train`,
@@ -53,13 +54,13 @@ class SentenceDataModule(pl.LightningDataModule):
         self.counts: list[SourceCount] = []
         self.epoch_batches: int | None = None
 
+    @abstractmethod
     def load_train(self) -> Dataset:
         """The training table: columns sentence1, sentence2[, sentence3][, label]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def load_dev(self) -> Dataset:
         """Scored pairs on which checkpoints are compared."""
-        raise NotImplementedError
 
     def load_tests(self) -> list[STSTask]:
         """The tasks that the finished model is reported on; none by default."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class Loss(nn.Module):
+class Loss(nn.Module, ABC):
     """A function of the embeddings of a batch, and perhaps its labels, to minimise.
 
     A subclass declares what it needs, so that a configuration that pairs it with data it cannot use
@@ -24,6 +25,7 @@ class Loss(nn.Module):
     label: ClassVar[Literal["none", "score", "class"]]
     couples_rows: ClassVar[bool]
 
+    @abstractmethod
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """The loss of a batch.
 
@@ -34,7 +36,6 @@ class Loss(nn.Module):
         Returns:
             A scalar in float32.
         """
-        raise NotImplementedError
 
 
 def cosine_rows(first: Tensor, second: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ def make_trainer(
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             gradient_clip_val=cfg.gradient_clip_val,
-            log_every_n_steps=cfg.log_every_n_steps,
+            log_every_n_steps=min(cfg.log_every_n_steps, plan.epoch_steps),
             deterministic=cfg.deterministic,
             default_root_dir=run,
             logger=list(loggers),
