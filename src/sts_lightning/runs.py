@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning.config import build
+from sts_lightning.config import build, check_target
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.models.encoder import SentenceEncoder
@@ -39,10 +39,14 @@ def run_name(run: Path) -> str:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a job folder in which nothing was written, and its parents up to the first that holds more."""
+    """Remove a job folder in which nothing was written, and empty parents below the working directory."""
+    here = Path.cwd()
     with contextlib.suppress(OSError):
         folder.rmdir()
-        folder.parent.rmdir()
+        for parent in folder.resolve().parents:
+            if parent == here or not parent.is_relative_to(here):
+                break
+            parent.rmdir()
 
 
 def config_path(run: Path) -> Path:
@@ -98,10 +102,15 @@ def save_metrics(run: Path, metrics: dict[str, Any]) -> None:
 
 
 def build_encoder(model: DictConfig, prompt: DictConfig) -> SentenceEncoder:
-    """The encoder of a configuration; the prompt's pooling, if it has one, stands over the model's."""
+    """The encoder of a configuration; the prompt's pooling, if it has one, stands over the model's.
+
+    Raises:
+        UserError: The configuration has a setting that the model does not, or the model cannot be loaded.
+    """
     arguments = {"template": prompt.template}
     if prompt.pooling is not None:
         arguments["pooling"] = prompt.pooling
+    check_target("model", model)
     encoder: SentenceEncoder = build("model", model, **arguments)
     return encoder
 

@@ -231,6 +231,13 @@ def test_broken_run_folders(uninterrupted: Path, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_bytes((uninterrupted / "config.yaml").read_bytes())
     with pytest.raises(CheckpointError, match="does not exist"):
         sts_lightning.load(tmp_path)
+    text = (tmp_path / "config.yaml").read_text()
+    (tmp_path / "config.yaml").write_text(text.replace("hidden_size", "hidden_sise"))
+    with pytest.raises(
+        ConfigError, match=r"model\.hidden_sise: no such setting\. Did you mean hidden_size\?"
+    ):
+        sts_lightning.load(tmp_path)
+    (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "best.ckpt").write_bytes(b"half a file")
     with pytest.raises(CheckpointError, match="is not a readable checkpoint"):
