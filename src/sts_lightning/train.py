@@ -84,15 +84,18 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     started = time.monotonic()
     if resume:
         _check_resumable(run)
+    elif runs.config_path(run).exists():
+        raise ConfigError(
+            f"{runs.run_name(run)} holds a run already, which is not overwritten; go on with it by "
+            f"resume={runs.run_name(run)}, or choose another folder."
+        )
     check_config(cfg)
     check_trainer(cfg.trainer)
     loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
     check_fit(loss, data)
-    loggers, callbacks = (
-        _build_loggers(cfg, run),
-        [build(f"callbacks.{k}", c) for k, c in cfg.callbacks.items()],
-    )
+    loggers = _build_loggers(cfg, run)
+    callbacks = [build(f"callbacks.{name}", node) for name, node in cfg.callbacks.items()]
     data.load()
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = runs.build_encoder(cfg.model, cfg.prompt)

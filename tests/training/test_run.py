@@ -180,6 +180,33 @@ def test_killed_run_goes_on_from_its_last_checkpoint(
     same_results(uninterrupted, run)
 
 
+def test_killed_in_the_final_evaluation(
+    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    from sts_lightning import train as module
+
+    def killed(*args: Any) -> None:
+        raise RuntimeError("power cut")
+
+    original = module.encode_pairs
+    monkeypatch.setattr(module, "encode_pairs", killed)
+    with pytest.raises(RuntimeError, match="power cut"):
+        train_in(run, config(*EPOCHS))
+    monkeypatch.setattr(module, "encode_pairs", original)
+    trained = (run / "checkpoints" / "best.ckpt").read_bytes()
+    train_in(run, runs.load_config(run), resume=True)
+    assert (run / "checkpoints" / "best.ckpt").read_bytes() == trained
+    same_results(uninterrupted, run)
+
+
+def test_a_folder_with_a_run_is_not_overwritten(uninterrupted: Path, config: Config) -> None:
+    before = (uninterrupted / "metrics.json").read_bytes()
+    with pytest.raises(ConfigError, match=r"holds a run already, .* resume="):
+        train_in(uninterrupted, config(*EPOCHS, "seed=2"))
+    assert (uninterrupted / "metrics.json").read_bytes() == before
+
+
 def test_a_finished_run_is_not_resumed(uninterrupted: Path) -> None:
     before = (uninterrupted / "metrics.json").read_bytes()
     with pytest.raises(CheckpointError, match="has finished"):

@@ -145,6 +145,10 @@ class LastCheckpoint(Checkpoint):
         if self._due:
             self._save(trainer)
 
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save the end of training, so that a run killed in its final evaluation only repeats that."""
+        self._save(trainer)
+
     def _save(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.path)
         self._due = False
