@@ -1,84 +1,25 @@
-"""Whole runs on small models: resume, determinism, run folder, bad luck."""
+"""Whole runs on small models: run folder, determinism, restoring, bad luck."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
 import sts_lightning
 from sts_lightning import runs
-from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
+from sts_lightning.errors import CheckpointError, ConfigError, TrainingError
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.train import train_in
 from sts_lightning.training.history import read_history
 from tests.conftest import SHORT_RUN
+from tests.training.helpers import EPOCHS, metrics, same_results, weights
 
 Config = Callable[..., DictConfig]
-EPOCHS = [
-    *SHORT_RUN,
-    "data.batch_size=16",
-    "trainer.max_epochs=2",
-    "trainer.log_every_n_steps=1",
-    "trainer.save_every=5",
-]
-
-
-def metrics(run: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((run / "metrics.json").read_text())
-    return loaded
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = runs.read_checkpoint(runs.best_checkpoint(run))["state_dict"]
-    return state
-
-
-def same_results(one: Path, two: Path) -> None:
-    left, right = metrics(one), metrics(two)
-    for key in ("dev", "dev_untuned", "test", "best_step", "steps", "data"):
-        assert left[key] == right[key], key
-    assert weights(one).keys() == weights(two).keys()
-    for name, value in weights(one).items():
-        assert torch.equal(value, weights(two)[name]), name
-    timed = {"steps_per_second", "tokens_per_second"}
-    rows = [
-        [{k: v for k, v in row.items() if k not in timed} for row in read_history(r / "history.csv")]
-        for r in (one, two)
-    ]
-    assert rows[0] == rows[1]
-
-
-class StopAt(Callback):
-    """Sends the interrupt that Ctrl-C sends, during a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
-        if trainer.global_step + 1 == self.step:
-            import signal
-
-            signal.raise_signal(signal.SIGINT)
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from hydra import compose, initialize_config_dir
-
-    from tests.conftest import CONF
-
-    run = tmp_path_factory.mktemp("runs") / "whole"
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        train_in(run, compose("train", [*EPOCHS, "name=test"]))
-    return run
 
 
 def test_run_folder_holds_everything(uninterrupted: Path) -> None:
@@ -130,74 +71,6 @@ def test_learning_rate_warms_up_and_decays_to_zero(uninterrupted: Path) -> None:
 def test_same_seed_same_numbers(uninterrupted: Path, config: Config, tmp_path: Path) -> None:
     train_in(tmp_path / "again", config(*EPOCHS))
     same_results(uninterrupted, tmp_path / "again")
-
-
-@pytest.mark.parametrize("step", [1, 4, 7, 16, 17, 31])
-def test_interrupted_and_resumed_equals_uninterrupted(
-    step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stops inside an epoch, at a dev evaluation (4), at its last step (16) and just behind it."""
-    run = tmp_path / "run"
-    stopping = config(*EPOCHS)
-    from sts_lightning import train as module
-
-    original = module.make_trainer
-
-    def with_stop(cfg: Any, plan: Any, folder: Any, loggers: Any, callbacks: Any, command: Any) -> Any:
-        return original(cfg, plan, folder, loggers, [*callbacks, StopAt(step)], command)
-
-    monkeypatch.setattr(module, "make_trainer", with_stop)
-    with pytest.raises(
-        InterruptedRunError, match=r"stopped by Ctrl-C after step \d+\. Go on with: .*resume="
-    ):
-        train_in(run, stopping)
-    assert not (run / "metrics.json").exists()
-    monkeypatch.setattr(module, "make_trainer", original)
-    train_in(run, runs.load_config(run), resume=True)
-    same_results(uninterrupted, run)
-
-
-def test_killed_run_goes_on_from_its_last_checkpoint(
-    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tmp_path / "run"
-
-    class Crash(Callback):
-        def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-            if trainer.global_step == 13:
-                raise RuntimeError("power cut")
-
-    from sts_lightning import train as module
-
-    original = module.make_trainer
-    monkeypatch.setattr(
-        module, "make_trainer", lambda *args: original(*args[:4], [*args[4], Crash()], args[5])
-    )
-    with pytest.raises(RuntimeError, match="power cut"):
-        train_in(run, config(*EPOCHS))
-    monkeypatch.setattr(module, "make_trainer", original)
-    train_in(run, runs.load_config(run), resume=True)
-    same_results(uninterrupted, run)
-
-
-def test_killed_in_the_final_evaluation(
-    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = tmp_path / "run"
-    from sts_lightning import train as module
-
-    def killed(*args: Any) -> None:
-        raise RuntimeError("power cut")
-
-    original = module.encode_pairs
-    monkeypatch.setattr(module, "encode_pairs", killed)
-    with pytest.raises(RuntimeError, match="power cut"):
-        train_in(run, config(*EPOCHS))
-    monkeypatch.setattr(module, "encode_pairs", original)
-    trained = (run / "checkpoints" / "best.ckpt").read_bytes()
-    train_in(run, runs.load_config(run), resume=True)
-    assert (run / "checkpoints" / "best.ckpt").read_bytes() == trained
-    same_results(uninterrupted, run)
 
 
 def test_a_folder_with_a_run_is_not_overwritten(uninterrupted: Path, config: Config) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +16,6 @@ from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.senteval import STSTask
 from sts_lightning.data.tables import LabelKind, SourceCount
 from sts_lightning.errors import ConfigError
-
-log = logging.getLogger(__name__)
 
 COLUMNS = ("sentence1", "sentence2", "sentence3")
 

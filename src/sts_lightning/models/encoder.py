@@ -28,7 +28,7 @@ DTYPES: dict[Precision, torch.dtype] = {
     "16-true": torch.float16,
 }
 
-CHUNK_TOKENS = {"cpu": 1024}
+CPU_CHUNK_TOKENS = 1024
 """Padded tokens of a chunk in `SentenceEncoder.encode`: small ones stay in a CPU core's cache."""
 
 GPU_CHUNK_TOKENS = 32768
@@ -187,7 +187,9 @@ class SentenceEncoder(nn.Module):
         self.eval()
         try:
             device = self.device.type
-            rows = self.tokenizer.rows(sentences, chunk_tokens or CHUNK_TOKENS.get(device, GPU_CHUNK_TOKENS))
+            rows = self.tokenizer.rows(
+                sentences, chunk_tokens or (CPU_CHUNK_TOKENS if device == "cpu" else GPU_CHUNK_TOKENS)
+            )
             # Reading all hidden states hooks into the modules, which threads must not do at once.
             threaded = device == "cpu" and self.pooling != "first_last_mean" and len(rows.chunks) > 1
             vectors = self._embed_in_threads(rows) if threaded else self._embed_in_turn(rows)

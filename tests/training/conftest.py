@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from sts_lightning.train import train_in
+from tests.conftest import CONF
+from tests.training.helpers import EPOCHS
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nothing stopped."""
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        train_in(run, compose("train", [*EPOCHS, "name=test"]))
+    return run

@@ -1,0 +1,46 @@
+"""A short run, and what two runs must share to count as the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sts_lightning import runs
+from sts_lightning.training.history import read_history
+from tests.conftest import SHORT_RUN
+
+EPOCHS = [
+    *SHORT_RUN,
+    "data.batch_size=16",
+    "trainer.max_epochs=2",
+    "trainer.log_every_n_steps=1",
+    "trainer.save_every=5",
+]
+
+
+def metrics(run: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((run / "metrics.json").read_text())
+    return loaded
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    state: dict[str, torch.Tensor] = runs.read_checkpoint(runs.best_checkpoint(run))["state_dict"]
+    return state
+
+
+def same_results(one: Path, two: Path) -> None:
+    left, right = metrics(one), metrics(two)
+    for key in ("dev", "dev_untuned", "test", "best_step", "steps", "data"):
+        assert left[key] == right[key], key
+    assert weights(one).keys() == weights(two).keys()
+    for name, value in weights(one).items():
+        assert torch.equal(value, weights(two)[name]), name
+    timed = {"steps_per_second", "tokens_per_second"}
+    rows = [
+        [{k: v for k, v in row.items() if k not in timed} for row in read_history(r / "history.csv")]
+        for r in (one, two)
+    ]
+    assert rows[0] == rows[1]
