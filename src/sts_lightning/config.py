@@ -65,6 +65,10 @@ def check_target(path: str, node: DictConfig) -> None:
         if key not in hints:
             raise ConfigError(f"{path}.{key}: no such setting.{suggest(key, hints)}")
         _check_type(f"{path}.{key}", value, hints[key])
+        if isinstance(value, DictConfig):
+            for name, nested in _items(value):
+                if isinstance(nested, DictConfig) and "_target_" in nested:
+                    check_target(f"{path}.{key}.{name}", nested)
 
 
 def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:

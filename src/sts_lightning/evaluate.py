@@ -14,8 +14,9 @@ from sts_lightning import runs
 from sts_lightning.config import check_config
 from sts_lightning.data.senteval import load_sts_tasks
 from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.report import print_scores, spearman_row
-from sts_lightning.evaluation.sts import evaluate_sts
+from sts_lightning.evaluation.sts import check_aggregate, encode_pairs, score_tasks
 from sts_lightning.models.encoder import Precision, SentenceEncoder
 
 log = logging.getLogger(__name__)
@@ -49,9 +50,12 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     tasks = load_sts_tasks(cfg.data_root, tuple(cfg.tasks))
     encoder, precision = _load_encoder(cfg)
     encoder = encoder.to(device).set_precision(precision).eval()
-    result = evaluate_sts(encoder, tasks, cfg.aggregate)
+    check_aggregate(cfg.aggregate)
+    cosines = encode_pairs(encoder, [table for task in tasks for table in task.subsets.values()])
+    result = score_tasks(tasks, cosines, cfg.aggregate)
     folder.mkdir(parents=True, exist_ok=True)
     runs.save_config(folder, cfg)
+    save_predictions(folder, tasks, cosines)
     runs.save_metrics(
         folder,
         {

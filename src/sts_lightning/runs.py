@@ -13,22 +13,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from torch import nn
 from yaml import YAMLError
 
 from sts_lightning.config import build, check_target
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
+from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.training.module import check_weights
+from sts_lightning.training.module import Frozen, check_weights
+
+log = logging.getLogger(__name__)
 
 PACKAGES = ("sts-lightning", "torch", "lightning", "transformers", "tokenizers", "datasets", "scipy", "numpy")
 
@@ -135,21 +140,85 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def load_best(run: Path, encoder: SentenceEncoder) -> int:
     """Put the weights of the best dev score into the encoder; returns their step.
 
+    Args:
+        run: The run folder.
+        encoder: Which of its weights train tells what the checkpoint must hold.
+
     Raises:
         CheckpointError: The checkpoint is missing, broken or of another model.
     """
     path = best_checkpoint(run)
     checkpoint = read_checkpoint(path)
-    prefix = "encoder."
+    _load_part(encoder, "encoder.", checkpoint, path)
+    step: int = checkpoint["global_step"]
+    return step
+
+
+def start_from(
+    run: Path, which: Literal["best", "final"], encoder: SentenceEncoder, loss: Loss, model: DictConfig
+) -> set[str]:
+    """Take over the weights of an earlier run: the encoder's, and those of the loss head if it has the same.
+
+    Args:
+        run: The earlier run's folder.
+        which: The weights of its best dev score, or those at its end.
+        encoder: Takes the weights.
+        loss: A head of the earlier run's shape takes the head's weights; another one starts anew.
+        model: The model's configuration, which must name the same model as that of the run.
+
+    Returns:
+        Names of the encoder's weights that were taken over.
+
+    Raises:
+        CheckpointError: The folder is no run folder, has another model, or its files are broken.
+    """
+    earlier = load_config(run)
+    for key in ("_target_", "name"):
+        if earlier.model.get(key) != model.get(key):
+            raise CheckpointError(
+                f"init_from={run} was trained from model {earlier.model.get(key)}, not {model.get(key)}; "
+                "choose the same model."
+            )
+    path = best_checkpoint(run) if which == "best" else last_checkpoint(run)
+    checkpoint = read_checkpoint(path)
+    trains = {parameter: parameter.requires_grad for parameter in encoder.parameters()}
+    freeze(encoder, earlier.get("freeze", "none"))  # what the earlier run did not train may be absent
+    names = _load_part(encoder, "encoder.", checkpoint, path)
+    for parameter, requires_grad in trains.items():
+        parameter.requires_grad_(requires_grad)
+    heads = {name for name in checkpoint["state_dict"] if name.startswith("loss.")}
+    same_head = heads == {f"loss.{name}" for name in loss.state_dict()}
+    if heads and same_head:
+        _load_part(loss, "loss.", checkpoint, path)
+    log.info(
+        "starting from %s (%s, step %d): %d weights of the encoder, %s",
+        run_name(run),
+        which,
+        checkpoint["global_step"],
+        len(names),
+        "and the head" if heads and same_head else "no head",
+    )
+    return names
+
+
+def _load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Path) -> set[str]:
     weights = {
         name.removeprefix(prefix): value
         for name, value in checkpoint["state_dict"].items()
         if name.startswith(prefix)
     }
-    check_weights(encoder.state_dict(), weights, str(path))
-    encoder.load_state_dict(weights)
-    step: int = checkpoint["global_step"]
-    return step
+    own = part.state_dict()
+    standing = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
+    check_weights(own, weights, str(path), required=own.keys() - standing)
+    part.load_state_dict(weights, strict=False)
+    return set(weights)
+
+
+def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:
+    """Say which weights of the encoder train."""
+    if frozen != "none":
+        encoder.requires_grad_(False)
+    return encoder
 
 
 def load(run: str | Path) -> SentenceEncoder:
@@ -164,7 +233,7 @@ def load(run: str | Path) -> SentenceEncoder:
     """
     run = Path(run)
     cfg = load_config(run)
-    encoder = build_encoder(cfg.model, cfg.prompt)
+    encoder = freeze(build_encoder(cfg.model, cfg.prompt), cfg.get("freeze", "none"))
     load_best(run, encoder)
     return encoder.set_precision(cfg.evaluation.precision).eval()
 

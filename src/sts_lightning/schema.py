@@ -31,6 +31,8 @@ class OptimConfig:
 
     lr: float = MISSING
     weight_decay: float = MISSING
+    layer_decay: float = MISSING
+    decay_embeddings: bool = MISSING
     betas: tuple[float, float] = MISSING
     eps: float = MISSING
     schedule: str = _one_of("linear", "cosine", "constant_with_warmup")
@@ -77,6 +79,9 @@ class TrainConfig:
     precision: str = MISSING
     debug: bool = MISSING
     resume: str | None = None
+    init_from: str | None = None
+    init: str = _one_of("best", "final")
+    freeze: str = _one_of("none", "encoder", "encoder_with_dropout")
     model: Any = MISSING
     prompt: PromptConfig = field(default_factory=PromptConfig)
     loss: Any = MISSING

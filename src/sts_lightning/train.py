@@ -29,10 +29,11 @@ from sts_lightning.config import build, check_config
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.evaluation.correlation import Correlations, correlate
+from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.report import print_scores, spearman_row
 from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
 from sts_lightning.losses import all_losses
-from sts_lightning.losses.base import Loss
+from sts_lightning.losses.base import LABEL_WORDS, Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.history import HistoryLogger, read_history
 from sts_lightning.training.module import MONITOR, STSModule
@@ -99,6 +100,14 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     data.load()
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = runs.build_encoder(cfg.model, cfg.prompt)
+    loss.make_head(encoder.dimension, data.top_label)
+    keep: set[str] = set()
+    if cfg.init_from is not None:
+        keep = {
+            f"encoder.{name}"
+            for name in runs.start_from(Path(cfg.init_from), cfg.init, encoder, loss, cfg.model)
+        }
+    runs.freeze(encoder, cfg.freeze)
     data.connect(encoder.prepare(cfg.trainer.chunk_tokens))
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps
@@ -111,11 +120,15 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             weight_decay=cfg.optim.weight_decay,
             betas=tuple(cfg.optim.betas),
             eps=cfg.optim.eps,
+            layer_decay=cfg.optim.layer_decay,
+            decay_embeddings=cfg.optim.decay_embeddings,
             fused=cfg.trainer.precision != "16-mixed",
         ),
         partial(
             make_schedule, schedule=cfg.optim.schedule, warmup=cfg.optim.warmup, total_steps=plan.total_steps
         ),
+        cfg.freeze,
+        keep,
     )
 
     run.mkdir(parents=True, exist_ok=True)
@@ -144,6 +157,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
         best_step = runs.load_best(run, encoder)
         tuned = _score(encoder.to(trainer.strategy.root_device), data, cfg.evaluation)
         history = read_history(run / "history.csv")
+        if tuned.test is not None:
+            save_predictions(run, data.tests, tuned.test_cosines)
         runs.save_metrics(
             run,
             {
@@ -184,6 +199,7 @@ class _Scores:
     dev: Correlations
     dev_cosines: np.ndarray
     test: STSResult | None
+    test_cosines: list[np.ndarray]
 
 
 def _score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> _Scores:
@@ -194,7 +210,8 @@ def _score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictC
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
     dev_cosines, *cosines = encode_pairs(encoder, tables)
     dev = correlate(dev_cosines, np.asarray(data.dev["label"], dtype=np.float64))
-    return _Scores(dev, dev_cosines, score_tasks(tasks, cosines, evaluation.aggregate) if tasks else None)
+    test = score_tasks(tasks, cosines, evaluation.aggregate) if tasks else None
+    return _Scores(dev, dev_cosines, test, cosines)
 
 
 def _print_report(
@@ -280,20 +297,16 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
     Raises:
         ConfigError: Views or labels do not fit; the message lists the losses that do.
     """
-    if fits(type(loss), data):
+    if fits(loss, data):
         return
-    need = f"{' or '.join(map(str, loss.views))} views and {_LABELS[loss.label]}"
-    have = f"{data.num_views} views and {_LABELS[data.label]}"
+    have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
     others = [stem for stem, other in all_losses().items() if fits(other, data)]
     raise ConfigError(
-        f"{type(loss).__name__} needs {need}, but {type(data).__name__} gives {have}. "
+        f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
         f"Losses that fit this data: {', '.join(others) or 'none'}."
     )
 
 
-_LABELS = {"none": "no label", "score": "a similarity score", "class": "a class"}
-
-
-def fits(loss: type[Loss], data: SentenceDataModule) -> bool:
+def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
     """Whether a loss can use the views and the label of the data."""
-    return data.num_views in loss.views and data.label == loss.label
+    return data.num_views in loss.views and data.label in loss.labels

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from sts_lightning.data.collate import ViewCollator
 from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.senteval import STSTask
-from sts_lightning.data.tables import LabelKind, SourceCount
+from sts_lightning.data.tables import SCORE_RANGE, LabelKind, SourceCount
 from sts_lightning.errors import ConfigError
 
 COLUMNS = ("sentence1", "sentence2", "sentence3")
@@ -35,11 +35,13 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
     Attributes:
         num_views: V, how many sentences of an example are embedded.
         label: The kind of label that comes with an example.
+        num_classes: K, where the label is a class.
         counts: Rows read and dropped, by source; filled by `load`.
     """
 
     num_views: int = 2
     label: LabelKind = "score"
+    num_classes: int = 0
 
     def __init__(self, batch_size: int, seed: int, num_workers: int = 0) -> None:
         super().__init__()
@@ -50,6 +52,11 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         self.num_workers = num_workers
         self.counts: list[SourceCount] = []
         self.epoch_batches: int | None = None
+
+    @property
+    def top_label(self) -> float:
+        """The highest label: that of the score range, or the last class."""
+        return self.num_classes - 1 if self.label == "class" else SCORE_RANGE[1]
 
     @abstractmethod
     def load_train(self) -> Dataset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 from importlib import import_module
 
@@ -15,6 +16,6 @@ def all_losses() -> dict[str, type[Loss]]:
         module = import_module(f"{__name__}.{info.name}")
         for value in vars(module).values():
             own = isinstance(value, type) and value.__module__ == module.__name__
-            if own and issubclass(value, Loss) and value is not Loss:
+            if own and issubclass(value, Loss) and not inspect.isabstract(value):
                 found[info.name] = value
     return found

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+LabelKind = Literal["none", "score", "class"]
+
+LABEL_WORDS: dict[LabelKind, str] = {
+    "none": "no label",
+    "score": "a similarity score",
+    "class": "a class",
+}
+
+TOP_SCORE = 5.0
+"""The highest similarity score; the lowest is 0."""
 
 
 class Loss(nn.Module, ABC):
@@ -17,13 +29,33 @@ class Loss(nn.Module, ABC):
 
     Attributes:
         views: The numbers of views V that the loss can take.
-        label: The kind of label it reads.
+        labels: The kinds of label that it can read.
         couples_rows: Whether the value depends on how rows are grouped into batches.
+        takes_negatives: Whether `forward` has a third argument, further negatives of shape (N, D).
+        observed: What the last call saw besides the loss, such as the accuracy of a head; logged in training.
     """
 
-    views: ClassVar[tuple[int, ...]]
-    label: ClassVar[Literal["none", "score", "class"]]
-    couples_rows: ClassVar[bool]
+    views: tuple[int, ...]
+    labels: tuple[LabelKind, ...]
+    couples_rows: bool
+    takes_negatives: bool = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observed: dict[str, Tensor] = {}
+
+    def make_head(self, dimension: int, top_label: float) -> None:
+        """Create the parameters of a head; a loss without one has nothing to do.
+
+        Args:
+            dimension: D, the size of an embedding.
+            top_label: The highest label: `TOP_SCORE`, or the number of classes less one.
+        """
+
+    def needs(self) -> str:
+        """What it takes, in words, for messages."""
+        kinds = " or ".join(LABEL_WORDS[kind] for kind in self.labels)
+        return f"{' or '.join(map(str, self.views))} views and {kinds}"
 
     @abstractmethod
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
@@ -31,18 +63,34 @@ class Loss(nn.Module, ABC):
 
         Args:
             views: Embeddings, shape (V, B, D), any floating dtype.
-            labels: Scores (float) or classes (int64), shape (B,); None where ``label`` is ``none``.
+            labels: Scores (float) or classes (int64), shape (B,); None where there are no labels.
 
         Returns:
-            A scalar in float32.
+            A scalar in float32 (in float64 for float64 embeddings).
         """
 
 
+def widen(tensor: Tensor) -> Tensor:
+    """In float32, or float64 if it is that already: the precision of all losses."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
 def cosine_rows(first: Tensor, second: Tensor) -> Tensor:
-    """Cosine of corresponding rows, in float32: (B, D), (B, D) -> (B,)."""
-    return F.cosine_similarity(first.float(), second.float(), dim=-1)
+    """Cosine of corresponding rows, at least in float32: (B, D), (B, D) -> (B,)."""
+    return F.cosine_similarity(widen(first), widen(second), dim=-1)
 
 
 def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:
-    """Cosine of every row with every row, in float32: (B, D), (C, D) -> (B, C)."""
-    return F.normalize(first.float(), dim=-1) @ F.normalize(second.float(), dim=-1).T
+    """Cosine of every row with every row, at least in float32: (B, D), (C, D) -> (B, C)."""
+    return F.normalize(widen(first), dim=-1) @ F.normalize(widen(second), dim=-1).T
+
+
+def require_labels(loss: Loss, labels: Tensor | None) -> Tensor:
+    """The labels, or an error for a caller who forgot them.
+
+    Raises:
+        ValueError: There are none.
+    """
+    if labels is None:
+        raise ValueError(f"{type(loss).__name__} needs a label for each row.")
+    return labels

@@ -11,36 +11,68 @@ from sts_lightning.losses.base import Loss, cosine_matrix
 
 
 class InfoNCELoss(Loss):
-    r"""Cross-entropy of the positive among all positives and hard negatives (SimCSE, Eq. 5).
+    r"""Cross-entropy of the positive among all positives and negatives (SimCSE, Eq. 1 and 5).
 
     .. math:: L = -\frac{1}{B} \sum_i \log \frac{e^{\cos(z_i, z_i^+) / \tau}}
-        {\sum_j e^{\cos(z_i, z_j^+) / \tau} + \sum_j e^{\cos(z_i, z_j^-) / \tau + w \delta_{ij}}}
+        {\sum_j e^{\cos(z_i, z_j^+) / \tau} + \sum_j e^{\cos(z_i, z_j^-) / \tau + w \delta_{ij}}
+        + \sum_n e^{\cos(z_i, q_n) / \tau}}
 
     The anchor looks for its positive, not the reverse. With two views there are no hard negatives and
-    the second sum is absent.
+    the second sum is absent; the third is over further negatives q, such as a momentum queue's. With
+    three views ``positive_negatives`` adds the terms cos(z_j^+, z_j^-) of all rows to the denominator, as
+    CoT-BERT does (its Eq. 6).
 
     Args:
         temperature: tau, positive.
         hard_negative_weight: w, added to the logit of an anchor's own hard negative.
+        positive_negatives: Let the positive's similarities to the hard negatives count too: row i gets
+            cos(z_i^+, z_j^-) / tau for all j.
     """
 
     views = (2, 3)
-    label = "none"
+    labels = ("none",)
     couples_rows = True
+    takes_negatives = True
 
-    def __init__(self, temperature: float = 0.05, hard_negative_weight: float = 0.0) -> None:
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        hard_negative_weight: float = 0.0,
+        positive_negatives: bool = False,
+    ) -> None:
         super().__init__()
-        if temperature <= 0:
-            raise ConfigError(f"loss.temperature must be positive, got {temperature}.")
+        check_temperature(temperature)
         self.temperature = temperature
         self.hard_negative_weight = hard_negative_weight
+        self.positive_negatives = positive_negatives
 
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2 or 3, B, D) to a scalar; labels are not used. See `Loss.forward`."""
-        logits = cosine_matrix(views[0], views[1]) / self.temperature  # (B, B)
-        target = torch.arange(len(logits), device=logits.device)
+    def forward(self, views: Tensor, labels: Tensor | None = None, negatives: Tensor | None = None) -> Tensor:
+        """Views (2 or 3, B, D) to a scalar; labels are not used. See `Loss.forward`.
+
+        Args:
+            views: Anchors, positives[, hard negatives].
+            labels: Not used.
+            negatives: Further negatives of every anchor, (N, D); may be empty.
+        """
+        logits = [cosine_matrix(views[0], views[1]) / self.temperature]  # (B, B)
+        size = len(logits[0])
         if len(views) == 3:
-            negatives = cosine_matrix(views[0], views[2]) / self.temperature
-            own = torch.eye(len(logits), device=logits.device)
-            logits = torch.cat([logits, negatives + self.hard_negative_weight * own], dim=1)  # (B, 2B)
-        return F.cross_entropy(logits, target)
+            own = torch.eye(size, device=views.device)
+            hard = cosine_matrix(views[0], views[2]) / self.temperature
+            logits.append(hard + self.hard_negative_weight * own)
+            if self.positive_negatives:
+                logits.append(cosine_matrix(views[1], views[2]) / self.temperature)
+        if negatives is not None:
+            logits.append(cosine_matrix(views[0], negatives) / self.temperature)
+        target = torch.arange(size, device=views.device)
+        return F.cross_entropy(torch.cat(logits, dim=1), target)
+
+
+def check_temperature(temperature: float) -> None:
+    """Refuse a temperature that is not positive.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if temperature <= 0:
+        raise ConfigError(f"loss.temperature must be positive, got {temperature}.")

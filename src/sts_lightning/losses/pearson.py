@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_rows
-
-RESOLUTION = 1e-6
-"""Standard deviation below which float32 cosines differ by rounding alone."""
+from sts_lightning.losses.base import Loss, cosine_rows, require_labels
+from sts_lightning.losses.correlation import correlation
 
 
 class PearsonLoss(Loss):
@@ -29,7 +26,7 @@ class PearsonLoss(Loss):
     """
 
     views = (2,)
-    label = "score"
+    labels = ("score",)
     couples_rows = True
 
     def __init__(self, official: bool = False) -> None:
@@ -38,14 +35,7 @@ class PearsonLoss(Loss):
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""
-        if labels is None:
-            raise ValueError("PearsonLoss needs a score for each pair.")
         cosines = cosine_rows(views[0], views[1])
-        x, y = cosines - cosines.mean(), labels.float() - labels.float().mean()
-        size = len(x)
-        # Both standard deviations are tested before the root, whose gradient is infinite at zero.
-        variance_x, variance_y = x.square().mean(), y.square().mean()
-        defined = (variance_x > RESOLUTION**2) & (variance_y > RESOLUTION**2)
-        root = torch.where(defined, variance_x * variance_y, 1.0).sqrt()
-        r = torch.where(defined, (x * y).mean() / root, 0.0)
+        r = correlation(cosines, require_labels(self, labels).to(cosines.dtype))
+        size = len(cosines)
         return 1 - r * (size - 1) / size if self.official else 1 - r

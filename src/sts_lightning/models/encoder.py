@@ -95,6 +95,12 @@ class SentenceEncoder(nn.Module):
         return cls(backbone, tokenizer, pooling, max_length, template)
 
     @property
+    def dimension(self) -> int:
+        """D, the size of a vector."""
+        size: int = self.backbone.config.hidden_size
+        return size
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return next(self.parameters()).device
@@ -182,7 +188,7 @@ class SentenceEncoder(nn.Module):
         if isinstance(sentences, str):
             raise TypeError("encode takes a list of sentences, not one string.")
         if len(sentences) == 0:
-            return np.zeros((0, self.backbone.config.hidden_size), dtype=np.float32)
+            return np.zeros((0, self.dimension), dtype=np.float32)
         training = self.training
         self.eval()
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Set
+from typing import Any, Literal, Self
 
 import lightning.pytorch as pl
 import torch
@@ -20,6 +20,9 @@ from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenize import Rows
 
+Frozen = Literal["none", "encoder", "encoder_with_dropout"]
+"""What of the encoder stands still."""
+
 MONITOR = "dev/spearman"
 """The metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
 
@@ -34,6 +37,10 @@ class STSModule(pl.LightningModule):
         loss: The loss head; its parameters train with the encoder.
         optimizer: Makes the optimiser of this module.
         schedule: Makes its learning-rate schedule.
+        frozen: ``none`` of the encoder; ``encoder``: its weights stand still and its dropout is off;
+            ``encoder_with_dropout``: its weights stand still, as in STS-Regression's code.
+        keep: Names of frozen weights that checkpoints hold nevertheless, since they do not come from the
+            model's own files.
     """
 
     def __init__(
@@ -42,12 +49,16 @@ class STSModule(pl.LightningModule):
         loss: Loss,
         optimizer: Callable[[pl.LightningModule], Optimizer],
         schedule: Callable[[Optimizer], LRScheduler],
+        frozen: Frozen = "none",
+        keep: Set[str] = frozenset(),
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.loss = loss
         self.make_optimizer = optimizer
         self.make_schedule = schedule
+        self.frozen: Frozen = frozen
+        self.keep = keep
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
             metrics: dict[str, Metric | MetricCollection] = {
@@ -57,6 +68,13 @@ class STSModule(pl.LightningModule):
             }
         self.dev_metrics = MetricCollection(metrics, compute_groups=False)
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; that of a frozen encoder is always evaluation."""
+        super().train(mode)
+        if self.frozen == "encoder":
+            self.encoder.eval()
+        return self
 
     def embed_views(self, batch: Batch[Rows]) -> Tensor:
         """Embeddings of a batch, shape (V, B, D), float32."""
@@ -69,7 +87,9 @@ class STSModule(pl.LightningModule):
         Raises:
             TrainingError: It is not finite; no weight has changed by this batch.
         """
-        loss: Tensor = self.loss(self.embed_views(batch), batch.labels)
+        views = self.embed_views(batch)
+        with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
+            loss: Tensor = self.loss(views, batch.labels)
         if not torch.isfinite(loss):
             raise TrainingError(
                 f"the loss is {loss.item()} at step {self.global_step + 1}; a lower optim.lr, a longer "
@@ -77,7 +97,10 @@ class STSModule(pl.LightningModule):
             )
         size = len(batch.rows.restore) // batch.num_views
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
-        self.log("lr", self.trainer.optimizers[0].param_groups[0]["lr"], batch_size=size)
+        for name, value in self.loss.observed.items():
+            self.log(f"train/{name}", value, batch_size=size)
+        rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
+        self.log("lr", max(rates), batch_size=size)
         self._log_position(self.global_step + 1, size)
         return loss
 
@@ -119,10 +142,10 @@ class STSModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # overloads
-        """The trained parameters and the buffers."""
+        """The trained parameters, the buffers, and what is to be kept besides."""
         frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
         whole = super().state_dict(*args, **kwargs)
-        return {name: value for name, value in whole.items() if name not in frozen}
+        return {name: value for name, value in whole.items() if name not in frozen - self.keep}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse the checkpoint of another model.
@@ -133,13 +156,22 @@ class STSModule(pl.LightningModule):
         check_weights(self.state_dict(), checkpoint["state_dict"], "the checkpoint")
 
 
-def check_weights(own: dict[str, Tensor], loaded: dict[str, Tensor], source: str) -> None:
+def check_weights(
+    own: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
+) -> None:
     """Check that ``loaded`` has the names and shapes of ``own``.
 
+    Args:
+        own: The weights of the model.
+        loaded: Those of a checkpoint.
+        source: Where they come from, for the message.
+        required: The names that may not be absent; by default all of ``own``.
+
     Raises:
-        CheckpointError: It has not.
+        CheckpointError: A name is absent or unknown, or a shape differs.
     """
-    wrong = sorted(own.keys() ^ loaded.keys())
+    required = own.keys() if required is None else required
+    wrong = sorted((required - loaded.keys()) | (loaded.keys() - own.keys()))
     wrong += [name for name in own.keys() & loaded.keys() if own[name].shape != loaded[name].shape]
     if wrong:
         raise CheckpointError(

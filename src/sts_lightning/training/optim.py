@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import torch
@@ -19,9 +20,20 @@ NO_DECAY = ("bias", "norm.weight", "Norm.weight")
 
 
 def make_optimizer(
-    module: nn.Module, lr: float, weight_decay: float, betas: tuple[float, float], eps: float, fused: bool
+    module: nn.Module,
+    lr: float,
+    weight_decay: float,
+    betas: tuple[float, float],
+    eps: float,
+    fused: bool,
+    layer_decay: float = 1.0,
+    decay_embeddings: bool = True,
 ) -> AdamW:
-    """AdamW over the parameters that train; biases and layer norms do not decay.
+    """AdamW over the parameters that train; biases and layer norms have no weight decay.
+
+    With ``layer_decay`` below 1 the rate falls from the last transformer layer to the first: layer l of L
+    (from 0) trains at lr * layer_decay^(L - 1 - l), the embeddings below it at lr * layer_decay^L, heads
+    at lr.
 
     Args:
         module: Whose parameters.
@@ -31,6 +43,9 @@ def make_optimizer(
         eps: Added to the root of the second moment.
         fused: One pass over parameters, gradients and moments instead of a dozen; not with float16 autocast,
             whose scaled gradients a fused optimiser unscales only after clipping.
+        layer_decay: Factor from layer to layer, in (0, 1].
+        decay_embeddings: Whether it reaches the embeddings; STS-Regression's code keeps them at the full
+            rate.
 
     Raises:
         ConfigError: Nothing trains, or a value is out of range.
@@ -40,10 +55,36 @@ def make_optimizer(
     trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     if not trained:
         raise ConfigError("no parameter of the model trains.")
-    decayed = [parameter for name, parameter in trained.items() if not name.endswith(NO_DECAY)]
-    others = [parameter for name, parameter in trained.items() if name.endswith(NO_DECAY)]
-    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return AdamW(groups, lr=lr, betas=betas, eps=eps, fused=fused)
+    if not 0 < layer_decay <= 1:
+        raise ConfigError(f"optim.layer_decay must lie in (0, 1], got {layer_decay}.")
+    depths = layer_depths(module)
+    if layer_decay < 1 and not depths:
+        raise ConfigError("optim.layer_decay: the parameters of this model do not name their layers.")
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in trained.items():
+        depth = depths.get(name, 0)
+        if name not in depths and ".embeddings." in name and decay_embeddings:
+            depth = max(depths.values(), default=0) + 1
+        rate = lr * layer_decay**depth
+        decay = 0.0 if name.endswith(NO_DECAY) else weight_decay
+        groups.setdefault((rate, decay), []).append(parameter)
+    return AdamW(
+        [{"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items()],
+        lr=lr,
+        betas=betas,
+        eps=eps,
+        fused=fused,
+    )
+
+
+_LAYER = re.compile(r"\.(?:layers?|h|blocks)\.(\d+)\.")
+
+
+def layer_depths(module: nn.Module) -> dict[str, int]:
+    """How many transformer layers stand above each parameter of a layer, by parameter name."""
+    layers = {name: int(match[1]) for name, _ in module.named_parameters() if (match := _LAYER.search(name))}
+    top = max(layers.values(), default=0)
+    return {name: top - layer for name, layer in layers.items()}
 
 
 def make_schedule(

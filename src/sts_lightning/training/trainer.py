@@ -56,7 +56,7 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
         )
     if trainer.val_every <= 0:
         raise ConfigError(f"trainer.val_every must be positive, got {trainer.val_every}.")
-    every = trainer.val_every * epoch_steps if trainer.val_every < 1 else trainer.val_every
+    every = trainer.val_every * epoch_steps if trainer.val_every <= 1 else trainer.val_every
     return Plan(epoch_steps, total, min(max(1, round(every)), total))
 
 

@@ -1,0 +1,105 @@
+"""NLI pairs: premise, hypothesis, and whether one entails or contradicts the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+
+from sts_lightning.data.fields import sentence
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.overlap import OverlapFilter, not_in
+from sts_lightning.data.senteval import STSTask, load_sts_tasks, load_stsb
+from sts_lightning.data.tables import SourceCount, keep_rows, make_table
+from sts_lightning.data.text_files import read_records
+from sts_lightning.errors import ConfigError, DataError
+
+CLASSES = ("contradiction", "neutral", "entailment")
+"""The classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""
+
+
+class NLIPairsData(SentenceDataModule):
+    """Pairs with a class: contradiction 0, neutral 1, entailment 2.
+
+    Args:
+        root: Data root; STS-B dev and the seven test sets are read from it too.
+        path: The CSV, TSV or JSONL file; ``nli/nli_pairs.tsv`` under the root if not given.
+        batch_size: Pairs in a batch.
+        seed: Seed of the order.
+        columns: Names of the columns of premise, hypothesis and label.
+        limit: Use that many pairs, drawn at random but always the same ones; all if not given.
+        filter: Drop pairs that stand in a test set: ``none``, ``exact`` or ``normalized``.
+        num_workers: Processes that tokenise ahead.
+    """
+
+    num_views = 2
+    label = "class"
+    num_classes = len(CLASSES)
+
+    def __init__(
+        self,
+        root: str,
+        batch_size: int,
+        seed: int,
+        path: str | None = None,
+        columns: tuple[str, str, str] = ("premise", "hypothesis", "label"),
+        limit: int | None = None,
+        filter: OverlapFilter = "exact",
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(batch_size, seed, num_workers)
+        if len(columns) != 3:
+            raise ConfigError(f"data.columns needs three names, got {', '.join(columns) or 'none'}.")
+        if limit is not None and limit < 2:
+            raise ConfigError(f"data.limit must be at least 2, got {limit}.")
+        self.path = Path(path) if path is not None else Path(root) / "nli" / "nli_pairs.tsv"
+        self.root = root
+        self.columns = tuple(columns)
+        self.limit = limit
+        self.filter: OverlapFilter = filter
+
+    def load_train(self) -> Dataset:
+        """The pairs, in file order."""
+        rows = [
+            (
+                sentence(premise, self.path, line),
+                sentence(hypothesis, self.path, line),
+                _class(label, self.path, line),
+            )
+            for line, (premise, hypothesis, label) in read_records(self.path, list(self.columns))
+        ]
+        whole = make_table(
+            dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True))
+        )
+        tests = [table for task in load_sts_tasks(self.root) for table in task.subsets.values()]
+        table = keep_rows(whole, not_in(tests, self.filter))
+        dropped = {f"in a test set ({self.filter})": len(whole) - len(table)}
+        if self.limit is not None and self.limit < len(table):
+            dropped["data.limit"] = len(table) - self.limit
+            chosen = np.random.default_rng(0).permutation(len(table))[: self.limit]
+            table = table.select(np.sort(chosen))
+        self.counts.append(SourceCount(self.path.name, len(whole), dropped))
+        return table
+
+    def load_dev(self) -> Dataset:
+        """STS-B dev."""
+        return load_stsb(self.root, "dev")
+
+    def load_tests(self) -> list[STSTask]:
+        """The seven test sets."""
+        return load_sts_tasks(self.root)
+
+
+def _class(text: str, path: Path, line: int) -> int:
+    """The index of a class given by name or by index.
+
+    Raises:
+        DataError: It is neither.
+    """
+    word = text.strip().lower()
+    if word in CLASSES:
+        return CLASSES.index(word)
+    if word in {"0", "1", "2"}:
+        return int(word)
+    raise DataError(f"the label {text!r} is not {', '.join(CLASSES)} (or 0, 1, 2 in this order).", path, line)

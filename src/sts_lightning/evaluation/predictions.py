@@ -1,0 +1,53 @@
+"""Cosines and gold scores of test pairs, kept in a run folder for paired comparisons."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sts_lightning.data.senteval import STSTask
+from sts_lightning.errors import CheckpointError
+from sts_lightning.evaluation.bootstrap import Predictions
+from sts_lightning.files import write_atomic
+
+FILE = "predictions.npz"
+
+
+def save_predictions(folder: Path, tasks: Sequence[STSTask], cosines: Sequence[np.ndarray]) -> None:
+    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, subsets one behind the other.
+
+    Args:
+        folder: The run folder.
+        tasks: The test tasks.
+        cosines: For each subset of each task in turn, the cosines of its pairs.
+    """
+    remaining = iter(cosines)
+    arrays = {}
+    for task in tasks:
+        tables = list(task.subsets.values())
+        arrays[f"{task.name}/cosine"] = np.concatenate([next(remaining) for _ in tables])
+        arrays[f"{task.name}/gold"] = np.concatenate([np.asarray(table["label"]) for table in tables])
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stub takes the arrays for a flag
+    write_atomic(folder / FILE, buffer.getvalue())
+
+
+def load_predictions(folder: Path) -> Predictions:
+    """For each task, the cosines and the gold scores of its pairs.
+
+    Raises:
+        CheckpointError: The file is missing or broken.
+    """
+    path = folder / FILE
+    try:
+        with np.load(path) as arrays:
+            tasks = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays.files))
+            return {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{folder} has no {FILE}: it was not reported on test tasks.") from error
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error

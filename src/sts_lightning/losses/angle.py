@@ -1,0 +1,56 @@
+"""AnglE's similarity in complex space."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses.base import Loss, require_labels, widen
+from sts_lightning.losses.cosent import misordered
+
+
+class AnglELoss(Loss):
+    r"""CoSENT on the angle between the vectors read as complex numbers (AnglE, Eq. 7).
+
+    .. math:: s = \tau\,\Bigl|\sum_k \mathrm{Re}\,q_k + \mathrm{Im}\,q_k\Bigr|
+        = \tau \left|\cos(u, v) + \frac{b \cdot c - a \cdot d}{|u|\,|v|}\right|
+
+    where the halves of u = [a; b] and v = [c; d] are real and imaginary parts and q is their normalised
+    quotient. Although it is named after an angle it acts as a similarity. AnglE's full objective adds
+    CoSENT and in-batch negatives, which `loss=mix` can.
+
+    Args:
+        scale: tau, positive: 20 in today's code, 1 in that of 2023.
+    """
+
+    views = (2,)
+    labels = ("score", "class")
+    couples_rows = True
+
+    def __init__(self, scale: float = 20.0) -> None:
+        super().__init__()
+        if scale <= 0:
+            raise ConfigError(f"loss.scale must be positive, got {scale}.")
+        self.scale = scale
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Views (2, B, D), D even, and scores or ordered classes (B,) to a scalar; see `Loss.forward`."""
+        return misordered(self.scale * angle_similarity(views[0], views[1]), require_labels(self, labels))
+
+    def make_head(self, dimension: int, top_label: float) -> None:
+        """Refuse vectors that cannot be cut in halves.
+
+        Raises:
+            ConfigError: D is odd.
+        """
+        if dimension % 2:
+            raise ConfigError(f"AnglELoss needs embeddings of even size, but they have {dimension}.")
+
+
+def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
+    """|cos(u, v) + (b.c - a.d) / (|u| |v|)| of corresponding rows: (B, D), (B, D) -> (B,)."""
+    u, v = F.normalize(widen(first), dim=-1), F.normalize(widen(second), dim=-1)
+    a, b = u.chunk(2, dim=-1)
+    c, d = v.chunk(2, dim=-1)
+    return (a * c + b * d + b * c - a * d).sum(dim=-1).abs()

@@ -1,0 +1,52 @@
+"""The contrastive loss as alignment plus uniformity."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sts_lightning.losses.base import Loss, cosine_matrix, cosine_rows
+from sts_lightning.losses.infonce import check_temperature
+
+
+class DecoupledLoss(Loss):
+    r"""InfoNCE without the positive in the denominator (Yeh et al. 2022, "Decoupled contrastive learning").
+
+    .. math:: L = \underbrace{-\frac1B \sum_i \frac{\cos(z_i, z_i^+)}{\tau}}_{\text{alignment}}
+        + w\,\underbrace{\frac1B \sum_i \log \sum_{j \neq i} e^{\cos(z_i, z_j^+) / \tau}}_{\text{uniformity}}
+
+    The two parts are those that the rank-reduction paper follows through training (its Sec. 3);
+    ``observed`` has both. With three views all hard negatives join the sum of the second part.
+
+    Args:
+        temperature: tau, positive.
+        uniformity_weight: w; 1 is the published loss.
+    """
+
+    views = (2, 3)
+    labels = ("none",)
+    couples_rows = True
+
+    def __init__(self, temperature: float = 0.05, uniformity_weight: float = 1.0) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        self.temperature = temperature
+        self.uniformity_weight = uniformity_weight
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Views (2 or 3, B, D), B at least 2, to a scalar; labels are not used. See `Loss.forward`.
+
+        Raises:
+            ValueError: A batch of one row without hard negatives, which has nothing to be told from.
+        """
+        size = views.shape[1]
+        if size < 2 and len(views) < 3:
+            raise ValueError("DecoupledLoss needs at least two rows.")
+        alignment = -cosine_rows(views[0], views[1]).mean() / self.temperature
+        own = torch.eye(size, dtype=torch.bool, device=views.device)
+        logits = (cosine_matrix(views[0], views[1]) / self.temperature).masked_fill(own, -torch.inf)
+        if len(views) == 3:
+            logits = torch.cat([logits, cosine_matrix(views[0], views[2]) / self.temperature], dim=1)
+        uniformity = logits.logsumexp(dim=1).mean()
+        self.observed = {"alignment": alignment.detach(), "uniformity": uniformity.detach()}
+        return alignment + self.uniformity_weight * uniformity

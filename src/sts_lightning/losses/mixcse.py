@@ -1,0 +1,68 @@
+"""MixCSE: harder negatives by mixing."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses.base import Loss, cosine_matrix, widen
+from sts_lightning.losses.infonce import check_temperature
+
+
+class MixCSELoss(Loss):
+    r"""InfoNCE with negatives that contain a part of the positive (Zhang et al. 2022, "MixCSE", Eq. 5).
+
+    .. math:: m_j = \mathrm{sg}\bigl(\lambda z_j^+ + (1 - \lambda) z_{j+1}^+\bigr), \quad
+        L = -\frac1B \sum_i \log \frac{e^{\cos(z_i, z_i^+) / \tau}}
+        {\sum_j e^{\cos(z_i, z_j^+) / \tau} + \sum_{j \neq i-1} e^{\cos(z_i, m_j) / \tau}}
+
+    with unit vectors z, j + 1 modulo B, and no gradient through m. The mixture j = i - 1 is left out since
+    most of it is the positive of i itself.
+
+    Deviations from the papers' code, which ``official`` switches on: it mixes vectors of any length, adds
+    a mirrored block of mixed anchors against the positives that the paper does not mention, and
+    multiplies the left-out logits by 0, which leaves a constant 1 in the denominator.
+
+    Args:
+        temperature: tau, positive.
+        mix: lambda in [0, 1], the part of the positive.
+        official: Behave as the papers' code.
+    """
+
+    views = (2,)
+    labels = ("none",)
+    couples_rows = True
+
+    def __init__(self, temperature: float = 0.05, mix: float = 0.2, official: bool = False) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        if not 0 <= mix <= 1:
+            raise ConfigError(f"loss.mix must lie in [0, 1], got {mix}.")
+        self.temperature = temperature
+        self.mix = mix
+        self.official = official
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Views (2, B, D) to a scalar; labels are not used. See `Loss.forward`."""
+        first, second = widen(views[0]), widen(views[1])
+        if not self.official:
+            first, second = F.normalize(first, dim=-1), F.normalize(second, dim=-1)
+        size = len(first)
+        next_row = torch.eye(size, dtype=torch.bool, device=views.device).roll(1, dims=1)  # (i, i + 1)
+        empty = 0.0 if self.official else -torch.inf
+        blocks = [
+            cosine_matrix(first, second) / self.temperature,
+            (cosine_matrix(first, self._mixed(second)) / self.temperature).masked_fill(next_row.T, empty),
+        ]
+        if self.official:
+            mirrored = cosine_matrix(self._mixed(first), second) / self.temperature
+            blocks.append(mirrored.masked_fill(next_row, empty))
+        target = torch.arange(size, device=views.device)
+        return F.cross_entropy(torch.cat(blocks, dim=1), target)
+
+    def _mixed(self, vectors: Tensor) -> Tensor:
+        """Each row mixed with the next one, without gradient: (B, D) -> (B, D)."""
+        mixed = self.mix * vectors + (1 - self.mix) * vectors.roll(-1, dims=0)
+        return mixed.detach()

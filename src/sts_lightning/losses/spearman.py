@@ -1,0 +1,58 @@
+"""Spearman's correlation, made differentiable, as a loss."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses.base import Loss, cosine_rows, require_labels
+from sts_lightning.losses.correlation import RESOLUTION, correlation
+
+
+class SpearmanLoss(Loss):
+    r"""One minus the correlation of soft ranks of the cosines with the mid-ranks of the gold scores.
+
+    .. math:: L = 1 - r(\tilde R(x), R(y)), \quad
+        \tilde R(x)_i = \frac12 + \sum_j \sigma\left(\frac{x_i - x_j}{t\,s}\right)
+
+    with s the standard deviation of the batch's cosines x. As t goes to 0 the soft ranks become
+    mid-ranks and L becomes one minus Spearman's correlation, ties included; as t grows the soft ranks
+    become linear in x and L becomes one minus the correlation of cosines with gold ranks. Because of s
+    the loss, like Pearson's, does not change when all cosines are shifted or scaled; the gold scores
+    matter by their order alone. L lies in [0, 2]; time and memory are O(B^2). On a batch of equal
+    cosines or equal scores the correlation counts as 0 and there is no gradient. None of the papers has
+    this loss.
+
+    Args:
+        temperature: t, positive, in standard deviations of the cosines.
+    """
+
+    views = (2,)
+    labels = ("score",)
+    couples_rows = True
+
+    def __init__(self, temperature: float = 0.2) -> None:
+        super().__init__()
+        if temperature <= 0:
+            raise ConfigError(f"loss.temperature must be positive, got {temperature}.")
+        self.temperature = temperature
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""
+        cosines = cosine_rows(views[0], views[1])
+        variance = cosines.var(correction=0)
+        # A batch of equal cosines is not blown up; the correlation then finds it constant.
+        spread = torch.where(variance <= RESOLUTION**2, 1.0, variance).sqrt()
+        ranks = soft_ranks(cosines / spread, self.temperature)
+        return 1 - correlation(ranks, mid_ranks(require_labels(self, labels)).to(ranks.dtype))
+
+
+def soft_ranks(values: Tensor, temperature: float) -> Tensor:
+    """Differentiable ranks, (B,) -> (B,); their sum is that of 1 to B at any temperature."""
+    return 0.5 + torch.sigmoid((values[:, None] - values[None, :]) / temperature).sum(dim=1)
+
+
+def mid_ranks(values: Tensor) -> Tensor:
+    """Ranks from 1, ties sharing the mean of theirs: (B,) -> (B,) in float64."""
+    return 0.5 + 0.5 * (1 + torch.sign(values[:, None] - values[None, :])).double().sum(dim=1)

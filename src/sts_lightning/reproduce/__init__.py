@@ -1,0 +1,1 @@
+"""Tables: a spec becomes runs, the runs become a table."""
