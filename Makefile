@@ -35,14 +35,10 @@ format: install  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-$(VENV)/.peers: $(STAMP)
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[offline,dev,st]'
-	@touch $@
-
-bench-encode: $(VENV)/.peers  ## time the seven-task evaluation against sentence-transformers (6 minutes)
+bench-encode: install  ## time the seven-task evaluation against sentence-transformers (6 minutes)
 	$(BIN)/python benchmarks/encode.py
 
-bench-train: $(VENV)/.peers  ## time the training step against sentence-transformers (4 minutes)
+bench-train: install  ## time the training step against sentence-transformers (4 minutes)
 	$(BIN)/python benchmarks/train_step.py
 
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)

@@ -28,7 +28,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from sentence_transformers.sentence_transformer import losses
 from transformers import TrainerCallback
 
-from sts_lightning.data.collate import ViewCollator
+from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.sts import STSData
 from sts_lightning.losses.pearson import PearsonLoss
@@ -68,6 +68,9 @@ class TransformersClock(TrainerCallback):
         self.starts.append(time.perf_counter())
 
 
+VIEWS = [View(column) for column in COLUMNS[:2]]
+
+
 def durations(starts: list[float]) -> list[float]:
     """Step times without the first two, which warm up."""
     return [after - before for before, after in pairwise(starts[2:])]
@@ -76,7 +79,7 @@ def durations(starts: list[float]) -> list[float]:
 def our_steps(table: Dataset, precision: Literal["32-true", "bf16-mixed"], chunk_tokens: int) -> list[float]:
     """Step times of this project's trainer."""
     encoder = our_minilm()
-    collate = ViewCollator(COLUMNS[:2], "score", encoder.prepare(chunk_tokens))
+    collate = ViewCollator(VIEWS, "score", encoder.prepare(chunk_tokens, training=True))
     loader = torch.utils.data.DataLoader(table, batch_size=BATCH, collate_fn=collate)
     module = STSModule(
         encoder,
@@ -138,7 +141,7 @@ def gradient_difference(table: Dataset, chunk_tokens: int) -> float:
     gradients = []
     for tokens in (chunk_tokens, 10**9):
         model = copy.deepcopy(encoder)
-        collate = ViewCollator(COLUMNS[:2], "score", model.prepare(tokens))
+        collate = ViewCollator(VIEWS, "score", model.prepare(tokens, training=True))
         batch = collate(table.select(range(BATCH)).to_list())
         views = model(batch.rows).unflatten(0, (2, -1))
         PearsonLoss()(views, batch.labels).backward()

@@ -64,6 +64,9 @@ def check_target(path: str, node: DictConfig) -> None:
             continue
         if key not in hints:
             raise ConfigError(f"{path}.{key}: no such setting.{suggest(key, hints)}")
+        if isinstance(value, DictConfig) and "_target_" in value:
+            check_target(f"{path}.{key}", value)
+            continue
         _check_type(f"{path}.{key}", value, hints[key])
         if isinstance(value, DictConfig):
             for name, nested in _items(value):
@@ -78,7 +81,10 @@ def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
 
 def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
     function = target.__init__ if inspect.isclass(target) else target
-    hints = typing.get_type_hints(function)
+    try:
+        hints = typing.get_type_hints(function)
+    except NameError:  # a library's annotation that cannot be resolved: its names are still known
+        hints = {}
     names = [name for name in inspect.signature(target).parameters if name not in ("self", "cls")]
     return {name: hints.get(name, Any) for name in names}
 

@@ -112,7 +112,7 @@ def build_encoder(model: DictConfig, prompt: DictConfig) -> SentenceEncoder:
     Raises:
         UserError: The configuration has a setting that the model does not, or the model cannot be loaded.
     """
-    arguments = {"template": prompt.template}
+    arguments = {str(key): value for key, value in prompt.items() if key != "pooling"}
     if prompt.pooling is not None:
         arguments["pooling"] = prompt.pooling
     check_target("model", model)

@@ -22,6 +22,9 @@ class PromptConfig:
     """A template around each sentence, and how the vector is read out under it."""
 
     template: str | None = None
+    view_templates: list[str] | None = None
+    denoise: str = _one_of("none", "shift", "pad")
+    denoise_evaluation: bool = MISSING
     pooling: str | None = None
 
 
@@ -69,6 +72,14 @@ class EvaluationConfig:
 
 
 @dataclass
+class QueueConfig:
+    """Further negatives from a momentum encoder."""
+
+    size: int = MISSING
+    momentum: float = MISSING
+
+
+@dataclass
 class TrainConfig:
     """`python train.py`."""
 
@@ -85,6 +96,8 @@ class TrainConfig:
     model: Any = MISSING
     prompt: PromptConfig = field(default_factory=PromptConfig)
     loss: Any = MISSING
+    regularizer: Any = None
+    queue: QueueConfig = field(default_factory=QueueConfig)
     data: Any = MISSING
     optim: OptimConfig = field(default_factory=OptimConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)

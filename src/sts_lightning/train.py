@@ -25,6 +25,7 @@ from omegaconf import DictConfig
 
 from sts_lightning import runs
 from sts_lightning.analysis.plots import plot_cosines, plot_curves
+from sts_lightning.checks import check_extras, check_fit, check_views
 from sts_lightning.config import build, check_config
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
@@ -32,12 +33,12 @@ from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.report import print_scores, spearman_row
 from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
-from sts_lightning.losses import all_losses
-from sts_lightning.losses.base import LABEL_WORDS, Loss
+from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.history import HistoryLogger, read_history
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
+from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.trainer import check_trainer, make_plan, make_trainer
 
 log = logging.getLogger(__name__)
@@ -95,8 +96,11 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
     check_fit(loss, data)
+    check_views(cfg.prompt, data)
     loggers = _build_loggers(cfg, run)
     callbacks = [build(f"callbacks.{name}", node) for name, node in cfg.callbacks.items()]
+    regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
+    check_extras(cfg, loss, regularizer, callbacks)
     data.load()
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = runs.build_encoder(cfg.model, cfg.prompt)
@@ -108,7 +112,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             for name in runs.start_from(Path(cfg.init_from), cfg.init, encoder, loss, cfg.model)
         }
     runs.freeze(encoder, cfg.freeze)
-    data.connect(encoder.prepare(cfg.trainer.chunk_tokens))
+    chunk_tokens = cfg.trainer.chunk_tokens
+    data.connect(encoder.prepare(chunk_tokens, training=True), encoder.prepare(chunk_tokens, training=False))
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps
     module = STSModule(
@@ -129,6 +134,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
         ),
         cfg.freeze,
         keep,
+        regularizer,
+        MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
     )
 
     run.mkdir(parents=True, exist_ok=True)
@@ -286,27 +293,9 @@ def quiet_lightning() -> Iterator[None]:
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
             warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # a resumed run's checkpoints
             warnings.filterwarnings("ignore", ".*LeafSpec.*")
+            warnings.filterwarnings(
+                "ignore", r".*module\(s\) in eval mode.*"
+            )  # a frozen encoder, a momentum copy
             yield
     finally:
         logger.setLevel(level)
-
-
-def check_fit(loss: Loss, data: SentenceDataModule) -> None:
-    """Refuse a loss that cannot use the data.
-
-    Raises:
-        ConfigError: Views or labels do not fit; the message lists the losses that do.
-    """
-    if fits(loss, data):
-        return
-    have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
-    others = [stem for stem, other in all_losses().items() if fits(other, data)]
-    raise ConfigError(
-        f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
-        f"Losses that fit this data: {', '.join(others) or 'none'}."
-    )
-
-
-def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
-    """Whether a loss can use the views and the label of the data."""
-    return data.num_views in loss.views and data.label in loss.labels

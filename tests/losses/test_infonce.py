@@ -5,9 +5,15 @@ import math
 import numpy as np
 import pytest
 import torch
+from sentence_transformers.sentence_transformer import losses as peers
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses.infonce import InfoNCELoss
+from tests.losses.cases import batch
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
 def slow(views: np.ndarray, temperature: float, weight: float) -> float:
@@ -41,11 +47,35 @@ def test_identical_embeddings_give_log_of_the_candidates() -> None:
     assert InfoNCELoss()(torch.ones(2, 8, 4)).item() == pytest.approx(math.log(8), rel=1e-6)
 
 
-def test_gradient_is_finite_on_equal_embeddings() -> None:
-    views = torch.ones(3, 4, 4, requires_grad=True)
-    InfoNCELoss()(views).backward()
-    assert views.grad is not None
-    assert views.grad.isfinite().all()
+def test_further_negatives_join_the_denominator() -> None:
+    views, queue = (
+        np.random.default_rng(0).normal(size=(2, 5, 4)),
+        np.random.default_rng(1).normal(size=(3, 4)),
+    )
+    logits = np.array([[cosine(a, b) for b in (*views[1], *queue)] for a in views[0]]) / 0.05
+    expected = np.mean(np.log(np.exp(logits).sum(axis=1)) - logits.diagonal())
+    loss = InfoNCELoss()(torch.from_numpy(views), negatives=torch.from_numpy(queue))
+    assert loss.item() == pytest.approx(expected)
+    empty = InfoNCELoss()(torch.from_numpy(views), negatives=torch.zeros(0, 4).double())
+    torch.testing.assert_close(empty, InfoNCELoss()(torch.from_numpy(views)))
+
+
+def test_positives_may_meet_the_hard_negatives() -> None:
+    views = np.random.default_rng(0).normal(size=(3, 5, 4))
+    blocks = [(0, 1), (0, 2), (1, 2)]  # CoT-BERT: 3B columns
+    logits = (
+        np.array([[cosine(views[a][i], b) for a, c in blocks for b in views[c]] for i in range(5)]) / 0.05
+    )
+    expected = np.mean(np.log(np.exp(logits).sum(axis=1)) - logits.diagonal())
+    assert InfoNCELoss(positive_negatives=True)(torch.from_numpy(views)).item() == pytest.approx(expected)
+
+
+def test_equals_sentence_transformers() -> None:
+    views, _ = batch(InfoNCELoss(), 9)
+    theirs = peers.MultipleNegativesRankingLoss(None, scale=20.0)
+    torch.testing.assert_close(
+        InfoNCELoss()(views), theirs.compute_loss_from_embeddings(list(views), torch.zeros(9))
+    )
 
 
 def test_refuses_a_temperature_of_zero() -> None:

@@ -9,9 +9,26 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from sts_lightning.data.augment import Augmentation
 from sts_lightning.data.tables import LabelKind
 
 RowsT = TypeVar("RowsT")
+
+Prepare = Callable[[Sequence[list[str]], Sequence[Augmentation | None]], RowsT]
+"""From the sentences of each view, and what changes their tokens, to the encoder's input."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One of the sentences of an example that are embedded.
+
+    Attributes:
+        column: Where it stands.
+        augmentation: What changes its tokens, if anything.
+    """
+
+    column: str
+    augmentation: Augmentation | None = None
 
 
 @dataclass
@@ -22,34 +39,36 @@ class Batch(Generic[RowsT]):
         rows: The V*B tokenised sentences, view-major, in the form that the encoder takes.
         num_views: V.
         labels: Scores in float32 or class indices in int64, shape (B,); None without labels.
+        size: B.
     """
 
     rows: RowsT
     num_views: int
     labels: Tensor | None
+    size: int
 
 
 class ViewCollator(Generic[RowsT]):
     """Turns examples into a `Batch`.
 
     Args:
-        columns: The column that each view reads.
+        views: What is embedded of each example.
         label: The kind of label in the column ``label``.
-        prepare: Turns V*B sentences into the encoder's input (tokenises, cuts into chunks, pads).
+        prepare: Turns the sentences of the views into the encoder's input (tokenises, cuts into chunks,
+            pads).
     """
 
-    def __init__(
-        self, columns: Sequence[str], label: LabelKind, prepare: Callable[[list[str]], RowsT]
-    ) -> None:
-        self.columns = tuple(columns)
+    def __init__(self, views: Sequence[View], label: LabelKind, prepare: Prepare[RowsT]) -> None:
+        self.views = tuple(views)
         self.label = label
         self.prepare = prepare
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
         """Collate examples, each a mapping from column to value."""
-        sentences = [example[column] for column in self.columns for example in examples]
+        sentences = [[example[view.column] for example in examples] for view in self.views]
         labels = None
         if self.label != "none":
             dtype = torch.float32 if self.label == "score" else torch.int64
             labels = torch.tensor([example["label"] for example in examples], dtype=dtype)
-        return Batch(self.prepare(sentences), len(self.columns), labels)
+        rows = self.prepare(sentences, [view.augmentation for view in self.views])
+        return Batch(rows, len(self.views), labels, len(examples))

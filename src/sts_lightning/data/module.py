@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import lightning.pytorch as pl
@@ -11,7 +10,7 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
-from sts_lightning.data.collate import ViewCollator
+from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.senteval import STSTask
 from sts_lightning.data.tables import SCORE_RANGE, LabelKind, SourceCount
@@ -82,21 +81,25 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         for count in self.counts:
             count.report()
 
-    def connect(self, prepare: Callable[[list[str]], Any], epoch_batches: int | None = None) -> None:
-        """Say how sentences become the encoder's input, and how many batches make an epoch."""
-        self._prepare = prepare
-        self.epoch_batches = epoch_batches
+    @property
+    def views(self) -> tuple[View, ...]:
+        """What is embedded of an example: by default one column for each view."""
+        return tuple(View(column) for column in COLUMNS[: self.num_views])
+
+    def connect(self, train: Prepare[Any], evaluation: Prepare[Any]) -> None:
+        """Say how sentences become the encoder's input in training, and in evaluation."""
+        self._prepare_train, self._prepare_evaluation = train, evaluation
 
     def train_dataloader(self) -> ResumableLoader:
         """Shuffled training batches."""
-        collate = ViewCollator(COLUMNS[: self.num_views], self.label, self._prepare)
+        collate = ViewCollator(self.views, self.label, self._prepare_train)
         return ResumableLoader(
             self.train, self.batch_size, collate, self.seed, self.num_workers, self.epoch_batches
         )
 
     def val_dataloader(self) -> DataLoader[Any]:
         """The dev pairs in file order; 128 of them give the chunks enough rows to sort."""
-        collate = ViewCollator(COLUMNS[:2], "score", self._prepare)
+        collate = ViewCollator([View(column) for column in COLUMNS[:2]], "score", self._prepare_evaluation)
         # A generator of its own: a loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
         return DataLoader(self.dev, batch_size=128, collate_fn=collate, generator=generator)

@@ -13,7 +13,7 @@ from sts_lightning.evaluation.report import print_scores
 
 
 def read_scores(run: Path) -> dict[str, float]:
-    """Dev and test Spearman of a finished run.
+    """Dev and test Spearman of a finished run, as far as it has them.
 
     Raises:
         CheckpointError: The run has no readable metrics.json.
@@ -21,7 +21,7 @@ def read_scores(run: Path) -> dict[str, float]:
     path = run / "metrics.json"
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
-        row = {"dev": float(metrics["dev"]["spearman"])}
+        row = {"dev": float(metrics["dev"]["spearman"])} if "dev" in metrics else {}
         if metrics["test"] is not None:
             row |= {name: float(task["spearman"]) for name, task in metrics["test"]["tasks"].items()}
             row["average"] = float(metrics["test"]["average"])

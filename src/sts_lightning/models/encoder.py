@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import torch
+from peft import PeftConfig, PeftModel, get_peft_model
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
@@ -17,7 +18,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.backbone import load_backbone
 from sts_lightning.models.pooling import POOLINGS, Pooling, pool
-from sts_lightning.models.tokenize import Rows, SentenceTokenizer
+from sts_lightning.models.tokenize import Denoise, Rows, SentenceTokenizer
+
+Projection = Literal["none", "train", "always"]
+"""Whether a linear layer with tanh stands on top of the pooled vector."""
+
+Augment = Callable[[list[int], Sequence[int]], list[int]]
+"""From token ids, and for each whether it is a special token, to token ids."""
 
 Precision = Literal["32-true", "bf16-true", "16-true"]
 """Weights and arithmetic of an encoder that does not train, in Lightning's names."""
@@ -46,9 +53,15 @@ class SentenceEncoder(nn.Module):
         pooling: How a vector is read out.
         max_length: Most tokens of a sentence.
         template: Text with the slot ``{sentence}`` that is put around each sentence, or None.
+        view_templates: The template of each view in training, where they differ.
+        denoise: What is subtracted from a vector in training (see `Denoise`); gradient flows through both.
+        denoise_evaluation: Whether it is subtracted in evaluation too.
+        projection: A linear layer with tanh on top: ``none``; ``train``, dropped in evaluation, as
+            unsupervised SimCSE does; ``always``, as supervised SimCSE does.
+        adapter: Settings of a peft adapter; the backbone's own weights then stand still.
 
     Raises:
-        ConfigError: Pooling, template and tokenizer do not fit together.
+        ConfigError: Pooling, template, adapter and tokenizer do not fit together.
     """
 
     def __init__(
@@ -58,11 +71,21 @@ class SentenceEncoder(nn.Module):
         pooling: Pooling = "mean",
         max_length: int = 128,
         template: str | None = None,
+        view_templates: Sequence[str] | None = None,
+        denoise: Denoise = "none",
+        denoise_evaluation: bool = False,
+        projection: Projection = "none",
+        adapter: PeftConfig | None = None,
     ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
             raise ConfigError(f"model.pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}.")
-        if pooling == "mask_token" and "{mask}" not in (template or ""):
+        if projection not in get_args(Projection):
+            raise ConfigError(
+                f"model.projection must be one of {', '.join(get_args(Projection))}, got {projection!r}."
+            )
+        texts = [template or "", *(view_templates or [])]
+        if pooling == "mask_token" and not all("{mask}" in text for text in texts):
             raise ConfigError(
                 "model.pooling=mask_token needs a template with {mask}, such as prompt=promptbert."
             )
@@ -71,8 +94,15 @@ class SentenceEncoder(nn.Module):
             raise ConfigError(
                 f"model.max_length={max_length} exceeds the {positions} positions of the model."
             )
-        self.backbone = backbone
-        self.tokenizer = SentenceTokenizer(tokenizer, max_length, template)
+        self.tokenizer = SentenceTokenizer(
+            tokenizer, max_length, template, view_templates, denoise, _position_offset(backbone)
+        )
+        self.denoise_evaluation = denoise_evaluation and denoise != "none"
+        self.projection: Projection = projection
+        if projection != "none":
+            size = backbone.config.hidden_size
+            self.projector = nn.Sequential(nn.Linear(size, size), nn.Tanh())
+        self.backbone = backbone if adapter is None else _adapted(backbone, adapter)
         self.pooling: Pooling = pooling
         # Left padding shifts positions that a model derives from token ids.
         self._takes_embeddings = (
@@ -89,10 +119,26 @@ class SentenceEncoder(nn.Module):
         template: str | None = None,
         config: dict[str, Any] | None = None,
         trust_remote_code: bool = False,
+        view_templates: Sequence[str] | None = None,
+        denoise: Denoise = "none",
+        denoise_evaluation: bool = False,
+        projection: Projection = "none",
+        adapter: PeftConfig | None = None,
     ) -> Self:
         """Load a hub id or a local folder; see `load_backbone` for arguments and errors."""
         backbone, tokenizer = load_backbone(name, config, trust_remote_code)
-        return cls(backbone, tokenizer, pooling, max_length, template)
+        return cls(
+            backbone,
+            tokenizer,
+            pooling,
+            max_length,
+            template,
+            view_templates,
+            denoise,
+            denoise_evaluation,
+            projection,
+            adapter,
+        )
 
     @property
     def dimension(self) -> int:
@@ -105,13 +151,27 @@ class SentenceEncoder(nn.Module):
         """Where the weights are."""
         return next(self.parameters()).device
 
-    def prepare(self, chunk_tokens: int) -> Callable[[Sequence[str]], Rows]:
-        """What turns sentences into the input of `forward`, cut into chunks of ``chunk_tokens``."""
+    def prepare(
+        self, chunk_tokens: int, training: bool
+    ) -> Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], Rows]:
+        """What turns the sentences of views into the input of `forward`.
 
-        def rows(sentences: Sequence[str]) -> Rows:
-            return self.tokenizer.rows(sentences, chunk_tokens)
+        Args:
+            chunk_tokens: Most padded tokens of a chunk.
+            training: Whether each view has its own template, and bare templates are added to subtract.
+        """
+
+        def rows(views: Sequence[Sequence[str]], augmentations: Sequence[Augment | None]) -> Rows:
+            if training:
+                return self.tokenizer.training_rows(views, augmentations, chunk_tokens)
+            return self._evaluation_rows([text for view in views for text in view], chunk_tokens)
 
         return rows
+
+    def _evaluation_rows(self, sentences: Sequence[str], chunk_tokens: int) -> Rows:
+        if not self.denoise_evaluation:
+            return self.tokenizer.rows(sentences, chunk_tokens)
+        return self.tokenizer.rows(sentences, chunk_tokens, denoise=True)
 
     def forward(self, rows: Rows) -> Tensor:
         """Embed tokenised sentences.
@@ -124,7 +184,17 @@ class SentenceEncoder(nn.Module):
         """
         inputs = self._look_up_once(rows) if self._trains_embeddings() else [{}] * len(rows.chunks)
         vectors = [self.embed_chunk(*both) for both in zip(rows.chunks, inputs, strict=True)]
-        return torch.cat(vectors)[rows.restore]
+        return self._finish(torch.cat(vectors), rows)
+
+    def _finish(self, vectors: Tensor, rows: Rows) -> Tensor:
+        """Order, subtraction of bare templates, projection."""
+        vectors = vectors[rows.restore.to(vectors.device)]
+        if rows.baseline is not None:
+            baseline = rows.baseline.to(vectors.device)
+            vectors = vectors[: len(baseline)] - vectors[len(baseline) :][baseline]
+        if self.projection == "always" or (self.projection == "train" and self.training):
+            vectors = self.projector(vectors.to(next(self.projector.parameters()).dtype)).float()
+        return vectors
 
     def _trains_embeddings(self) -> bool:
         table = self.backbone.get_input_embeddings()
@@ -148,13 +218,13 @@ class SentenceEncoder(nn.Module):
         """Vectors of one padded chunk, (n, D) in float32.
 
         Args:
-            chunk: ``input_ids`` and ``attention_mask``.
+            chunk: ``input_ids``, ``attention_mask`` and perhaps ``position_ids``.
             embeddings: ``inputs_embeds`` of the same tokens, where they have been looked up already.
         """
         every_layer = self.pooling == "first_last_mean"
         output = self.backbone(
             **(embeddings or {"input_ids": chunk["input_ids"]}),
-            attention_mask=chunk["attention_mask"],
+            **{name: chunk[name] for name in ("attention_mask", "position_ids") if name in chunk},
             output_hidden_states=every_layer,
         )
         hidden = output.hidden_states if every_layer else (output.last_hidden_state,)
@@ -193,7 +263,7 @@ class SentenceEncoder(nn.Module):
         self.eval()
         try:
             device = self.device.type
-            rows = self.tokenizer.rows(
+            rows = self._evaluation_rows(
                 sentences, chunk_tokens or (CPU_CHUNK_TOKENS if device == "cpu" else GPU_CHUNK_TOKENS)
             )
             # Reading all hidden states hooks into the modules, which threads must not do at once.
@@ -202,9 +272,9 @@ class SentenceEncoder(nn.Module):
             if progress is None:
                 progress = len(rows.chunks) >= MANY_CHUNKS and Console().is_terminal
             parts = list(track(vectors, "Encoding", len(rows.chunks), disable=not progress, transient=True))
+            ordered: np.ndarray = self._finish(torch.cat(parts), rows).cpu().numpy()
         finally:
             self.train(training)
-        ordered: np.ndarray = torch.cat(parts)[rows.restore.to(parts[0].device)].cpu().numpy()
         return ordered
 
     def _embed_in_turn(self, rows: Rows) -> Iterator[Tensor]:
@@ -223,3 +293,26 @@ class SentenceEncoder(nn.Module):
                 yield from pool_.map(embed, rows.chunks)
         finally:
             torch.set_num_threads(threads)
+
+
+def _position_offset(backbone: PreTrainedModel) -> int:
+    """The position of a row's first token: RoBERTa's family counts from behind its padding index."""
+    for module in backbone.modules():
+        table = getattr(module, "position_embeddings", None)
+        if isinstance(table, nn.Embedding):
+            return 0 if table.padding_idx is None else table.padding_idx + 1
+    return 0
+
+
+def _adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
+    """The backbone with a peft adapter, its own weights frozen.
+
+    Raises:
+        ConfigError: The adapter does not fit the backbone.
+    """
+    try:
+        adapted = get_peft_model(backbone, adapter)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"model.adapter does not fit {type(backbone).__name__}: {error}") from error
+    assert isinstance(adapted, PeftModel)
+    return adapted

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -16,20 +16,44 @@ from sts_lightning.errors import ConfigError
 SLOT = "{sentence}"
 MASK = "{mask}"
 
+Denoise = Literal["none", "shift", "pad"]
+"""What is subtracted from a sentence's vector: nothing, or the vector of its template without a sentence.
+
+``shift``: the bare template, with the positions behind the slot as if the sentence stood there
+(PromptBERT); ``pad``: the template with as many pad tokens in the slot, attended to (CoT-BERT).
+"""
+
 
 @dataclass
 class Rows:
     """Tokenised sentences, cut into chunks of similar length, each padded to its own longest row.
 
+    Behind the N sentences may stand M bare templates, whose vectors are subtracted.
+
     Attributes:
-        chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64.
-        restore: Puts the concatenated rows of the chunks back in the order of the sentences, (N,).
+        chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, and ``position_ids``
+            where they are not the natural ones.
+        restore: Puts the concatenated rows of the chunks back in the order of the sentences, (N + M,).
         num_tokens: Real tokens in all chunks.
+        baseline: For each sentence the bare template to subtract, from 0 to M - 1, (N,); None without.
     """
 
     chunks: list[dict[str, Tensor]]
     restore: Tensor
     num_tokens: int
+    baseline: Tensor | None = None
+
+    def head(self, count: int) -> Rows:
+        """The first ``count`` sentences alone; nothing is subtracted from them."""
+        order = torch.argsort(self.restore)
+        parts = order.split([len(chunk["input_ids"]) for chunk in self.chunks])
+        chunks = [
+            {name: values[part < count] for name, values in chunk.items()}
+            for chunk, part in zip(self.chunks, parts, strict=True)
+            if bool((part < count).any())
+        ]
+        kept = order[order < count]
+        return Rows(chunks, torch.argsort(kept), sum(int(c["attention_mask"].sum()) for c in chunks))
 
 
 class SentenceTokenizer:
@@ -42,13 +66,22 @@ class SentenceTokenizer:
         tokenizer: A fast tokenizer with a pad token.
         max_length: Most tokens of a sentence.
         template: Text with the slot ``{sentence}`` and perhaps ``{mask}``, or None.
+        view_templates: The template of each view in training, where they differ.
+        denoise: What is subtracted in training.
+        position_offset: The position of a row's first token, 0 but for models of RoBERTa's family.
 
     Raises:
-        ConfigError: The template has no slot, or the tokenizer lacks a token that is needed.
+        ConfigError: A template has no slot, or the tokenizer lacks a token that is needed.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, max_length: int, template: str | None = None
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        template: str | None = None,
+        view_templates: Sequence[str] | None = None,
+        denoise: Denoise = "none",
+        position_offset: int = 0,
     ) -> None:
         if not tokenizer.is_fast:
             raise ConfigError(f"{tokenizer.name_or_path} has no fast tokenizer, which is needed.")
@@ -58,19 +91,32 @@ class SentenceTokenizer:
             if tokenizer.eos_token_id is None:
                 raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no pad token.")
             tokenizer.pad_token = tokenizer.eos_token
-        if template is not None:
-            if template.count(SLOT) != 1:
-                raise ConfigError(f"prompt.template needs the slot {SLOT} exactly once: {template!r}")
-            if MASK in template:
-                if tokenizer.mask_token is None:
-                    raise ConfigError(
-                        f"prompt.template has {MASK}, but the tokenizer of {tokenizer.name_or_path} "
-                        "has no mask token; choose a prompt for causal models, such as prompt=eol."
-                    )
-                template = template.replace(MASK, tokenizer.mask_token)
+        if denoise not in get_args(Denoise):
+            known = ", ".join(get_args(Denoise))
+            raise ConfigError(f"prompt.denoise must be one of {known}, got {denoise!r}.")
+        if denoise != "none" and template is None:
+            raise ConfigError(f"prompt.denoise={denoise} needs a template.")
+        if view_templates is not None and template is None:
+            raise ConfigError("prompt.view_templates need prompt.template, which evaluation uses.")
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self.template = template
+        self.template = None if template is None else self._check(template)
+        self.view_templates = [self._check(text) for text in view_templates] if view_templates else None
+        self.denoise: Denoise = denoise
+        self.position_offset = position_offset
+
+    def _check(self, template: str) -> str:
+        """The template with the tokenizer's mask token filled in."""
+        if template.count(SLOT) != 1:
+            raise ConfigError(f"prompt.template needs the slot {SLOT} exactly once: {template!r}")
+        if MASK in template:
+            if self.tokenizer.mask_token is None:
+                raise ConfigError(
+                    f"prompt.template has {MASK}, but the tokenizer of {self.tokenizer.name_or_path} "
+                    "has no mask token; choose a prompt for causal models, such as prompt=eol."
+                )
+            template = template.replace(MASK, self.tokenizer.mask_token)
+        return template
 
     @property
     def mask_token_id(self) -> int | None:
@@ -79,19 +125,33 @@ class SentenceTokenizer:
         return mask_id
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids of each sentence, not padded."""
+        """Token ids of each sentence in the evaluation's template, not padded."""
+        return self._ids(sentences, self.template)
+
+    def _ids(
+        self,
+        sentences: Sequence[str],
+        template: str | None,
+        augment: Callable[[list[int], Sequence[int]], list[int]] | None = None,
+    ) -> list[list[int]]:
         texts = list(sentences)
-        if self.template is not None:
-            prefix, suffix = self.template.split(SLOT)
+        if template is not None:
+            prefix, suffix = template.split(SLOT)
             texts = [f"{prefix}{text}{suffix}" for text in self._cut(texts)]
         encoded = self.tokenizer(
             texts,
-            truncation=self.template is None,
-            max_length=self.max_length if self.template is None else None,
+            truncation=template is None,
+            max_length=self.max_length if template is None else None,
             return_attention_mask=False,
             return_token_type_ids=False,
+            return_special_tokens_mask=augment is not None,
         )
         ids: list[list[int]] = encoded["input_ids"]
+        if augment is not None:
+            if template is not None:
+                raise ConfigError("data.repetition would repeat words of the template; use prompt=none.")
+            masks = encoded["special_tokens_mask"]
+            ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
         return ids
 
     def _cut(self, texts: list[str]) -> list[str]:
@@ -110,9 +170,89 @@ class SentenceTokenizer:
             for text, spans in zip(texts, encoded["offset_mapping"], strict=True)
         ]
 
-    def rows(self, sentences: Sequence[str], chunk_tokens: int) -> Rows:
-        """Tokenise, sort by length and cut into chunks of at most ``chunk_tokens`` padded tokens."""
-        return chunk(self(sentences), chunk_tokens, self.tokenizer.pad_token_id, self.tokenizer.padding_side)
+    def rows(self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False) -> Rows:
+        """Tokenise as in evaluation and cut into chunks of at most ``chunk_tokens`` padded tokens.
+
+        Args:
+            sentences: The texts.
+            chunk_tokens: Most padded tokens of a chunk.
+            denoise: Whether bare templates are added to be subtracted.
+        """
+        ids = self(sentences)
+        rows = self._chunk(ids, chunk_tokens)
+        return self._with_baselines(rows, [ids], [self.template or SLOT]) if denoise else rows
+
+    def training_rows(
+        self,
+        views: Sequence[Sequence[str]],
+        augmentations: Sequence[Callable[[list[int], Sequence[int]], list[int]] | None],
+        chunk_tokens: int,
+    ) -> Rows:
+        """Tokenise the views of a batch as in training, one view after the other.
+
+        Args:
+            views: The sentences of each view.
+            augmentations: What changes the tokens of each view, if anything.
+            chunk_tokens: Most padded tokens of a chunk.
+
+        Raises:
+            ConfigError: There are not as many view templates as views.
+        """
+        templates: Sequence[str | None] = self.view_templates or [self.template] * len(views)
+        if len(templates) != len(views):
+            raise ConfigError(
+                f"prompt.view_templates has {len(templates)} templates for {len(views)} views of the data."
+            )
+        ids = [
+            self._ids(sentences, template, augment)
+            for sentences, template, augment in zip(views, templates, augmentations, strict=True)
+        ]
+        rows = self._chunk([row for view in ids for row in view], chunk_tokens)
+        if self.denoise == "none":
+            return rows
+        return self._with_baselines(rows, ids, [template or SLOT for template in templates])
+
+    def _chunk(self, ids: list[list[int]], chunk_tokens: int) -> Rows:
+        return chunk(ids, chunk_tokens, self.tokenizer.pad_token_id, self.tokenizer.padding_side)
+
+    def _with_baselines(self, rows: Rows, ids: list[list[list[int]]], templates: Sequence[str]) -> Rows:
+        """Add the bare template of each length of sentence that occurs, one row each."""
+        bare: dict[tuple[str, int], int] = {}
+        baseline, texts, positions = [], [], []
+        for view, template in zip(ids, templates, strict=True):
+            before, behind = self._around(template)
+            for row in view:
+                length = len(row) - len(before) - len(behind)
+                if (template, length) not in bare:
+                    bare[template, length] = len(bare)
+                    filling = [self.tokenizer.pad_token_id] * length if self.denoise == "pad" else []
+                    texts.append([*before, *filling, *behind])
+                    gap = length if self.denoise == "shift" else 0
+                    places = np.arange(len(texts[-1]))
+                    positions.append((places + gap * (places >= len(before)) + self.position_offset).tolist())
+                baseline.append(bare[template, length])
+        longest = max(map(len, texts))
+        extra = _pad(texts, longest, self.tokenizer.pad_token_id, "right")
+        extra["position_ids"] = _pad(positions, longest, 0, "right")["input_ids"]
+        size = len(baseline)
+        return Rows(
+            [*rows.chunks, extra],
+            torch.cat([rows.restore, torch.arange(size, size + len(texts))]),
+            rows.num_tokens + sum(map(len, texts)),
+            torch.tensor(baseline),
+        )
+
+    def _around(self, template: str) -> tuple[list[int], list[int]]:
+        """The tokens of a template before and behind its slot, special tokens included."""
+        prefix, suffix = template.split(SLOT)
+        encoded = self.tokenizer(f"{prefix}a{suffix}", return_offsets_mapping=True)
+        inside = [
+            place
+            for place, (start, end) in enumerate(encoded["offset_mapping"])
+            if start <= len(prefix) < end
+        ]
+        ids: list[int] = encoded["input_ids"]
+        return ids[: inside[0]], ids[inside[-1] + 1 :]
 
 
 def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: str) -> Rows:
@@ -135,7 +275,7 @@ def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: st
     return Rows(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
 
 
-def _pad(rows: list[list[int]], longest: int, pad_id: int, padding_side: str) -> dict[str, Any]:
+def _pad(rows: list[list[int]], longest: int, pad_id: int, padding_side: str) -> dict[str, Tensor]:
     input_ids = np.full((len(rows), longest), pad_id, dtype=np.int64)
     attention_mask = np.zeros((len(rows), longest), dtype=np.int64)
     for index, row in enumerate(rows):

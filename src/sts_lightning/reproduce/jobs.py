@@ -108,7 +108,7 @@ class Table:
             (
                 str(value),
                 Job(
-                    self.folder / name / f"{search.key}={value}",
+                    self.folder / name / "search" / str(value),
                     "train.py",
                     (*self._base(row), *search.overrides, f"{search.key}={value}"),
                 ),

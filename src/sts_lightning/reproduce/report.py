@@ -52,7 +52,8 @@ def _finished(table: Table, name: str) -> _Runs:
 
 
 def _scores(table: Table, finished: Mapping[str, _Runs]) -> str:
-    columns = list(dict.fromkeys(c for runs in finished.values() for row in runs.scores for c in row))
+    found = dict.fromkeys(c for runs in finished.values() for row in runs.scores for c in row)
+    columns = sorted(found, key=lambda column: column != "dev")
     lines = []
     for name, runs in finished.items():
         if not runs.scores:

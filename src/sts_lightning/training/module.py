@@ -19,6 +19,8 @@ from sts_lightning.errors import CheckpointError, TrainingError
 from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenize import Rows
+from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.queue import MomentumQueue
 
 Frozen = Literal["none", "encoder", "encoder_with_dropout"]
 """What of the encoder stands still."""
@@ -41,6 +43,8 @@ class STSModule(pl.LightningModule):
             ``encoder_with_dropout``: its weights stand still, as in STS-Regression's code.
         keep: Names of frozen weights that checkpoints hold nevertheless, since they do not come from the
             model's own files.
+        regularizer: Added to the loss.
+        queue: Further negatives for a loss that takes them.
     """
 
     def __init__(
@@ -51,6 +55,8 @@ class STSModule(pl.LightningModule):
         schedule: Callable[[Optimizer], LRScheduler],
         frozen: Frozen = "none",
         keep: Set[str] = frozenset(),
+        regularizer: RankReduction | None = None,
+        queue: MomentumQueue | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -59,6 +65,8 @@ class STSModule(pl.LightningModule):
         self.make_schedule = schedule
         self.frozen: Frozen = frozen
         self.keep = keep
+        self.regularizer = regularizer
+        self.queue = queue
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
             metrics: dict[str, Metric | MetricCollection] = {
@@ -89,19 +97,32 @@ class STSModule(pl.LightningModule):
         """
         views = self.embed_views(batch)
         with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
-            loss: Tensor = self.loss(views, batch.labels)
+            loss = self._loss(views, batch)
         if not torch.isfinite(loss):
             raise TrainingError(
                 f"the loss is {loss.item()} at step {self.global_step + 1}; a lower optim.lr, a longer "
                 "optim.warmup or precision=32-true helps most often."
             )
-        size = len(batch.rows.restore) // batch.num_views
+        size = batch.size
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
         for name, value in self.loss.observed.items():
             self.log(f"train/{name}", value, batch_size=size)
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
         self.log("lr", max(rates), batch_size=size)
         self._log_position(self.global_step + 1, size)
+        if self.queue is not None:
+            self.queue.update(self.encoder, batch.rows.head(batch.size))
+        return loss
+
+    def _loss(self, views: Tensor, batch: Batch[Rows]) -> Tensor:
+        if self.queue is None:
+            loss: Tensor = self.loss(views, batch.labels)
+        else:
+            loss = self.loss(views, batch.labels, negatives=self.queue.negatives())
+        if self.regularizer is not None:
+            term = self.regularizer(views)
+            self.log("train/regularizer", term.detach(), batch_size=batch.size)
+            loss = loss + term
         return loss
 
     def _log_position(self, step: int, batch_size: int) -> None:
@@ -145,7 +166,9 @@ class STSModule(pl.LightningModule):
         """The trained parameters, the buffers, and what is to be kept besides."""
         frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
         whole = super().state_dict(*args, **kwargs)
-        return {name: value for name, value in whole.items() if name not in frozen - self.keep}
+        # The momentum copy does not train either, but is the run's own.
+        own = {name for name in frozen if name in self.keep or name.startswith("queue.")}
+        return {name: value for name, value in whole.items() if name not in frozen - own}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse the checkpoint of another model.

@@ -1,0 +1,65 @@
+"""Alignment and uniformity of sentence vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def alignment(first: np.ndarray, second: np.ndarray, alpha: float = 2.0) -> float:
+    """Mean distance of positive pairs on the unit sphere, to the power alpha (Wang & Isola 2020, Eq. 4).
+
+    Lower is better; with alpha 2 it lies in [0, 4].
+
+    Args:
+        first: (N, D).
+        second: Their positives, (N, D).
+        alpha: Exponent.
+    """
+    distances = np.linalg.norm(_unit(first) - _unit(second), axis=1)
+    return float((distances**alpha).mean())
+
+
+def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
+    """Log of the mean Gaussian potential of all pairs of vectors (Wang & Isola 2020, Eq. 5).
+
+    Lower is better; it lies in [-4t, 0].
+
+    Args:
+        vectors: (N, D), at least two.
+        t: Inverse width of the Gaussian.
+    """
+    cosines = _off_diagonal(vectors)
+    return float(np.log(np.exp(-2 * t * (1 - cosines)).mean()))
+
+
+def contrastive_alignment(first: np.ndarray, second: np.ndarray, temperature: float = 0.05) -> float:
+    """The alignment part of the decoupled contrastive loss, -E[cos(h, h+) / tau]; lower is better."""
+    return float(-(_unit(first) * _unit(second)).sum(axis=1).mean() / temperature)
+
+
+def contrastive_uniformity(vectors: np.ndarray, temperature: float = 0.05) -> float:
+    """The uniformity part of the decoupled contrastive loss, E[log sum over others of exp(cos / tau)].
+
+    Lower is better. It grows with the number of vectors, so compare values of the same set only.
+    """
+    logits = _off_diagonal(vectors) / temperature
+    peak = logits.max(axis=1, keepdims=True)
+    return float((peak[:, 0] + np.log(np.exp(logits - peak).sum(axis=1))).mean())
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    rows = np.asarray(vectors, dtype=np.float64)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: np.ndarray = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    return unit
+
+
+def _off_diagonal(vectors: np.ndarray) -> np.ndarray:
+    """Cosine of each row with every other row, (N, N - 1)."""
+    unit = _unit(vectors)
+    size = len(unit)
+    if size < 2:
+        raise ValueError("uniformity needs at least two vectors.")
+    cosines = unit @ unit.T
+    others: np.ndarray = cosines[~np.eye(size, dtype=bool)].reshape(size, size - 1)
+    return others

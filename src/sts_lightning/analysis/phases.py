@@ -1,0 +1,92 @@
+"""The two phases of contrastive training: the rank rises, then it falls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+
+class PeakDetector:
+    """Finds on line that a curve has passed its peak.
+
+    The peak counts as passed when ``patience`` values in a row have stayed more than ``margin`` below the
+    highest value so far.
+
+    Args:
+        patience: Values in a row, at least 1.
+        margin: Relative to the highest value.
+    """
+
+    def __init__(self, patience: int = 3, margin: float = 0.01) -> None:
+        if patience < 1:
+            raise ValueError(f"patience must be at least 1, got {patience}.")
+        if not 0 <= margin < 1:
+            raise ValueError(f"margin must lie in [0, 1), got {margin}.")
+        self.patience = patience
+        self.margin = margin
+        self.highest = -np.inf
+        self.below = 0
+        self.passed = False
+
+    def update(self, value: float) -> bool:
+        """Take the next value; whether the peak has been passed by now."""
+        self.highest = max(self.highest, value)
+        self.below = self.below + 1 if value < self.highest * (1 - self.margin) else 0
+        self.passed = self.passed or self.below >= self.patience
+        return self.passed
+
+    def state_dict(self) -> dict[str, Any]:
+        """What it has seen."""
+        return {"highest": float(self.highest), "below": self.below, "passed": self.passed}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was seen."""
+        self.highest, self.below, self.passed = state["highest"], state["below"], state["passed"]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """The phases of a finished run (rank-reduction paper, Sec. 3).
+
+    Attributes:
+        boundary: The step of the highest rank, with which phase 1 ends.
+        end: The step of the best score from there on, with which phase 2 ends.
+        correlation1: Pearson's correlation of rank and score in phase 1; None where a phase has fewer than
+            three points or no variation. The paper found 0.85.
+        correlation2: The same in phase 2. The paper found -0.81.
+    """
+
+    boundary: int
+    end: int
+    correlation1: float | None
+    correlation2: float | None
+
+
+def find_phases(steps: Sequence[int], ranks: Sequence[float], scores: Sequence[float]) -> Phases:
+    """Split a run at its highest rank.
+
+    Args:
+        steps: Steps of the measurements, ascending; at least one.
+        ranks: Ranks at them.
+        scores: Dev scores at them.
+    """
+    if not len(steps) == len(ranks) == len(scores) or not steps:
+        raise ValueError("steps, ranks and scores must have the same length, at least 1.")
+    peak = int(np.argmax(ranks))
+    end = peak + int(np.argmax(scores[peak:]))
+    return Phases(
+        steps[peak],
+        steps[end],
+        _correlation(ranks[: peak + 1], scores[: peak + 1]),
+        _correlation(ranks[peak : end + 1], scores[peak : end + 1]),
+    )
+
+
+def _correlation(ranks: Sequence[float], scores: Sequence[float]) -> float | None:
+    if len(ranks) < 3 or np.ptp(ranks) == 0 or np.ptp(scores) == 0:
+        return None
+    return float(stats.pearsonr(ranks, scores).statistic)

@@ -1,0 +1,72 @@
+"""Whether the parts of a run fit together; known before any weight is loaded."""
+
+from __future__ import annotations
+
+from lightning.pytorch.callbacks import Callback
+from omegaconf import DictConfig
+
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import LABEL_WORDS, Loss
+from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.rank_monitor import RankMonitor
+
+
+def check_fit(loss: Loss, data: SentenceDataModule) -> None:
+    """Refuse a loss that cannot use the data.
+
+    Raises:
+        ConfigError: Views or labels do not fit; the message lists the losses that do.
+    """
+    if fits(loss, data):
+        return
+    have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
+    others = [stem for stem, other in all_losses().items() if fits(other, data)]
+    raise ConfigError(
+        f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
+        f"Losses that fit this data: {', '.join(others) or 'none'}."
+    )
+
+
+def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
+    """Refuse templates that are not one for each view.
+
+    Raises:
+        ConfigError: Their number differs.
+    """
+    templates = prompt.view_templates
+    if templates is not None and len(templates) != data.num_views:
+        raise ConfigError(
+            f"prompt.view_templates has {len(templates)} templates, but {type(data).__name__} gives "
+            f"{data.num_views} views."
+        )
+
+
+def check_extras(
+    cfg: DictConfig, loss: Loss, regularizer: RankReduction | None, callbacks: list[Callback]
+) -> None:
+    """Refuse a queue, a regularizer or a frozen encoder that would have no effect.
+
+    Raises:
+        ConfigError: One of them.
+    """
+    if cfg.queue.size < 0:
+        raise ConfigError(f"queue.size must not be negative, got {cfg.queue.size}.")
+    if cfg.queue.size and not loss.takes_negatives:
+        able = ", ".join(stem for stem, other in all_losses().items() if other.takes_negatives)
+        raise ConfigError(
+            f"queue.size={cfg.queue.size}: {type(loss).__name__} takes no further negatives; {able} does."
+        )
+    watched = any(isinstance(callback, RankMonitor) for callback in callbacks)
+    if regularizer is not None and regularizer.needs_phases and not watched:
+        raise ConfigError(
+            "regularizer.phase1 and phase2 differ, so the switch has to be found: add callbacks=rank_monitor."
+        )
+    if regularizer is not None and cfg.freeze != "none":
+        raise ConfigError(f"freeze={cfg.freeze}: a regularizer has no effect on vectors that stand still.")
+
+
+def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
+    """Whether a loss can use the views and the label of the data."""
+    return data.num_views in loss.views and data.label in loss.labels

@@ -1,0 +1,142 @@
+"""What holds for every loss."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import Loss
+from sts_lightning.losses.siamese import SiameseRegressionLoss
+from tests.losses.cases import DIMENSION, batch, make
+
+STEMS = sorted(all_losses())
+
+
+def smooth(stem: str) -> Loss:
+    """The loss without clamping, whose gradient is by design not that of its value."""
+    loss = make(stem)
+    if isinstance(loss, SiameseRegressionLoss):
+        loss.clamp = "none"
+    return loss
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_gradient_of_the_embeddings(stem: str) -> None:
+    loss = smooth(stem)
+    views, labels = batch(loss)
+    if stem == "mixcse":  # its mixtures stand still by definition: the gradient is not that of the value
+        mixed = loss._mixed  # type: ignore[operator]
+        constant = mixed(torch.nn.functional.normalize(views[1], dim=-1))
+        loss._mixed = lambda vectors: constant  # type: ignore[assignment]
+    views.requires_grad_()
+    assert torch.autograd.gradcheck(lambda v: loss(v, labels), (views,), atol=1e-6)
+
+
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if list(make(stem).parameters())])
+def test_gradient_of_the_head(stem: str) -> None:
+    loss = smooth(stem)
+    views, labels = batch(loss)
+    names, values = zip(*loss.named_parameters(), strict=True)
+
+    def value(*parameters: torch.Tensor) -> torch.Tensor:
+        named = dict(zip(names, parameters, strict=True))
+        out: torch.Tensor = torch.func.functional_call(loss, named, (views, labels))
+        return out
+
+    assert torch.autograd.gradcheck(value, values, atol=1e-6)
+
+
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if stem != "mixcse"])  # mixes neighbours
+def test_order_of_the_batch_does_not_matter(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss)
+    order = torch.randperm(views.shape[1], generator=torch.Generator().manual_seed(1))
+    permuted = loss(views[:, order], None if labels is None else labels[order])
+    torch.testing.assert_close(loss(views, labels), permuted)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_length_of_embeddings_matters_to_heads_alone(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss)
+    same = torch.allclose(loss(views, labels), loss(3 * views, labels))
+    assert same == (not list(loss.parameters()))
+
+
+@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize("size", [2, 3])
+def test_small_batches_have_finite_loss_and_gradient(stem: str, size: int) -> None:
+    loss = make(stem)
+    views, labels = batch(loss, size)
+    views.requires_grad_()
+    value = loss(views, labels)
+    value.backward()
+    assert value.isfinite()
+    assert views.grad is not None
+    assert views.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_one_row(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss, 1)
+    views = views[: min(loss.views)]
+    if stem in ("decoupled", "energy"):
+        with pytest.raises(ValueError, match="at least two rows"):
+            loss(views, labels)
+    else:
+        assert loss(views, labels).isfinite()
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_equal_embeddings_and_equal_labels_have_a_finite_gradient(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss)
+    for equal_views, equal_labels in [(True, False), (False, True), (True, True)]:
+        v = torch.ones_like(views) if equal_views else views.clone()
+        y = torch.ones_like(labels) if equal_labels and labels is not None else labels
+        v.requires_grad_()
+        value = loss(v, y)
+        value.backward()
+        assert value.isfinite()
+        assert v.grad is not None
+        assert v.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_a_nan_is_handed_on(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss)
+    views[1, 2, 3] = math.nan
+    assert loss(views, labels).isnan()
+
+
+@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_widened(stem: str, dtype: torch.dtype) -> None:
+    loss = make(stem).float()
+    views, labels = batch(loss)
+    half = views.to(dtype)
+    value = loss(half, labels)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value, loss(half.float(), labels))
+
+
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if make(stem).labels != ("none",)])
+def test_absent_labels_are_an_error(stem: str) -> None:
+    with pytest.raises(ValueError, match="needs a label"):
+        make(stem)(torch.randn(2, 4, DIMENSION, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_couples_rows_tells_whether_the_loss_is_a_mean_over_rows(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss, 8)
+    halves = [
+        loss(views[:, half], None if labels is None else labels[half]) for half in (slice(4), slice(4, 8))
+    ]
+    separable = torch.allclose(loss(views, labels), torch.stack(halves).mean())
+    assert separable == (not loss.couples_rows)

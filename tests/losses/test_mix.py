@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses.cosent import CoSENTLoss
+from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.mix import MixLoss
+from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.losses.smooth_k2 import SmoothK2Loss
+from tests.losses.cases import batch
+
+
+def test_is_the_weighted_sum() -> None:
+    loss = MixLoss({"a": PearsonLoss(), "b": CoSENTLoss()}, {"a": 2.0, "b": 0.1})
+    views, labels = batch(loss)
+    expected = 2 * PearsonLoss()(views, labels) + 0.1 * CoSENTLoss()(views, labels)
+    torch.testing.assert_close(loss(views, labels), expected)
+    assert loss.observed["a"] == PearsonLoss()(views, labels)
+
+
+def test_reads_what_all_terms_read_and_has_their_heads() -> None:
+    loss = MixLoss({"a": PearsonLoss(), "b": SmoothK2Loss()}, {"a": 1.0, "b": 1.0})
+    assert loss.labels == ("score",)
+    assert loss.couples_rows
+    loss.make_head(4, 5.0)
+    assert {name for name, _ in loss.named_parameters()} == {"terms.b.head.weight", "terms.b.head.bias"}
+    loss(torch.randn(2, 5, 4), torch.rand(5))
+    assert set(loss.observed) == {"a", "b", "accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("terms", "weights", "message"),
+    [
+        ({}, {}, "loss.terms is empty"),
+        ({"a": PearsonLoss()}, {"b": 1.0}, "needs a weight for each of loss.terms: a; it has b"),
+        (
+            {"a": PearsonLoss(), "b": InfoNCELoss()},
+            {"a": 1.0, "b": 1.0},
+            "cannot read the same batches: a takes 2 views and a similarity score; b takes 2 or 3 views",
+        ),
+    ],
+)
+def test_refuses(terms: dict[str, PearsonLoss], weights: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        MixLoss(terms, weights)

@@ -1,0 +1,108 @@
+"""The regression framework that its losses share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses.l1 import L1Loss
+from sts_lightning.losses.siamese import pair_features
+from sts_lightning.losses.smooth_k2 import SmoothK2Loss
+
+
+def head_of(predictions: list[float], top_label: float = 5.0, **settings: Any) -> tuple[L1Loss, torch.Tensor]:
+    """A loss, and views of which its head predicts the given numbers."""
+    loss = L1Loss(**settings)
+    loss.make_head(1, top_label)
+    with torch.no_grad():
+        loss.head.weight.zero_()
+        loss.head.weight[0, 0] = 1.0
+        loss.head.bias.zero_()
+    first = torch.tensor(predictions, dtype=torch.float64)[:, None]
+    return loss, torch.stack([first, torch.ones_like(first)]).requires_grad_()
+
+
+def gradient(loss: L1Loss, views: torch.Tensor, labels: list[float]) -> list[float]:
+    """Of each row's prediction."""
+    (found,) = torch.autograd.grad(loss(views, torch.tensor(labels)), views)
+    rows: list[float] = found[0, :, 0].tolist()
+    return rows
+
+
+@pytest.mark.parametrize(("features", "size"), [("u_v", 4), ("diff", 2), ("u_v_diff", 6)])
+def test_features(features: Any, size: int) -> None:
+    u, v = torch.tensor([[1.0, 2.0]]), torch.tensor([[4.0, 1.0]])
+    expected = {"u_v": [1, 2, 4, 1], "diff": [3, 1], "u_v_diff": [1, 2, 4, 1, 3, 1]}
+    assert pair_features(u, v, features).tolist() == [expected[features]]
+    loss = L1Loss(features=features)
+    loss.make_head(2, 5.0)
+    assert loss.head.weight.shape == (1, size)
+
+
+def test_equals_the_written_formula() -> None:
+    loss = SmoothK2Loss(k=3.0, x0=0.2, clamp="none").double()
+    loss.make_head(4, 2.0)
+    loss.double()
+    generator = torch.Generator().manual_seed(0)
+    u, v = torch.randn(2, 9, 4, generator=generator, dtype=torch.float64)
+    labels = torch.arange(9) % 3
+    total = 0.0
+    for i in range(9):
+        row = torch.cat([u[i], v[i], (u[i] - v[i]).abs()])
+        error = abs((loss.head.weight[0] @ row + loss.head.bias[0]).item() - int(labels[i]))
+        total += 3.0 * (error - 0.2) ** 2 if error >= 0.2 else 0.0
+    assert loss(torch.stack([u, v]), labels).item() == pytest.approx(total / 9)
+
+
+@pytest.mark.parametrize(
+    ("clamp", "expected"), [("none", [2.0, 0.5, 3.0]), ("left", [0.0, 0.5, 3.0]), ("both", [0.0, 0.5, 0.0])]
+)
+def test_clamping_reads_a_prediction_beyond_the_end_as_the_end(clamp: Any, expected: list[float]) -> None:
+    loss, views = head_of([-2.0, 2.5, 8.0], clamp=clamp)
+    value = loss(views, torch.tensor([0.0, 3.0, 5.0]))
+    assert value.item() == pytest.approx(sum(expected) / 3)
+
+
+def test_a_clamped_prediction_learns_where_its_label_is_elsewhere() -> None:
+    loss, views = head_of([-2.0, 8.0, -2.0, 8.0])
+    assert gradient(loss, views, [3.0, 3.0, 0.0, 5.0]) == pytest.approx([-0.25, 0.25, 0.0, 0.0])
+
+
+def test_official_clamping_has_no_gradient() -> None:
+    loss, views = head_of([-2.0, 2.0], clamp="left", official=True)
+    assert gradient(loss, views, [3.0, 3.0]) == pytest.approx([0.0, -0.5])
+
+
+def test_official_labels_are_floored() -> None:
+    loss, views = head_of([4.0, 2.0], official=True)
+    assert loss(views, torch.tensor([4.8, 2.0])).item() == pytest.approx(0.0)
+    loss, views = head_of([4.0, 2.0])
+    assert loss(views, torch.tensor([4.8, 2.0])).item() == pytest.approx(0.4)
+
+
+def test_nodes_are_evenly_spaced() -> None:
+    loss, views = head_of([0.0, 3.0, 6.0], top_label=2, spacing=3.0)
+    assert loss(views, torch.tensor([0, 1, 2])).item() == pytest.approx(0.0)
+    assert loss.observed["accuracy"].item() == 1.0
+
+
+def test_accuracy_is_that_of_the_next_node() -> None:
+    loss, views = head_of([0.4, 0.6, -7.0, 9.0], top_label=2)
+    loss(views, torch.tensor([0, 1, 0, 1]))
+    assert loss.observed["accuracy"].item() == 0.75
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"spacing": 0.0}, "spacing must be positive"),
+        ({"clamp": "right"}, "loss.clamp must be one of none, left, both"),
+        ({"features": "u"}, "loss.features must be one of u_v, diff, u_v_diff"),
+    ],
+)
+def test_refuses(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        L1Loss(**settings)
