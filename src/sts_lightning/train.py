@@ -24,7 +24,8 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
 from sts_lightning import runs
-from sts_lightning.analysis.plots import plot_cosines, plot_curves
+from sts_lightning.analysis.phases import Phases, find_phases
+from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.checks import check_extras, check_fit, check_views
 from sts_lightning.config import build, check_config
 from sts_lightning.data.module import SentenceDataModule
@@ -176,6 +177,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
                 "best_step": best_step,
                 "steps": plan.total_steps,
                 "seed": cfg.seed,
+                "phases": _phases(history),
                 "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in data.counts],
                 "wall_seconds": round(time.monotonic() - started, 1),
                 "peak_memory_bytes": _peak_memory(),
@@ -191,6 +193,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             run / "plots" / "dev_cosines.png",
             f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
         )
+        _plot_ranks(history, run, title)
         _print_report(tuned, untuned, history, cfg)
         log.info(
             "selected step %d of %d; results, plots and weights: %s",
@@ -219,6 +222,23 @@ def _score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictC
     dev = correlate(dev_cosines, np.asarray(data.dev["label"], dtype=np.float64))
     test = score_tasks(tasks, cosines, evaluation.aggregate) if tasks else None
     return _Scores(dev, dev_cosines, test, cosines)
+
+
+def _phases(history: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The phases of a run that a `RankMonitor` watched."""
+    rows = [row for row in history if "rank/energy" in row]
+    if not rows:
+        return None
+    columns = [[row[name] for row in rows] for name in ("step", "rank/energy", "rank/spearman")]
+    return dataclasses.asdict(find_phases(*columns))
+
+
+def _plot_ranks(history: list[dict[str, Any]], run: Path, title: str) -> None:
+    phases = _phases(history)
+    if phases is not None:
+        rows = [row for row in history if "rank/energy" in row]
+        plot_rank_curves(rows, Phases(**phases), run / "plots" / "rank_curves.png", title)
+        plot_rank_scores(rows, Phases(**phases), run / "plots" / "rank_against_dev.png", title)
 
 
 def _print_report(

@@ -1,21 +1,37 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
-from sts_lightning.data.collate import ViewCollator
+from sts_lightning.data.collate import View, ViewCollator
+
+EXAMPLES = [
+    {"sentence1": "a", "sentence2": "b", "label": 1.5},
+    {"sentence1": "c", "sentence2": "d", "label": 2.0},
+]
 
 
-def test_rows_are_view_major_and_labels_typed() -> None:
-    examples = [
-        {"sentence1": "a", "sentence2": "b", "label": 1.5},
-        {"sentence1": "c", "sentence2": "d", "label": 2.0},
-    ]
-    batch = ViewCollator(("sentence1", "sentence2"), "score", list)(examples)
-    assert batch.rows == ["a", "c", "b", "d"]
-    assert batch.num_views == 2
+def keep(views: Sequence[list[str]], augmentations: Sequence[Any]) -> list[Any]:
+    return [list(views), list(augmentations)]
+
+
+def test_views_and_typed_labels() -> None:
+    batch = ViewCollator([View("sentence1"), View("sentence2")], "score", keep)(EXAMPLES)
+    assert batch.rows == [[["a", "c"], ["b", "d"]], [None, None]]
+    assert (batch.num_views, batch.size) == (2, 2)
     assert batch.labels is not None
     torch.testing.assert_close(batch.labels, torch.tensor([1.5, 2.0]))
-    assert ViewCollator(("sentence1",), "none", list)(examples).labels is None
-    classes = ViewCollator(("sentence1",), "class", list)([{"sentence1": "a", "label": 2}]).labels
+    assert ViewCollator([View("sentence1")], "none", keep)(EXAMPLES).labels is None
+    classes = ViewCollator([View("sentence1")], "class", keep)([{"sentence1": "a", "label": 2}]).labels
     assert classes is not None
     assert classes.dtype == torch.int64
+
+
+def test_a_column_may_serve_several_views() -> None:
+    def augment(ids: list[int], special: Sequence[int]) -> list[int]:
+        return ids
+
+    batch = ViewCollator([View("sentence1"), View("sentence1", augment)], "none", keep)(EXAMPLES)
+    assert batch.rows == [[["a", "c"], ["a", "c"]], [None, augment]]

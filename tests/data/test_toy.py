@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from sts_lightning.data.toy import SLOTS, WEIGHTS, ToyData, realise, scored_pairs, similarity, triplets
+from sts_lightning.data.toy import (
+    SLOTS,
+    WEIGHTS,
+    ToyData,
+    classed_pairs,
+    realise,
+    scored_pairs,
+    similarity,
+    triplets,
+)
 
 
 def test_similarity_by_hand() -> None:
@@ -42,3 +51,26 @@ def test_triplets_have_three_sentences() -> None:
     table = triplets(40, np.random.default_rng(0))
     assert table.column_names == ["sentence1", "sentence2", "sentence3"]
     assert all(len(set(row.values())) >= 2 for row in table)
+
+
+def test_classes_tell_how_many_slots_are_shared() -> None:
+    table = classed_pairs(60, np.random.default_rng(0))
+    forms = [form.lower() for values in SLOTS.values() for pair in values for form in pair]
+    meaning = {form: number // 2 for number, form in enumerate(forms)}
+
+    def values(text: str) -> set[int]:
+        return {meaning[form] for form in forms if f" {form} " in f" {text.lower()} "}
+
+    shared = [len(values(row["sentence1"]) & values(row["sentence2"])) for row in table]
+    assert set(table["label"]) == {0, 1, 2}
+    for label, count in zip(table["label"], shared, strict=True):
+        assert (count == 0) == (label == 0)
+        assert (count == 5) == (label == 2)
+
+
+def test_sentences_are_one_column_for_all_views() -> None:
+    data = ToyData(batch_size=8, seed=0, kind="sentences", views=3, repetition=0.3)
+    assert [view.column for view in data.views] == ["sentence1"] * 3
+    assert [view.augmentation is not None for view in data.views] == [False, True, False]
+    assert (data.num_views, data.label) == (3, "none")
+    assert len(ToyData(batch_size=8, seed=0, kind="triplets").views) == 3

@@ -1,22 +1,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from peft import PrefixTuningConfig
+from transformers import RobertaConfig, RobertaModel
 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.pooling import POOLINGS, Pooling
-from sts_lightning.models.tiny import tiny_bert
+from sts_lightning.models.tiny import character_tokenizer, tiny_bert
+from sts_lightning.models.tokenize import Denoise
 
 SENTENCES = ["a b", "a much longer sentence than that", "short", "of middling length", "x", "short"]
 
 
 def gradients(encoder: SentenceEncoder, chunk_tokens: int) -> dict[str, torch.Tensor]:
     encoder.zero_grad()
-    vectors = encoder(encoder.prepare(chunk_tokens)(SENTENCES))
+    vectors = encoder(encoder.tokenizer.rows(SENTENCES, chunk_tokens))
     (vectors * torch.arange(vectors.numel()).reshape(vectors.shape).cos()).sum().backward()
     return {name: p.grad.clone() for name, p in encoder.named_parameters() if p.grad is not None}
 
@@ -25,7 +29,7 @@ def gradients(encoder: SentenceEncoder, chunk_tokens: int) -> dict[str, torch.Te
 def test_chunked_vectors_and_gradients_equal_unchunked_ones(pooling: Pooling) -> None:
     template = "{sentence} is {mask}" if pooling == "mask_token" else None
     encoder = tiny_bert(dropout=0.0, pooling=pooling, template=template)
-    one, many = (encoder(encoder.prepare(budget)(SENTENCES)) for budget in (10**6, 40))
+    one, many = (encoder(encoder.tokenizer.rows(SENTENCES, budget)) for budget in (10**6, 40))
     torch.testing.assert_close(one, many, atol=1e-6, rtol=1e-5)
     whole, chunked = gradients(encoder, 10**6), gradients(encoder, 40)
     assert whole.keys() == chunked.keys()
@@ -131,3 +135,105 @@ def test_model_settings_are_applied_and_checked(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot load"):
         SentenceEncoder.from_pretrained(str(tmp_path))
+
+
+def test_projection_of_training_alone_is_dropped_in_evaluation() -> None:
+    encoders = {kind: tiny_bert(dropout=0.0, projection=kind) for kind in ("train", "always")}
+    bare = tiny_bert(dropout=0.0).encode(SENTENCES)
+    for kind, encoder in encoders.items():
+        rows = encoder.tokenizer.rows(SENTENCES, 512)
+        projected = encoder.projector(torch.from_numpy(bare))
+        torch.testing.assert_close(encoder.train()(rows), projected, atol=1e-5, rtol=1e-4)
+        expected = projected.detach().numpy() if kind == "always" else bare
+        np.testing.assert_allclose(encoder.encode(SENTENCES), expected, atol=1e-5)
+        assert encoder.training
+
+
+@pytest.mark.parametrize("denoise", ["shift", "pad"])
+def test_denoising_subtracts_the_bare_template(denoise: Denoise) -> None:
+    template = 'of "{sentence}" is {mask}.'
+    encoder = tiny_bert(dropout=0.0, pooling="mask_token", template=template, denoise=denoise).eval()
+    sentences = ["abc", "x"]
+    found = encoder(encoder.prepare(512, training=True)([sentences], [None]))
+    mask, pad = encoder.tokenizer.mask_token_id, encoder.tokenizer.tokenizer.pad_token_id
+    for row, sentence in enumerate(sentences):
+        (ids,) = encoder.tokenizer([sentence])
+        start, length = ids.index(encoder.tokenizer.tokenizer('"')["input_ids"][1]) + 1, len(sentence)
+        if denoise == "shift":
+            bare = ids[:start] + ids[start + length :]
+            positions = [*range(start), *range(start + length, len(ids))]
+        else:
+            bare, positions = ids[:start] + [pad] * length + ids[start + length :], list(range(len(ids)))
+        with torch.no_grad():
+            whole = encoder.backbone(torch.tensor([ids])).last_hidden_state[0, ids.index(mask)]
+            alone = encoder.backbone(
+                torch.tensor([bare]), position_ids=torch.tensor([positions])
+            ).last_hidden_state[0, bare.index(mask)]
+        torch.testing.assert_close(found[row], whole - alone, atol=1e-5, rtol=1e-4)
+
+
+def test_evaluation_is_denoised_only_if_asked() -> None:
+    settings: dict[str, Any] = {"template": "{sentence} is {mask}", "pooling": "mask_token", "dropout": 0.0}
+    plain = tiny_bert(**settings)
+    kept = tiny_bert(**settings, denoise="shift")
+    subtracted = tiny_bert(**settings, denoise="shift", denoise_evaluation=True)
+    np.testing.assert_array_equal(plain.encode(SENTENCES), kept.encode(SENTENCES))
+    rows = subtracted.prepare(512, training=True)([SENTENCES], [None])
+    expected = subtracted.eval()(rows).detach().numpy()
+    np.testing.assert_allclose(subtracted.encode(SENTENCES), expected, atol=1e-5)
+    assert not np.allclose(expected, plain.encode(SENTENCES))
+
+
+def test_denoised_gradient_flows_through_both_parts() -> None:
+    encoder = tiny_bert(dropout=0.0, template="{sentence} is {mask}", pooling="mask_token", denoise="shift")
+    rows = encoder.prepare(512, training=True)([["abc"]], [None])
+    vectors = encoder(rows)
+    (vectors * torch.arange(32).cos()).sum().backward()  # the plain sum of a normalised vector is constant
+    table = encoder.backbone.get_input_embeddings().weight.grad
+    assert table is not None
+    bare = tiny_bert(dropout=0.0, template="{sentence} is {mask}", pooling="mask_token", denoise="shift")
+    fixed = bare(rows).detach()
+    difference = (vectors - fixed).abs().max()
+    assert difference < 1e-5
+    whole = bare.tokenizer.rows(["abc"], 512)
+    (bare(whole) * torch.arange(32).cos()).sum().backward()
+    alone = bare.backbone.get_input_embeddings().weight.grad
+    assert alone is not None
+    # The sentence's own words stand in one of the two rows, the template's in both.
+    words, template = whole.chunks[0]["input_ids"][0, 1:4], whole.chunks[0]["input_ids"][0, 4:]
+    torch.testing.assert_close(table[words], alone[words], atol=1e-6, rtol=1e-3)
+    assert not torch.allclose(table[template], alone[template], atol=1e-6, rtol=1e-3)
+
+
+def test_positions_of_robertas_family_start_behind_the_padding_index() -> None:
+    config = RobertaConfig(
+        vocab_size=120, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+    )
+    backbone = RobertaModel(config, add_pooling_layer=False)
+    tokenizer = character_tokenizer()
+    encoder = SentenceEncoder(backbone, tokenizer, max_length=16, template="{sentence} .", denoise="shift")
+    assert encoder.tokenizer.position_offset == config.pad_token_id + 1
+
+
+def test_prefix_tuning_trains_the_prefix_alone() -> None:
+    adapter = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4)
+    encoder = tiny_bert(dropout=0.0, adapter=adapter)
+    trained = {name: p.numel() for name, p in encoder.named_parameters() if p.requires_grad}
+    assert list(trained.values()) == [4 * 2 * 2 * 32]  # positions x (key, value) x layers x hidden size
+    rows = encoder.tokenizer.rows(SENTENCES, 40)
+    encoder(rows).square().sum().backward()
+    (gradient,) = [p.grad for p in encoder.parameters() if p.grad is not None]
+    assert gradient.abs().sum() > 0
+    one, many = (encoder(encoder.tokenizer.rows(SENTENCES, budget)) for budget in (10**6, 40))
+    torch.testing.assert_close(one, many, atol=1e-5, rtol=1e-4)
+    assert not np.allclose(encoder.encode(SENTENCES), tiny_bert(dropout=0.0).encode(SENTENCES), atol=1e-4)
+
+
+def test_refuses_a_projection_that_does_not_exist() -> None:
+    with pytest.raises(ConfigError, match=r"model\.projection must be one of none, train, always"):
+        tiny_bert(projection="mlp")  # type: ignore[arg-type]
+
+
+def test_mask_pooling_needs_a_mask_in_every_template() -> None:
+    with pytest.raises(ConfigError, match=r"needs a template with \{mask\}"):
+        tiny_bert(template="{sentence} {mask}", view_templates=["{sentence}"], pooling="mask_token")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
 
@@ -59,3 +62,94 @@ def test_sorting_saves_padding() -> None:
     rows = [[1] * length for length in [2, 30, 3, 28, 2, 29]]
     padded = sum(part["input_ids"].numel() for part in chunk(rows, 100, 0, "right").chunks)
     assert padded == 3 * 30 + 3 * 3
+
+
+TEMPLATES = ['of "{sentence}" is {mask}.', 'it : "{sentence}" is {mask}.']
+
+
+def test_each_view_has_its_template_in_training_alone() -> None:
+    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0], TEMPLATES)
+    rows = tokenizer.training_rows([["xy"], ["xy"]], [None, None], 512)
+    ordered = rows.chunks[0]["input_ids"][rows.restore].tolist()
+    texts = [tokenizer.tokenizer.decode(row).replace(" [PAD]", "") for row in ordered]
+    assert texts == ['[CLS] of " xy " is [MASK]. [SEP]', '[CLS] it : " xy " is [MASK]. [SEP]']
+    assert decode(tokenizer, tokenizer(["xy"])[0]) == texts[0]
+    with pytest.raises(ConfigError, match="2 templates for 3 views"):
+        tokenizer.training_rows([["x"]] * 3, [None] * 3, 512)
+
+
+def test_shift_puts_the_positions_behind_the_slot_where_they_would_be() -> None:
+    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0], denoise="shift")
+    rows = tokenizer.training_rows([["abc", "x", "yyy"]], [None], 512)
+    bare = rows.chunks[-1]
+    # [CLS] o f " | " i s [M] . [SEP], the sentence of 3 or 1 tokens between the quotes.
+    assert bare["position_ids"].tolist() == [
+        [0, 1, 2, 3, 7, 8, 9, 10, 11, 12],
+        [0, 1, 2, 3, 5, 6, 7, 8, 9, 10],
+    ]
+    assert bare["attention_mask"].all()
+    assert decode(tokenizer, bare["input_ids"][0].tolist()) == '[CLS] of " " is [MASK]. [SEP]'
+    assert rows.baseline is not None
+    assert rows.baseline.tolist() == [0, 1, 0]
+
+
+def test_pad_fills_the_slot_with_visible_padding() -> None:
+    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0], TEMPLATES, denoise="pad")
+    rows = tokenizer.training_rows([["ab"], ["abc"]], [None, None], 512)
+    bare = rows.chunks[-1]
+    lengths = bare["attention_mask"].sum(dim=1).tolist()
+    assert lengths == [12, 14]
+    assert (
+        decode(tokenizer, bare["input_ids"][0].tolist()[:12]) == '[CLS] of " [PAD] [PAD] " is [MASK]. [SEP]'
+    )
+    assert bare["position_ids"][1].tolist() == list(range(14))
+    assert rows.baseline is not None
+    assert rows.baseline.tolist() == [0, 1]
+
+
+def test_positions_may_start_later() -> None:
+    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0], denoise="shift", position_offset=2)
+    bare = tokenizer.training_rows([["abc"]], [None], 512).chunks[-1]
+    assert bare["position_ids"][0, :5].tolist() == [2, 3, 4, 5, 9]
+
+
+def test_repetition_and_template_exclude_each_other() -> None:
+    tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0])
+    with pytest.raises(ConfigError, match="use prompt=none"):
+        tokenizer.training_rows([["x"]], [lambda ids, special: ids], 512)
+
+
+def test_augmentation_sees_ids_and_special_tokens() -> None:
+    tokenizer = SentenceTokenizer(character_tokenizer(), 8)
+    seen = []
+
+    def double(ids: list[int], special: Sequence[int]) -> list[int]:
+        seen.append((len(ids), list(special)))
+        return [ids[0], *ids[1:-1], *ids[1:-1], ids[-1]]
+
+    rows = tokenizer.training_rows([["abc"], ["abc"]], [None, double], 512)
+    assert seen == [(5, [1, 0, 0, 0, 1])]
+    assert rows.chunks[0]["attention_mask"].sum(dim=1)[rows.restore].tolist() == [5, 8]
+
+
+def test_head_has_the_first_rows_in_order() -> None:
+    ids = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4])]
+    whole = chunk(ids, 8, pad_id=0, padding_side="right")
+    part = whole.head(4)
+    found = [[token for token in row if token] for c in part.chunks for row in c["input_ids"].tolist()]
+    assert [found[position] for position in part.restore.tolist()] == ids[:4]
+    assert part.num_tokens == 14
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"denoise": "subtract", "template": TEMPLATES[0]}, "denoise must be one of none, shift, pad"),
+        ({"denoise": "shift"}, "denoise=shift needs a template"),
+        ({"view_templates": TEMPLATES}, "need prompt.template"),
+        ({"template": TEMPLATES[0], "view_templates": ["no slot"]}, "slot"),
+    ],
+)
+def test_prompt_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SentenceTokenizer(character_tokenizer(), 8, **settings)

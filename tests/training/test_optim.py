@@ -32,7 +32,7 @@ def test_fused_step_equals_the_plain_one() -> None:
         optimizer = make_optimizer(encoder, 1e-3, 0.1, BETAS, 1e-3, fused=fused)
         for _ in range(3):
             encoder.zero_grad()
-            encoder(encoder.prepare(100)(["a b c", "d"])).square().sum().backward()
+            encoder(encoder.tokenizer.rows(["a b c", "d"], 100)).square().sum().backward()
             optimizer.step()
         results.append(torch.cat([p.flatten() for p in encoder.parameters()]))
     torch.testing.assert_close(*results, atol=1e-6, rtol=1e-5)

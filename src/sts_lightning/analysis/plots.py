@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+
+from sts_lightning.analysis.phases import Phases
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -75,4 +78,62 @@ def plot_cosines(cosines: np.ndarray, gold: np.ndarray, path: Path, title: str) 
     axis.set(xlabel="gold score", ylabel="cosine", title=title)
     axis.grid(alpha=0.25)
     axis.legend(loc="lower right")
+    _save(figure, path)
+
+
+PANELS = {
+    "rank/energy": "energy rank",
+    "rank/alignment": "alignment",
+    "rank/uniformity": "uniformity",
+    "rank/spearman": "dev Spearman x 100",
+}
+"""What `plot_rank_curves` draws, from top to bottom."""
+
+
+def plot_rank_curves(rows: Sequence[Mapping[str, float]], phases: Phases, path: Path, title: str) -> None:
+    """Rank, alignment, uniformity and dev Spearman over steps, with the end of phase 1 and of phase 2.
+
+    Args:
+        rows: The rows of a history that a `RankMonitor` wrote.
+        phases: The phases of the run.
+        path: PNG file to write.
+        title: Of the plot.
+    """
+    figure = _figure(7, 8)
+    axes = figure.subplots(len(PANELS), sharex=True)
+    for axis, (name, label) in zip(axes, PANELS.items(), strict=True):
+        points = [(row["step"], row[name]) for row in rows if name in row]
+        if points:
+            axis.plot(*zip(*points, strict=True), marker="o", markersize=3, linewidth=1)
+        axis.axvline(phases.boundary, color="tab:red", linestyle="--", linewidth=1, label="highest rank")
+        axis.axvline(
+            phases.end, color="tab:green", linestyle=":", linewidth=1.5, label="best dev score since"
+        )
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.25)
+    axes[0].set_title(title)
+    axes[0].legend(fontsize="small")
+    axes[-1].set_xlabel("optimiser step")
+    _save(figure, path)
+
+
+def plot_rank_scores(rows: Sequence[Mapping[str, float]], phases: Phases, path: Path, title: str) -> None:
+    """Dev Spearman against energy rank, coloured by phase, with the correlation of each phase."""
+    figure = _figure(5.5, 4.5)
+    axis = figure.add_subplot()
+    groups = (
+        ("phase 1", phases.correlation1, "tab:blue", 0, phases.boundary),
+        ("phase 2", phases.correlation2, "tab:orange", phases.boundary, phases.end),
+        ("after", None, "tab:gray", phases.end + 1, math.inf),
+    )
+    for name, correlation, colour, first, last in groups:
+        points = [(row["rank/energy"], row["rank/spearman"]) for row in rows if first <= row["step"] <= last]
+        if points:
+            label = name if correlation is None else f"{name}: r = {correlation:+.2f}"
+            axis.plot(
+                *zip(*points, strict=True), color=colour, marker="o", markersize=4, linewidth=0.7, label=label
+            )
+    axis.set(xlabel="energy rank", ylabel="dev Spearman x 100", title=title)
+    axis.grid(alpha=0.25)
+    axis.legend()
     _save(figure, path)

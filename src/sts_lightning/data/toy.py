@@ -13,9 +13,11 @@ from typing import Literal
 import numpy as np
 from datasets import Dataset
 
+from sts_lightning.data.augment import Repetition
+from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS, SentenceDataModule
 from sts_lightning.data.senteval import STSTask
-from sts_lightning.data.tables import SourceCount, make_table
+from sts_lightning.data.tables import LabelKind, SourceCount, make_table
 from sts_lightning.errors import ConfigError
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -93,8 +95,11 @@ class ToyData(SentenceDataModule):
     Args:
         batch_size: Examples in a batch.
         seed: Seed of the order. The corpus itself is always the same.
-        kind: ``pairs`` (scored) or ``triplets`` (a paraphrase as the positive; as the hard negative a
-            sentence of other place and time but otherwise the same).
+        kind: ``pairs`` (scored); ``triplets`` (a paraphrase as the positive; as the hard negative a
+            sentence of other place and time but otherwise the same); ``classes`` (of a pair: 0 where no
+            slot is shared, 2 where all are, 1 between); or ``sentences`` (every view is the same one).
+        views: How many times a sentence is embedded, with ``kind=sentences``.
+        repetition: Highest share of sub-words repeated in the second view, with ``kind=sentences``.
         train_size: Training examples.
         dev_size: Dev pairs.
         test_size: Test pairs.
@@ -105,7 +110,9 @@ class ToyData(SentenceDataModule):
         self,
         batch_size: int,
         seed: int,
-        kind: Literal["pairs", "triplets"] = "pairs",
+        kind: Literal["pairs", "triplets", "classes", "sentences"] = "pairs",
+        views: int = 2,
+        repetition: float = 0.0,
         train_size: int = 2000,
         dev_size: int = 500,
         test_size: int = 1000,
@@ -115,12 +122,33 @@ class ToyData(SentenceDataModule):
         if min(train_size, dev_size, test_size) < 2:
             raise ConfigError("data.train_size, data.dev_size and data.test_size must be at least 2.")
         self.kind = kind
-        self.num_views, self.label = (2, "score") if kind == "pairs" else (3, "none")
+        shapes: dict[str, tuple[int, LabelKind]] = {
+            "pairs": (2, "score"),
+            "triplets": (3, "none"),
+            "classes": (2, "class"),
+            "sentences": (views, "none"),
+        }
+        self.num_views, self.label = shapes[kind]
+        self.num_classes = 3
+        self.repetition = Repetition(repetition, seed) if repetition else None
         self.train_size, self.dev_size, self.test_size = train_size, dev_size, test_size
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """One column for each view, or the same sentence for all."""
+        if self.kind != "sentences":
+            return super().views
+        augmentations = (None, self.repetition, None)[: self.num_views]
+        return tuple(View(COLUMNS[0], augmentation) for augmentation in augmentations)
 
     def load_train(self) -> Dataset:
         """Generated training examples."""
-        generate = scored_pairs if self.kind == "pairs" else triplets
+        generate = {
+            "pairs": scored_pairs,
+            "triplets": triplets,
+            "classes": classed_pairs,
+            "sentences": triplets,
+        }[self.kind]
         self.counts.append(SourceCount(f"toy {self.kind}", self.train_size))
         return generate(self.train_size, np.random.default_rng(0))
 
@@ -156,6 +184,20 @@ def scored_pairs(size: int, rng: np.random.Generator) -> Dataset:
         changed = rng.random(len(SLOTS)) < rng.random()
         second = np.where(changed, rng.integers(_VALUES, size=len(SLOTS)), first)
         rows.append((realise(first, rng), realise(second, rng), similarity(first, second)))
+    return make_table(dict(zip((*COLUMNS[:2], "label"), zip(*rows, strict=True), strict=True)))
+
+
+def classed_pairs(size: int, rng: np.random.Generator) -> Dataset:
+    """Pairs of which a third shares no slot (class 0), a third some (1), and a third all (2)."""
+    rows = []
+    for _ in range(size):
+        label = int(rng.integers(3))
+        first = rng.integers(_VALUES, size=len(SLOTS))
+        other = (first + rng.integers(1, _VALUES, size=len(SLOTS))) % _VALUES
+        shared = np.zeros(len(SLOTS), dtype=bool)
+        shared[: {0: 0, 1: int(rng.integers(1, len(SLOTS))), 2: len(SLOTS)}[label]] = True
+        second = np.where(rng.permutation(shared), first, other)
+        rows.append((realise(first, rng), realise(second, rng), label))
     return make_table(dict(zip((*COLUMNS[:2], "label"), zip(*rows, strict=True), strict=True)))
 
 

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from sts_lightning.data.augment import Repetition
+from sts_lightning.errors import ConfigError
+
+SPECIAL = [1, *[0] * 20, 1]
+IDS = [101, *range(20), 102]
+
+
+def test_repeats_in_place_and_never_special_tokens() -> None:
+    for seed in range(50):
+        longer = Repetition(0.5, seed)(IDS, SPECIAL)
+        counts = Counter(longer)
+        assert counts[101] == counts[102] == 1
+        assert set(counts.values()) <= {1, 2}
+        assert list(dict.fromkeys(longer)) == IDS
+        assert all(longer[i] != longer[i + 2] for i in range(len(longer) - 2))
+
+
+def test_number_of_repetitions_is_uniform_up_to_the_limit() -> None:
+    added = Counter(len(Repetition(0.32, seed)(IDS, SPECIAL)) - len(IDS) for seed in range(2100))
+    assert set(added) == set(range(7))  # 0, ..., int(0.32 * 20)
+    assert all(220 < count < 380 for count in added.values())
+
+
+def test_official_draws() -> None:
+    added = Counter(len(Repetition(0.32, seed, official=True)(IDS, SPECIAL)) - 22 for seed in range(500))
+    assert set(added) == set(range(7))  # randrange(int(0.32 * 22))
+    assert Repetition(0.32, 0, official=True)([101, 5, 102], [1, 0, 1]) == [101, 5, 102]
+    long = Counter(
+        len(Repetition(0.9, seed, official=True)(IDS * 3, SPECIAL * 3)) - 66 for seed in range(500)
+    )
+    assert max(long) == 9
+
+
+def test_short_sentences_may_repeat_two_words() -> None:
+    added = {len(Repetition(0.1, seed)([101, 5, 6, 7, 102], [1, 0, 0, 0, 1])) for seed in range(60)}
+    assert added == {5, 6, 7}
+    assert {len(Repetition(1.0, seed)([101, 5, 102], [1, 0, 1])) for seed in range(40)} == {3, 4}
+
+
+def test_depends_on_seed_and_sentence_alone() -> None:
+    assert Repetition(0.5, 3)(IDS, SPECIAL) == Repetition(0.5, 3)(IDS, SPECIAL)
+    assert len({tuple(Repetition(0.5, seed)(IDS, SPECIAL)) for seed in range(20)}) > 10
+
+
+def test_refuses_a_rate_above_one() -> None:
+    with pytest.raises(ConfigError, match=r"repetition must lie in \[0, 1\]"):
+        Repetition(1.5, 0)

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sts_lightning.data import nli_pairs
+from sts_lightning.data.nli_pairs import NLIPairsData
+from sts_lightning.data.senteval import STSTask
+from sts_lightning.data.tables import make_table
+from sts_lightning.errors import ConfigError, DataError
+
+
+@pytest.fixture(autouse=True)
+def one_test_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
+    monkeypatch.setattr(nli_pairs, "load_sts_tasks", lambda root: [STSTask("toy", {"test": table})])
+
+
+def data(path: Path, **settings: Any) -> NLIPairsData:
+    return NLIPairsData(root=".", batch_size=4, seed=1, path=str(path), **settings)
+
+
+def write(path: Path, *rows: str) -> Path:
+    path.write_text("\n".join(["premise\thypothesis\tlabel\tsource", *rows]) + "\n")
+    return path
+
+
+def test_classes_are_in_the_order_of_similarity(tmp_path: Path) -> None:
+    rows = ["A .\tB .\tentailment\tx", "C .\tD .\tcontradiction\tx", "E .\tF .\tNeutral\tx", "G .\tH .\t2\tx"]
+    source = data(write(tmp_path / "pairs.tsv", *rows))
+    table = source.load_train()
+    assert list(table["label"]) == [2, 0, 1, 2]
+    assert list(table["sentence2"]) == ["B .", "D .", "F .", "H ."]
+    assert source.top_label == 2
+
+
+def test_pairs_of_a_test_set_are_dropped_and_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "pairs.tsv", "Up .\tDown .\tneutral\tx", "C .\tD .\tneutral\tx", "E .\tF .\t0\tx")
+    source = data(path)
+    assert list(source.load_train()["sentence1"]) == ["C .", "E ."]
+    assert source.counts[0].dropped == {"in a test set (exact)": 1}
+    assert data(path, filter="none").load_train().num_rows == 3
+
+
+def test_limit_draws_the_same_pairs(tmp_path: Path) -> None:
+    path = write(tmp_path / "pairs.tsv", *(f"p{n}\th{n}\t{n % 3}\tx" for n in range(50)))
+    first, second = (list(data(path, limit=9).load_train()["sentence1"]) for _ in range(2))
+    assert first == second
+    assert len(first) == 9
+
+
+def test_a_wrong_label_names_file_and_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "pairs.tsv", "A .\tB .\tneutral\tx", "A .\tB .\tmaybe\tx")
+    with pytest.raises(
+        DataError, match=r"pairs\.tsv, line 3: .*'maybe' is not contradiction, neutral, entailment"
+    ):
+        data(path).load_train()
+
+
+def test_refuses() -> None:
+    with pytest.raises(ConfigError, match="columns needs three names"):
+        data(Path("x.tsv"), columns=("a", "b"))
+    with pytest.raises(ConfigError, match="limit must be at least 2"):
+        data(Path("x.tsv"), limit=1)

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sts_lightning.data.augment import Repetition
+from sts_lightning.data.sentences import SentencesData
+from sts_lightning.errors import ConfigError, DataError
+
+
+def data(path: Path, **settings: Any) -> SentencesData:
+    return SentencesData(root=".", batch_size=4, seed=1, path=str(path), **settings)
+
+
+def test_reads_lines_and_counts_empty_ones(tmp_path: Path) -> None:
+    path = tmp_path / "plain.txt"
+    path.write_text("One  sentence .\n\nAnother one .\n  \nThird .\n")
+    source = data(path)
+    assert list(source.load_train()["sentence1"]) == ["One sentence .", "Another one .", "Third ."]
+    assert (source.counts[0].read, source.counts[0].kept) == (5, 3)
+    assert source.counts[0].dropped == {"empty line": 2}
+
+
+def test_limit_draws_the_same_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "plain.txt"
+    path.write_text("\n".join(f"sentence {number}" for number in range(100)) + "\n")
+    first, second = (list(data(path, limit=10).load_train()["sentence1"]) for _ in range(2))
+    assert first == second
+    assert len(first) == 10
+    assert first != [f"sentence {number}" for number in range(10)]
+    assert data(path, limit=1000).load_train().num_rows == 100
+
+
+def test_views_are_the_same_sentence(tmp_path: Path) -> None:
+    plain = data(tmp_path / "x").views
+    assert [(view.column, view.augmentation) for view in plain] == [("sentence1", None)] * 2
+    repeated = data(tmp_path / "x", repetition=0.3, views=3).views
+    assert [view.column for view in repeated] == ["sentence1"] * 3
+    assert [isinstance(view.augmentation, Repetition) for view in repeated] == [False, True, False]
+
+
+def test_refuses(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="views must be 2 or 3"):
+        data(tmp_path / "x", views=4)
+    with pytest.raises(ConfigError, match="limit must be at least 2"):
+        data(tmp_path / "x", limit=1)
+    with pytest.raises(DataError, match="cannot be read"):
+        data(tmp_path / "absent.txt").load_train()
+    with pytest.raises(DataError, match=r"no wiki1m_for_simcse\.txt or unsup/sentences\.txt here"):
+        SentencesData(root=str(tmp_path), batch_size=4, seed=1).load_train()

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sts_lightning.evaluation.bootstrap import Predictions, paired_difference
+
+
+def predictions(noise: float, seed: int, size: int = 300) -> Predictions:
+    gold = np.round(np.random.default_rng(0).uniform(0, 5, size=size), 1)
+    rng = np.random.default_rng(seed)
+    return {task: (gold + noise * rng.normal(size=size), gold) for task in ("A", "B")}
+
+
+def test_estimate_is_the_difference_of_mean_spearmans() -> None:
+    ours, theirs = [predictions(1.0, 1), predictions(1.0, 2)], [predictions(3.0, 3)]
+    found = paired_difference(ours, theirs, resamples=50)
+
+    def mean(runs: list[Predictions], task: str) -> float:
+        return float(np.mean([stats.spearmanr(*run[task]).statistic for run in runs]))
+
+    for task in ("A", "B"):
+        assert found[task].estimate == pytest.approx(100 * (mean(ours, task) - mean(theirs, task)))
+    assert found["average"].estimate == pytest.approx((found["A"].estimate + found["B"].estimate) / 2)
+
+
+def test_interval_is_that_of_scipys_bootstrap() -> None:
+    ours, theirs = predictions(1.0, 1), predictions(2.0, 2)
+
+    def difference(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> float:
+        a, b = (stats.spearmanr(cosines, gold).statistic for cosines in (first, second))
+        return 100 * float(a - b)
+
+    data = (ours["A"][0], theirs["A"][0], ours["A"][1])
+    theirs_interval = stats.bootstrap(
+        data, difference, paired=True, vectorized=False, n_resamples=2000, method="percentile", rng=0
+    ).confidence_interval
+    found = paired_difference([ours], [theirs], resamples=2000)["A"]
+    assert found.low == pytest.approx(theirs_interval.low, abs=0.4)
+    assert found.high == pytest.approx(theirs_interval.high, abs=0.4)
+    assert str(found).startswith(f"{found.estimate:+.2f} [")
+
+
+def test_a_system_does_not_differ_from_itself() -> None:
+    found = paired_difference([predictions(1.0, 1)], [predictions(1.0, 1)], resamples=20)["average"]
+    assert (found.estimate, found.low, found.high) == (0.0, 0.0, 0.0)
+
+
+def test_constant_cosines_count_as_zero() -> None:
+    gold = np.arange(10.0)
+    constant, perfect = {"A": (np.ones(10), gold)}, {"A": (gold, gold)}
+    assert paired_difference([perfect], [constant], resamples=10)["A"].estimate == pytest.approx(100.0)
+
+
+def test_other_pairs_cannot_be_compared() -> None:
+    with pytest.raises(ValueError, match="not scored on the same test pairs"):
+        paired_difference([predictions(1.0, 1, size=300)], [predictions(1.0, 1, size=200)])
+    with pytest.raises(ValueError, match="not scored on the same test pairs"):
+        paired_difference([{"A": predictions(1.0, 1)["A"]}], [predictions(1.0, 1)])

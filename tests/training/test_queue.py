@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.tiny import tiny_bert
+from sts_lightning.training.queue import MomentumQueue
+
+
+def test_keeps_the_latest_vectors_oldest_first() -> None:
+    encoder = tiny_bert(dropout=0.5)
+    queue = MomentumQueue(encoder, size=5, momentum=0.9).train()
+    assert queue.negatives().shape == (0, 32)
+    seen = []
+    for texts in (["a", "b"], ["c", "d"], ["e", "f", "g"]):
+        queue.update(encoder, encoder.tokenizer.rows(texts, 512))
+        seen += texts
+        expected = encoder.encode(seen[-5:])  # the weights have not moved; no dropout in either
+        torch.testing.assert_close(queue.negatives(), torch.from_numpy(expected), atol=1e-5, rtol=1e-4)
+
+
+def test_follows_the_encoder() -> None:
+    encoder = tiny_bert()
+    queue = MomentumQueue(encoder, size=2, momentum=0.75)
+    name, weight = next(iter(encoder.named_parameters()))
+    before = weight.detach().clone()
+    with torch.no_grad():
+        weight.add_(4.0)
+    queue.update(encoder, encoder.tokenizer.rows(["a"], 512))
+    copied = dict(queue.encoder_copy.named_parameters())[name]
+    torch.testing.assert_close(copied, before + 1.0)
+    assert not copied.requires_grad
+
+
+def test_its_vectors_are_projected_as_in_training() -> None:
+    encoder = tiny_bert(dropout=0.0, projection="train")
+    queue = MomentumQueue(encoder, size=1, momentum=0.9).train()
+    queue.update(encoder, encoder.tokenizer.rows(["abc"], 512))
+    projected = encoder.projector(torch.from_numpy(encoder.encode(["abc"])))
+    torch.testing.assert_close(queue.negatives(), projected.detach(), atol=1e-5, rtol=1e-4)
+
+
+def test_refuses() -> None:
+    with pytest.raises(ConfigError, match="size must be positive"):
+        MomentumQueue(tiny_bert(), 0, 0.9)
+    with pytest.raises(ConfigError, match=r"momentum must lie in \[0, 1\)"):
+        MomentumQueue(tiny_bert(), 4, 1.0)

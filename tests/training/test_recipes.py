@@ -1,0 +1,241 @@
+"""Every recipe trains a few steps on the generated language, through the code that users run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig
+
+import sts_lightning
+from sts_lightning import runs
+from sts_lightning.checks import check_extras
+from sts_lightning.config import build
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.train import train_in
+from sts_lightning.training import rank_monitor
+from sts_lightning.training.history import read_history
+from tests.conftest import CONF, SHORT_RUN
+from tests.training.helpers import metrics, same_results, weights
+from tests.training.test_resume import StopAt, train_with
+
+Config = Callable[..., DictConfig]
+
+STEPS = [
+    *SHORT_RUN,
+    "data.batch_size=8",
+    "trainer.max_epochs=-1",
+    "trainer.max_steps=4",
+    "trainer.val_every=2",
+    "trainer.log_every_n_steps=1",
+    "trainer.save_every=100",
+    "optim.lr=1e-3",
+    "logger=csv",
+]
+
+KINDS = {
+    "contrast_tune": "triplets",  # it asks for positives only, which the generated pairs do not have
+    "cotbert": "sentences",
+    "demo": "pairs",
+    "esimcse": "sentences",
+    "mixcse": "sentences",
+    "promcse": "sentences",
+    "promcse_sup": "triplets",
+    "promptbert": "sentences",
+    "promptbert_sup": "triplets",
+    "regression_head": "classes",
+    "regression_nli": "classes",
+    "regression_tune": "pairs",
+    "simcse_sup": "triplets",
+    "simcse_unsup": "sentences",
+    "stage2": "pairs",
+}
+"""The kind of generated data that each experiment can use."""
+
+
+def overrides(experiment: str) -> list[str]:
+    extra = {
+        "contrast_tune": ["~data.positives_from"],
+        "regression_tune": ["init_from=null"],
+        "regression_head": ["evaluation.final=true"],
+    }.get(experiment, [])
+    return [f"experiment={experiment}", *STEPS, f"data.kind={KINDS[experiment]}", *extra]
+
+
+def losses(run: Path) -> list[float]:
+    return [row["train/loss"] for row in read_history(run / "history.csv") if "train/loss" in row]
+
+
+@pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_experiment_trains_and_comes_back(experiment: str, config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_in(run, config(*overrides(experiment)))
+    assert len(losses(run)) == 4
+    encoder = sts_lightning.load(run)
+    vectors = encoder.encode(["The boy hid a rug .", "A farmer ."])
+    assert np.isfinite(vectors).all()
+    untrained: SentenceEncoder = runs.build_encoder(
+        *(runs.load_config(run)[key] for key in ("model", "prompt"))
+    )
+    moved = not np.allclose(vectors, untrained.encode(["The boy hid a rug .", "A farmer ."]), atol=1e-7)
+    assert moved == (experiment != "regression_head")
+
+
+@pytest.mark.parametrize("experiment", ["simcse_unsup", "mixcse", "esimcse", "promptbert", "promcse"])
+def test_each_unsupervised_recipe_takes_rank_reduction(
+    experiment: str, config: Config, tmp_path: Path
+) -> None:
+    values = []
+    for number, extra in enumerate([[], ["regularizer=rank_reduction", "regularizer.coefficient=0.5"]]):
+        run = tmp_path / str(number)
+        train_in(run, config(*overrides(experiment), "evaluation.final=false", *extra))
+        values.append(losses(run))
+        rows = [row for row in read_history(run / "history.csv") if "train/regularizer" in row]
+        assert len(rows) == 4 * number
+    assert values[1][0] == pytest.approx(values[0][0] + rows[0]["train/regularizer"], abs=1e-5)
+    assert values[1][3] != pytest.approx(values[0][3] + rows[3]["train/regularizer"], abs=1e-7)
+
+
+def test_head_then_both(config: Config, tmp_path: Path) -> None:
+    """The two steps of the regression recipe: the head is handed on, the encoder stood still."""
+    head, tune = tmp_path / "head", tmp_path / "tune"
+    train_in(head, config(*overrides("regression_head")))
+    first = runs.read_checkpoint(runs.last_checkpoint(head))["state_dict"]
+    assert {name.partition(".")[0] for name in first} == {"loss"}
+    tuning = [text for text in overrides("regression_tune") if not text.startswith("init_from")]
+    cfg = config(*tuning, f"init_from={head}", "trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0")
+    train_in(tune, cfg)
+    second = runs.read_checkpoint(runs.best_checkpoint(tune))["state_dict"]
+    for name, value in first.items():
+        torch.testing.assert_close(second[name], value, atol=1e-9, rtol=0)
+    assert any(name.startswith("encoder.") for name in second)
+
+
+def test_a_frozen_encoder_that_came_from_a_run_is_kept(config: Config, tmp_path: Path) -> None:
+    tuned, head = tmp_path / "tuned", tmp_path / "head"
+    train_in(tuned, config(*overrides("stage2")))
+    train_in(head, config(*overrides("regression_head"), f"init_from={tuned}"))
+    texts = ["The boy hid a rug .", "A farmer ."]
+    np.testing.assert_allclose(
+        sts_lightning.load(head).encode(texts), sts_lightning.load(tuned).encode(texts), atol=1e-6
+    )
+
+
+def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_in(run, config(*overrides("stage2")))
+    with pytest.raises(CheckpointError, match="weights differ in name or shape"):
+        train_in(tmp_path / "x", config(*overrides("stage2"), f"init_from={run}", "model.hidden_size=16"))
+    with pytest.raises(CheckpointError, match="was trained from model"):
+        train_in(
+            tmp_path / "y",
+            config(*[text for text in overrides("stage2") if text != "model=tiny_bert"], f"init_from={run}"),
+        )
+    with pytest.raises(CheckpointError, match="is not a run folder"):
+        train_in(tmp_path / "z", config(*overrides("stage2"), f"init_from={tmp_path / 'absent'}"))
+
+
+@pytest.mark.parametrize(
+    ("experiment", "extra"),
+    [
+        ("esimcse", ["queue.size=12"]),
+        ("regression_head", []),
+        (
+            "simcse_unsup",
+            [
+                "regularizer=rank_reduction",
+                "regularizer.phase1=none",
+                "callbacks=rank_monitor",
+                "callbacks.rank_monitor.every=1",
+                "callbacks.rank_monitor.patience=1",
+                "callbacks.rank_monitor.margin=0",
+                "callbacks.rank_monitor.power=1",
+            ],
+        ),
+    ],
+)
+def test_resumed_equals_uninterrupted(
+    experiment: str, extra: list[str], config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = [*overrides(experiment), *extra, "trainer.max_steps=8"]
+    train_in(tmp_path / "whole", config(*settings))
+    with pytest.raises(InterruptedRunError):
+        train_with(StopAt(5), tmp_path / "cut", config(*settings), monkeypatch)
+    train_in(tmp_path / "cut", runs.load_config(tmp_path / "cut"), resume=True)
+    same_results(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_the_rank_monitor_leaves_training_alone(config: Config, tmp_path: Path) -> None:
+    settings = [*overrides("simcse_unsup"), "model.pooling=mean", "trainer.max_steps=6"]
+    watch = ["callbacks=rank_monitor", "callbacks.rank_monitor.every=2"]
+    train_in(tmp_path / "alone", config(*settings))
+    train_in(tmp_path / "watched", config(*settings, *watch))
+    assert losses(tmp_path / "alone") == losses(tmp_path / "watched")
+    for name, value in weights(tmp_path / "alone").items():
+        assert torch.equal(value, weights(tmp_path / "watched")[name])
+    rows = [row for row in read_history(tmp_path / "watched" / "history.csv") if "rank/energy" in row]
+    assert [row["step"] for row in rows] == [0, 2, 4, 6]
+    assert {"rank/effective", "rank/entropy", "rank/alignment", "rank/uniformity"} <= rows[0].keys()
+    assert rows[0]["rank/spearman"] == pytest.approx(metrics(tmp_path / "watched")["dev_untuned"], abs=0.1)
+    assert metrics(tmp_path / "watched")["phases"]["boundary"] in (0, 2, 4, 6)
+    assert (tmp_path / "watched" / "plots" / "rank_curves.png").is_file()
+    assert (tmp_path / "watched" / "plots" / "rank_against_dev.png").is_file()
+
+
+def test_the_phase_switch_reaches_the_regularizer(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks = iter([1, 5, 7, 9, 8, 7, 6, 5, 4])  # at steps 0 to 8; the third below 9 is at step 6
+    monkeypatch.setattr(rank_monitor, "energy_rank", lambda values, *_: next(ranks) if len(values) > 1 else 1)
+    run = tmp_path / "run"
+    extra = ["regularizer=rank_reduction", "regularizer.phase1=none", "callbacks=rank_monitor"]
+    limits = ["callbacks.rank_monitor.every=1", "trainer.max_steps=8"]
+    train_in(run, config(*overrides("simcse_unsup"), *extra, *limits))
+    history = read_history(run / "history.csv")
+    terms = {row["step"]: row["train/regularizer"] for row in history if "train/regularizer" in row}
+    assert [step for step, term in terms.items() if term > 0] == [7, 8]
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["loss=pearson", "queue.size=8"], "PearsonLoss takes no further negatives; infonce does"),
+        (["regularizer=rank_reduction", "regularizer.phase2=none"], "add callbacks=rank_monitor"),
+        (["regularizer=rank_reduction", "freeze=encoder"], "a regularizer has no effect"),
+        (["queue.size=-1"], "must not be negative"),
+    ],
+)
+def test_extras_that_would_have_no_effect(extra: list[str], message: str, config: Config) -> None:
+    cfg = config(*extra)
+    regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
+    with pytest.raises(ConfigError, match=message):
+        check_extras(cfg, build("loss", cfg.loss), regularizer, [])
+
+
+def test_view_templates_are_one_for_each_view(config: Config, tmp_path: Path) -> None:
+    cfg = config(*overrides("simcse_sup"), "prompt=promptbert_views")
+    with pytest.raises(ConfigError, match="2 templates, but ToyData gives 3 views"):
+        train_in(tmp_path / "run", cfg)
+    assert not (tmp_path / "run").exists()
+
+
+def test_losses_see_float32_under_mixed_precision(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sts_lightning.losses import infonce
+
+    dtypes = set()
+    original = infonce.cosine_matrix
+
+    def spy(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        cosines = original(first, second)
+        dtypes.add(cosines.dtype)
+        return cosines
+
+    monkeypatch.setattr(infonce, "cosine_matrix", spy)
+    train_in(tmp_path / "run", config(*overrides("simcse_unsup"), "precision=bf16-mixed"))
+    assert dtypes == {torch.float32}
