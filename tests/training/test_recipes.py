@@ -144,6 +144,7 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
     [
         ("esimcse", ["queue.size=12"]),
         ("regression_head", []),
+        ("stage2", ["callbacks=ema"]),
         (
             "simcse_unsup",
             [
@@ -239,3 +240,26 @@ def test_losses_see_float32_under_mixed_precision(
     monkeypatch.setattr(infonce, "cosine_matrix", spy)
     train_in(tmp_path / "run", config(*overrides("simcse_unsup"), "precision=bf16-mixed"))
     assert dtypes == {torch.float32}
+
+
+def test_the_average_is_what_is_validated_and_kept(config: Config, tmp_path: Path) -> None:
+    settings = [*overrides("stage2"), "trainer.val_every=1", "optim.schedule=constant_with_warmup"]
+    ema = ["callbacks=ema", "callbacks.ema.decay=0.75"]
+    for name, extra in {"one": [], "two": [], "averaged": ema}.items():
+        steps = 1 if name == "one" else 2
+        train_in(tmp_path / name, config(*settings, f"trainer.max_steps={steps}", "optim.warmup=0", *extra))
+
+    def encoder_weight(run: str) -> torch.Tensor:
+        state = runs.read_checkpoint(runs.last_checkpoint(tmp_path / run))["state_dict"]
+        weight: torch.Tensor = state["encoder.backbone.encoder.layer.0.output.dense.weight"]
+        return weight
+
+    assert losses(tmp_path / "two") == losses(tmp_path / "averaged")  # the average does not train
+    expected = 0.75 * encoder_weight("one") + 0.25 * encoder_weight("two")
+    torch.testing.assert_close(encoder_weight("averaged"), expected)
+    scored = [
+        row["dev/spearman"]
+        for row in read_history(tmp_path / "averaged" / "history.csv")
+        if "dev/spearman" in row
+    ]
+    assert max(scored[1:]) == pytest.approx(metrics(tmp_path / "averaged")["dev"]["spearman"], abs=0.2)

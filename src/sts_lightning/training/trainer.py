@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
@@ -105,8 +105,15 @@ def make_trainer(
         resume_command: What to tell the user who stops the run.
     """
     folder = run / "checkpoints"
+    # Averaged weights, which are what was scored, get into a whole checkpoint only.
+    averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
     best = ModelCheckpoint(
-        folder, "best", monitor=MONITOR, mode="max", save_weights_only=True, enable_version_counter=False
+        folder,
+        "best",
+        monitor=MONITOR,
+        mode="max",
+        save_weights_only=not averages,
+        enable_version_counter=False,
     )
     last = LastCheckpoint(folder / "last.ckpt", cfg.save_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
