@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format bench-encode bench-train reproduce-stage2 clean
+.PHONY: help install demo test lint format bench-encode bench-train reproduce-stage2 \
+	reproduce-losses-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -44,6 +45,15 @@ bench-train: install  ## time the training step against sentence-transformers (4
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/python -m sts_lightning.evaluation.seeds runs/stage2/*
+
+reproduce-losses-minilm: install  ## one loss each on the filtered pairs, 3 seeds, with intervals (2 hours)
+	$(BIN)/python -m sts_lightning.reproduce losses_minilm --jobs 2
+
+reproduce-unsup-minilm: install  ## unsupervised SimCSE with and without rank reduction, 3 seeds (40 minutes)
+	$(BIN)/python -m sts_lightning.reproduce unsup_minilm --jobs 2
+
+reproduce-best-minilm: install  ## the best recipe for the filtered pairs, chosen on dev, 3 seeds (1 hour)
+	$(BIN)/python -m sts_lightning.reproduce best_minilm --jobs 2
 
 clean:  ## remove .venv and caches; runs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.senteval import load_sts_tasks, load_stsb
+from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
 
 
@@ -36,3 +39,24 @@ def test_sizes_of_the_filtered_corpus(data_root: str, how: OverlapFilter, kept: 
 
 def test_number_of_triplets(data_root: str) -> None:
     assert len(NLITripletsData(data_root, batch_size=64, seed=1).load_train()) == 59278
+
+
+def test_positives_of_the_filtered_corpus(data_root: str) -> None:
+    data = STSData(data_root, batch_size=64, seed=1, positives_from=4.0)
+    data.load()
+    assert [count.kept for count in data.counts] == [230, 1313]  # 1,543 together, as published
+    assert data.label == "none"
+    assert min(data.train["label"]) == 4.0
+
+
+def test_number_of_pairs_and_of_each_class(data_root: str) -> None:
+    data = NLIPairsData(data_root, batch_size=64, seed=1, filter="none")
+    labels = np.asarray(data.load_train()["label"])
+    assert np.bincount(labels).tolist() == [93336, 86400, 88165]
+    clean = NLIPairsData(data_root, batch_size=64, seed=1)
+    assert len(clean.load_train()) == len(labels) - 1  # one pair stands in a test set
+    assert clean.counts[0].dropped == {"in a test set (exact)": 1}
+
+
+def test_number_of_sentences(data_root: str) -> None:
+    assert len(SentencesData(data_root, batch_size=64, seed=1).load_train()) == 84254

@@ -43,6 +43,7 @@ KINDS = {
     "demo": "pairs",
     "esimcse": "sentences",
     "mixcse": "sentences",
+    "pearson_spearman": "pairs",
     "promcse": "sentences",
     "promcse_sup": "triplets",
     "promptbert": "sentences",

@@ -62,10 +62,10 @@ class Table:
         ]
 
     def searches(self) -> list[Job]:
-        """The runs by which each row chooses its value."""
+        """The runs by which each row chooses among the candidates."""
         jobs = []
         for name, row in self.spec.rows.items():
-            if row.trains and row.search:
+            if self._searches(row):
                 jobs += [job for _, job in self._candidates(name, row)]
         return jobs
 
@@ -79,41 +79,48 @@ class Table:
         if not row.trains:
             return [Job(self.folder / name, "eval.py", tuple(row.overrides))]
         chosen = self.chosen(name)
-        choice = () if chosen is None else (f"{self.spec.search.key}={chosen}",)
+        choice = () if chosen is None else self.spec.search.candidates[chosen]
         return [
             Job(self.folder / name / f"seed{seed}", "train.py", (*self._base(row), *choice, f"seed={seed}"))
             for seed in self.spec.seeds
         ]
 
     def chosen(self, name: str) -> str | None:
-        """The value with the best dev score among the row's search runs; None where nothing is searched.
+        """The candidate with the best dev score in the row's search, or in that of the row it follows.
+
+        None where nothing is searched.
 
         Raises:
             CheckpointError: One of these runs has not finished.
         """
         row = self.spec.rows[name]
-        scores = self.search_scores(name) if row.trains and row.search else {}
-        return max(scores, key=lambda value: scores[value]) if scores else None
+        if row.choice_of is not None:
+            return self.chosen(row.choice_of)
+        scores = self.search_scores(name) if self._searches(row) else {}
+        return max(scores, key=lambda candidate: scores[candidate]) if scores else None
 
     def search_scores(self, name: str) -> dict[str, float]:
-        """Dev Spearman of each value that was tried for a row."""
+        """Dev Spearman of each candidate that was tried for a row."""
         return {
-            value: read_scores(job.folder)["dev"]
-            for value, job in self._candidates(name, self.spec.rows[name])
+            candidate: read_scores(job.folder)["dev"]
+            for candidate, job in self._candidates(name, self.spec.rows[name])
         }
+
+    def _searches(self, row: RowSpec) -> bool:
+        return row.trains and row.search and row.choice_of is None
 
     def _candidates(self, name: str, row: RowSpec) -> list[tuple[str, Job]]:
         search = self.spec.search
         return [
             (
-                str(value),
+                candidate,
                 Job(
-                    self.folder / name / "search" / str(value),
+                    self.folder / name / "search" / candidate,
                     "train.py",
-                    (*self._base(row), *search.overrides, f"{search.key}={value}"),
+                    (*self._base(row), *search.overrides, *overrides),
                 ),
             )
-            for value in (search.values if search.key else [])
+            for candidate, overrides in search.candidates.items()
         ]
 
     def _base(self, row: RowSpec) -> tuple[str, ...]:

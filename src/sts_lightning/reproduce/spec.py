@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -17,13 +16,11 @@ class Search:
     """A choice by dev score, made once for each row before its seeds run.
 
     Attributes:
-        key: What is varied; nothing if empty.
-        values: The values that are tried.
-        overrides: What differs from the row's own runs, such as a shorter schedule.
+        candidates: What is tried: overrides by a name for them; nothing is chosen if empty.
+        overrides: What differs from the row's own runs in all of these, such as a shorter schedule.
     """
 
-    key: str = ""
-    values: list[Any] = field(default_factory=list)
+    candidates: dict[str, list[str]] = field(default_factory=dict)
     overrides: list[str] = field(default_factory=list)
 
 
@@ -36,12 +33,14 @@ class RowSpec:
         trains: Whether it is trained.
         after: The preparatory run whose weights it starts from, if any.
         search: Whether the table's search is made for it.
+        choice_of: A row whose choice it shares, in place of a search of its own.
     """
 
     overrides: list[str] = field(default_factory=list)
     trains: bool = True
     after: str | None = None
     search: bool = True
+    choice_of: str | None = None
 
 
 @dataclass
@@ -88,6 +87,8 @@ def load_spec(path: Path) -> TableSpec:
     for name, row in spec.rows.items():
         if row.after is not None and row.after not in spec.before:
             raise ConfigError(f"{path}: rows.{name}.after={row.after} is not among before.")
+        if row.choice_of is not None and row.choice_of not in spec.rows:
+            raise ConfigError(f"{path}: rows.{name}.choice_of={row.choice_of} is not among rows.")
     for name in spec.baselines:
         if name not in spec.rows:
             raise ConfigError(f"{path}: the baseline {name} is not among rows.")
