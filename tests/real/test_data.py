@@ -8,8 +8,8 @@ import pytest
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
-from sts_lightning.data.senteval import load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import SentencesData
+from sts_lightning.data.senteval import load_sts_tasks, load_stsb
 from sts_lightning.data.sts import STSData
 
 
