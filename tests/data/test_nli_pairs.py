@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data import nli_pairs
+from sts_lightning.data import module
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.senteval import STSTask
 from sts_lightning.data.tables import make_table
@@ -15,7 +15,7 @@ from sts_lightning.errors import ConfigError, DataError
 @pytest.fixture(autouse=True)
 def one_test_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
-    monkeypatch.setattr(nli_pairs, "load_sts_tasks", lambda root: [STSTask("toy", {"test": table})])
+    monkeypatch.setattr(module, "load_sts_tasks", lambda root: [STSTask("toy", {"test": table})])
 
 
 def data(path: Path, **settings: Any) -> NLIPairsData:
@@ -40,7 +40,7 @@ def test_pairs_of_a_test_set_are_dropped_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.tsv", "Up .\tDown .\tneutral\tx", "C .\tD .\tneutral\tx", "E .\tF .\t0\tx")
     source = data(path)
     assert list(source.load_train()["sentence1"]) == ["C .", "E ."]
-    assert source.counts[0].dropped == {"in a test set (exact)": 1}
+    assert source.counts[0].dropped == {"in a test set (exact)": 1, "data.limit": 0}
     assert data(path, filter="none").load_train().num_rows == 3
 
 
@@ -59,8 +59,8 @@ def test_a_wrong_label_names_file_and_line(tmp_path: Path) -> None:
         data(path).load_train()
 
 
-def test_refuses() -> None:
+def test_refuses(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="columns needs three names"):
         data(Path("x.tsv"), columns=("a", "b"))
     with pytest.raises(ConfigError, match="limit must be at least 2"):
-        data(Path("x.tsv"), limit=1)
+        data(write(tmp_path / "pairs.tsv", "a\tb\t0\tx", "c\td\t1\tx"), limit=1).load_train()

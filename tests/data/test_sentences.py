@@ -20,7 +20,7 @@ def test_reads_lines_and_counts_empty_ones(tmp_path: Path) -> None:
     source = data(path)
     assert list(source.load_train()["sentence1"]) == ["One sentence .", "Another one .", "Third ."]
     assert (source.counts[0].read, source.counts[0].kept) == (5, 3)
-    assert source.counts[0].dropped == {"empty line": 2}
+    assert source.counts[0].dropped == {"empty line": 2, "data.limit": 0}
 
 
 def test_limit_draws_the_same_sentences(tmp_path: Path) -> None:
@@ -45,7 +45,8 @@ def test_refuses(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="views must be 2 or 3"):
         data(tmp_path / "x", views=4)
     with pytest.raises(ConfigError, match="limit must be at least 2"):
-        data(tmp_path / "x", limit=1)
+        (tmp_path / "plain.txt").write_text("One .\nTwo .\n")
+        data(tmp_path / "plain.txt", limit=1).load_train()
     with pytest.raises(DataError, match="cannot be read"):
         data(tmp_path / "absent.txt").load_train()
     with pytest.raises(DataError, match=r"no wiki1m_for_simcse\.txt or unsup/sentences\.txt here"):

@@ -55,7 +55,7 @@ def test_number_of_pairs_and_of_each_class(data_root: str) -> None:
     assert np.bincount(labels).tolist() == [93336, 86400, 88165]
     clean = NLIPairsData(data_root, batch_size=64, seed=1)
     assert len(clean.load_train()) == len(labels) - 1  # one pair stands in a test set
-    assert clean.counts[0].dropped == {"in a test set (exact)": 1}
+    assert clean.counts[0].dropped["in a test set (exact)"] == 1
 
 
 def test_number_of_sentences(data_root: str) -> None:

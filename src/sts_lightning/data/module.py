@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -12,9 +13,9 @@ from torch.utils.data import DataLoader
 
 from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.loader import ResumableLoader
-from sts_lightning.data.senteval import STSTask
+from sts_lightning.data.senteval import STSTask, load_sts_tasks, load_stsb
 from sts_lightning.data.tables import SCORE_RANGE, LabelKind, SourceCount
-from sts_lightning.errors import ConfigError
+from sts_lightning.errors import ConfigError, DataError
 
 COLUMNS = ("sentence1", "sentence2", "sentence3")
 
@@ -103,3 +104,39 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         # A generator of its own: a loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
         return DataLoader(self.dev, batch_size=128, collate_fn=collate, generator=generator)
+
+
+class SentEvalData(SentenceDataModule):
+    """Training data of any kind, selected by STS-B dev and reported on the seven test sets.
+
+    Args:
+        root: Data root in SentEval's layout.
+        batch_size: Examples in a training batch.
+        seed: Seed of the order of training examples.
+        num_workers: Processes that tokenise ahead.
+    """
+
+    def __init__(self, root: str, batch_size: int, seed: int, num_workers: int = 0) -> None:
+        super().__init__(batch_size, seed, num_workers)
+        self.root = root
+
+    def load_dev(self) -> Dataset:
+        """STS-B dev."""
+        return load_stsb(self.root, "dev")
+
+    def load_tests(self) -> list[STSTask]:
+        """The seven test sets."""
+        return load_sts_tasks(self.root)
+
+    def find(self, path: str | None, *names: str) -> Path:
+        """The given file, or else the first of the names that is there under the root.
+
+        Raises:
+            DataError: None of them is.
+        """
+        if path is not None:
+            return Path(path)
+        for name in names:
+            if (Path(self.root) / name).is_file():
+                return Path(self.root) / name
+        raise DataError(f"no {' or '.join(names)} here; name the file with data.path=...", self.root)

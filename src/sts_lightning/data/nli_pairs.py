@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 from datasets import Dataset
 
 from sts_lightning.data.fields import sentence
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in
-from sts_lightning.data.senteval import STSTask, load_sts_tasks, load_stsb
-from sts_lightning.data.tables import SourceCount, keep_rows, make_table
+from sts_lightning.data.tables import SourceCount, keep_rows, make_table, sample_rows
 from sts_lightning.data.text_files import read_records
 from sts_lightning.errors import ConfigError, DataError
 
@@ -19,7 +17,7 @@ CLASSES = ("contradiction", "neutral", "entailment")
 """The classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""
 
 
-class NLIPairsData(SentenceDataModule):
+class NLIPairsData(SentEvalData):
     """Pairs with a class: contradiction 0, neutral 1, entailment 2.
 
     Args:
@@ -48,47 +46,34 @@ class NLIPairsData(SentenceDataModule):
         filter: OverlapFilter = "exact",
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_size, seed, num_workers)
+        super().__init__(root, batch_size, seed, num_workers)
         if len(columns) != 3:
             raise ConfigError(f"data.columns needs three names, got {', '.join(columns) or 'none'}.")
-        if limit is not None and limit < 2:
-            raise ConfigError(f"data.limit must be at least 2, got {limit}.")
-        self.path = Path(path) if path is not None else Path(root) / "nli" / "nli_pairs.tsv"
-        self.root = root
+        self.path = path
         self.columns = tuple(columns)
         self.limit = limit
         self.filter: OverlapFilter = filter
 
     def load_train(self) -> Dataset:
         """The pairs, in file order."""
+        path = self.find(self.path, "nli/nli_pairs.tsv")
         rows = [
             (
-                sentence(premise, self.path, line),
-                sentence(hypothesis, self.path, line),
-                _class(label, self.path, line),
+                sentence(premise, path, line),
+                sentence(hypothesis, path, line),
+                _class(label, path, line),
             )
-            for line, (premise, hypothesis, label) in read_records(self.path, list(self.columns))
+            for line, (premise, hypothesis, label) in read_records(path, list(self.columns))
         ]
         whole = make_table(
             dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True))
         )
-        tests = [table for task in load_sts_tasks(self.root) for table in task.subsets.values()]
+        tests = [table for task in self.load_tests() for table in task.subsets.values()]
         table = keep_rows(whole, not_in(tests, self.filter))
         dropped = {f"in a test set ({self.filter})": len(whole) - len(table)}
-        if self.limit is not None and self.limit < len(table):
-            dropped["data.limit"] = len(table) - self.limit
-            chosen = np.random.default_rng(0).permutation(len(table))[: self.limit]
-            table = table.select(np.sort(chosen))
-        self.counts.append(SourceCount(self.path.name, len(whole), dropped))
+        table, dropped["data.limit"] = sample_rows(table, self.limit)
+        self.counts.append(SourceCount(path.name, len(whole), dropped))
         return table
-
-    def load_dev(self) -> Dataset:
-        """STS-B dev."""
-        return load_stsb(self.root, "dev")
-
-    def load_tests(self) -> list[STSTask]:
-        """The seven test sets."""
-        return load_sts_tasks(self.root)
 
 
 def _class(text: str, path: Path, line: int) -> int:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from datasets import Dataset
 
 from sts_lightning.data.fields import sentence
-from sts_lightning.data.module import COLUMNS, SentenceDataModule
-from sts_lightning.data.senteval import STSTask, load_sts_tasks, load_stsb
+from sts_lightning.data.module import COLUMNS, SentEvalData
 from sts_lightning.data.tables import SourceCount, make_table
 from sts_lightning.data.text_files import read_records
-from sts_lightning.errors import DataError
 
 
-class NLITripletsData(SentenceDataModule):
+class NLITripletsData(SentEvalData):
     """Anchors with a positive and a hard negative, in the columns of SimCSE's nli_for_simcse.csv.
 
     Args:
@@ -32,33 +28,15 @@ class NLITripletsData(SentenceDataModule):
     def __init__(
         self, root: str, batch_size: int, seed: int, path: str | None = None, num_workers: int = 0
     ) -> None:
-        super().__init__(batch_size, seed, num_workers)
-        self.root = root
+        super().__init__(root, batch_size, seed, num_workers)
         self.path = path
 
     def load_train(self) -> Dataset:
         """All triplets, in file order."""
-        path = self._find()
+        path = self.find(self.path, "nli_for_simcse.csv", "nli/nli_triplets.csv")
         rows = [
             tuple(sentence(field, path, line) for field in fields)
             for line, fields in read_records(path, ["sent0", "sent1", "hard_neg"])
         ]
         self.counts.append(SourceCount(path.name, len(rows)))
         return make_table(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))
-
-    def load_dev(self) -> Dataset:
-        """STS-B dev."""
-        return load_stsb(self.root, "dev")
-
-    def load_tests(self) -> list[STSTask]:
-        """The seven test sets."""
-        return load_sts_tasks(self.root)
-
-    def _find(self) -> Path:
-        if self.path is not None:
-            return Path(self.path)
-        names = ("nli_for_simcse.csv", "nli/nli_triplets.csv")
-        for name in names:
-            if (Path(self.root) / name).is_file():
-                return Path(self.root) / name
-        raise DataError(f"no {' or '.join(names)} here; name the file with data.path=...", self.root)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 from datasets import Dataset
 
 from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
 from sts_lightning.data.fields import sentence
-from sts_lightning.data.module import COLUMNS, SentenceDataModule
-from sts_lightning.data.senteval import STSTask, load_sts_tasks, load_stsb
-from sts_lightning.data.tables import SourceCount, make_table
+from sts_lightning.data.module import COLUMNS, SentEvalData
+from sts_lightning.data.tables import SourceCount, make_table, sample_rows
 from sts_lightning.data.text_files import read_lines
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.errors import ConfigError
 
 
-class SentencesData(SentenceDataModule):
+class SentencesData(SentEvalData):
     """The lines of a text file; dropout, templates or repetition make the views of a sentence differ.
 
     Args:
@@ -48,12 +44,9 @@ class SentencesData(SentenceDataModule):
         limit: int | None = None,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_size, seed, num_workers)
+        super().__init__(root, batch_size, seed, num_workers)
         if views not in (2, 3):
             raise ConfigError(f"data.views must be 2 or 3, got {views}.")
-        if limit is not None and limit < 2:
-            raise ConfigError(f"data.limit must be at least 2, got {limit}.")
-        self.root = root
         self.path = path
         self.num_views = views
         self.repetition = Repetition(repetition, seed, official_repetition) if repetition else None
@@ -67,30 +60,10 @@ class SentencesData(SentenceDataModule):
 
     def load_train(self) -> Dataset:
         """The sentences, in file order."""
-        path = self._find()
+        path = self.find(self.path, "wiki1m_for_simcse.txt", "unsup/sentences.txt")
         lines = read_lines(path)
         texts = [sentence(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
         dropped = {"empty line": len(lines) - len(texts)}
-        if self.limit is not None and self.limit < len(texts):
-            dropped["data.limit"] = len(texts) - self.limit
-            chosen = np.random.default_rng(0).permutation(len(texts))[: self.limit]
-            texts = [texts[row] for row in np.sort(chosen)]
+        table, dropped["data.limit"] = sample_rows(make_table({COLUMNS[0]: texts}), self.limit)
         self.counts.append(SourceCount(path.name, len(lines), dropped))
-        return make_table({COLUMNS[0]: texts})
-
-    def load_dev(self) -> Dataset:
-        """STS-B dev."""
-        return load_stsb(self.root, "dev")
-
-    def load_tests(self) -> list[STSTask]:
-        """The seven test sets."""
-        return load_sts_tasks(self.root)
-
-    def _find(self) -> Path:
-        if self.path is not None:
-            return Path(self.path)
-        names = ("wiki1m_for_simcse.txt", "unsup/sentences.txt")
-        for name in names:
-            if (Path(self.root) / name).is_file():
-                return Path(self.root) / name
-        raise DataError(f"no {' or '.join(names)} here; name the file with data.path=...", self.root)
+        return table

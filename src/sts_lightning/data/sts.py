@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datasets import Dataset, concatenate_datasets
 
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in
-from sts_lightning.data.senteval import STSTask, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.senteval import load_sickr, load_stsb
 from sts_lightning.data.tables import SourceCount, keep_rows
 
 
-class STSData(SentenceDataModule):
+class STSData(SentEvalData):
     """Scored pairs of STS-B train and SICK-R train (Pcc-tuning, Sec. 4 and App. B).
 
     Pairs that stand in one of the seven test sets, in either order, are dropped: 991 + 4,407 = 5,398
@@ -38,15 +38,14 @@ class STSData(SentenceDataModule):
         positives_from: float | None = None,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_size, seed, num_workers)
-        self.root = root
+        super().__init__(root, batch_size, seed, num_workers)
         self.filter: OverlapFilter = filter
         self.positives_from = positives_from
         self.label = "score" if positives_from is None else "none"
 
     def load_train(self) -> Dataset:
         """STS-B then SICK-R, filtered."""
-        tests = [table for task in load_sts_tasks(self.root) for table in task.subsets.values()]
+        tests = [table for task in self.load_tests() for table in task.subsets.values()]
         keep = not_in(tests, self.filter)
         kept = []
         for name, table in (
@@ -62,11 +61,3 @@ class STSData(SentenceDataModule):
             kept.append(clean)
             self.counts.append(SourceCount(name, len(table), dropped))
         return concatenate_datasets(kept)
-
-    def load_dev(self) -> Dataset:
-        """STS-B dev."""
-        return load_stsb(self.root, "dev")
-
-    def load_tests(self) -> list[STSTask]:
-        """The seven test sets."""
-        return load_sts_tasks(self.root)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.errors import DataError
+from sts_lightning.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,20 @@ def keep_rows(table: Dataset, keep: Callable[[str, str], bool]) -> Dataset:
     """The rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
     pairs = zip(table["sentence1"], table["sentence2"], strict=True)
     return table.select([row for row, pair in enumerate(pairs) if keep(*pair)])
+
+
+def sample_rows(table: Dataset, limit: int | None) -> tuple[Dataset, int]:
+    """At most ``limit`` rows, drawn at random but always the same ones, and how many are left out.
+
+    Raises:
+        ConfigError: The limit leaves nothing to train on.
+    """
+    if limit is not None and limit < 2:
+        raise ConfigError(f"data.limit must be at least 2, got {limit}.")
+    if limit is None or limit >= len(table):
+        return table, 0
+    chosen = np.random.default_rng(0).permutation(len(table))[:limit]
+    return table.select(np.sort(chosen)), len(table) - limit
 
 
 def require_varied_scores(table: Dataset, path: Path) -> None:

@@ -6,11 +6,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.losses.base import Loss, require_labels, widen
-from sts_lightning.losses.cosent import misordered
+from sts_lightning.losses.base import widen
+from sts_lightning.losses.cosent import CoSENTLoss
 
 
-class AnglELoss(Loss):
+class AnglELoss(CoSENTLoss):
     r"""CoSENT on the angle between the vectors read as complex numbers (AnglE, Eq. 7).
 
     .. math:: s = \tau\,\Bigl|\sum_k \mathrm{Re}\,q_k + \mathrm{Im}\,q_k\Bigr|
@@ -24,20 +24,6 @@ class AnglELoss(Loss):
         scale: tau, positive: 20 in today's code, 1 in that of 2023.
     """
 
-    views = (2,)
-    labels = ("score", "class")
-    couples_rows = True
-
-    def __init__(self, scale: float = 20.0) -> None:
-        super().__init__()
-        if scale <= 0:
-            raise ConfigError(f"loss.scale must be positive, got {scale}.")
-        self.scale = scale
-
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2, B, D), D even, and scores or ordered classes (B,) to a scalar; see `Loss.forward`."""
-        return misordered(self.scale * angle_similarity(views[0], views[1]), require_labels(self, labels))
-
     def make_head(self, dimension: int, top_label: float) -> None:
         """Refuse vectors that cannot be cut in halves.
 
@@ -46,6 +32,10 @@ class AnglELoss(Loss):
         """
         if dimension % 2:
             raise ConfigError(f"AnglELoss needs embeddings of even size, but they have {dimension}.")
+
+    def similarity(self, first: Tensor, second: Tensor) -> Tensor:
+        """See `angle_similarity`."""
+        return angle_similarity(first, second)
 
 
 def angle_similarity(first: Tensor, second: Tensor) -> Tensor:

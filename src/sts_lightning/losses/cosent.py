@@ -33,7 +33,11 @@ class CoSENTLoss(Loss):
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Views (2, B, D) and scores or ordered classes (B,) to a scalar; see `Loss.forward`."""
-        return misordered(self.scale * cosine_rows(views[0], views[1]), require_labels(self, labels))
+        return misordered(self.scale * self.similarity(views[0], views[1]), require_labels(self, labels))
+
+    def similarity(self, first: Tensor, second: Tensor) -> Tensor:
+        """What is put in order: the cosine of corresponding rows, (B, D), (B, D) -> (B,)."""
+        return cosine_rows(first, second)
 
 
 def misordered(similarities: Tensor, labels: Tensor) -> Tensor:

@@ -66,7 +66,13 @@ class SiameseRegressionLoss(Loss):
     labels = ("score", "class")
     couples_rows = False
 
-    def __init__(self, features: Features, spacing: float, clamp: Clamp, official: bool) -> None:
+    def __init__(
+        self,
+        features: Features = "u_v_diff",
+        spacing: float = 1.0,
+        clamp: Clamp = "both",
+        official: bool = False,
+    ) -> None:
         super().__init__()
         if spacing <= 0:
             raise ConfigError(f"loss.spacing must be positive, got {spacing}.")
@@ -114,17 +120,37 @@ class SiameseRegressionLoss(Loss):
         return prediction + (clamped - prediction).detach()
 
 
-def check_translation(k: float, x0: float, spacing: float) -> None:
-    """Refuse a slope or a zero zone that makes no sense.
+class ZeroZoneLoss(SiameseRegressionLoss):
+    """A regression whose penalty is zero near the label and grows beyond.
+
+    Args:
+        k: How fast it grows, positive.
+        x0: Error that costs nothing, at most half of ``spacing``, where the zones of neighbouring labels
+            would begin to overlap.
+        features: See `SiameseRegressionLoss`, as for the following.
+        spacing: Distance of neighbouring labels' nodes.
+        clamp: Ends that bound a prediction.
+        official: Behave as the papers' code.
 
     Raises:
-        ConfigError: k is not positive, or x0 is negative or more than half the spacing of the nodes, where
-            the zones of neighbouring labels would overlap.
+        ConfigError: k or x0 is out of range.
     """
-    if k <= 0:
-        raise ConfigError(f"loss.k must be positive, got {k}.")
-    if not 0 <= x0 <= spacing / 2:
-        raise ConfigError(
-            f"loss.x0 must lie between 0 and half of loss.spacing ({spacing / 2:g}), got {x0}: a prediction "
-            "would count as right for two labels."
-        )
+
+    def __init__(
+        self,
+        k: float,
+        x0: float,
+        features: Features = "u_v_diff",
+        spacing: float = 1.0,
+        clamp: Clamp = "both",
+        official: bool = False,
+    ) -> None:
+        super().__init__(features, spacing, clamp, official)
+        if k <= 0:
+            raise ConfigError(f"loss.k must be positive, got {k}.")
+        if not 0 <= x0 <= spacing / 2:
+            raise ConfigError(
+                f"loss.x0 must lie between 0 and half of loss.spacing ({spacing / 2:g}), got {x0}: "
+                "a prediction would count as right for two labels."
+            )
+        self.k, self.x0 = k, x0

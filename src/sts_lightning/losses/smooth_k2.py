@@ -5,21 +5,15 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.siamese import Clamp, Features, SiameseRegressionLoss, check_translation
+from sts_lightning.losses.siamese import Clamp, Features, ZeroZoneLoss
 
 
-class SmoothK2Loss(SiameseRegressionLoss):
+class SmoothK2Loss(ZeroZoneLoss):
     r"""Zero near the label, then a parabola (STS-Regression, Eq. 6); its derivative is continuous at x0.
 
     .. math:: \mathrm{penalty}(x) = k \max(0, x - x_0)^2
 
-    Args:
-        k: Curvature, positive.
-        x0: Error that costs nothing, at most half of ``spacing``.
-        features: See `SiameseRegressionLoss`, as for the following.
-        spacing: Distance of neighbouring labels' nodes.
-        clamp: Ends that bound a prediction.
-        official: Behave as the papers' code.
+    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head.
     """
 
     def __init__(
@@ -31,9 +25,7 @@ class SmoothK2Loss(SiameseRegressionLoss):
         clamp: Clamp = "both",
         official: bool = False,
     ) -> None:
-        super().__init__(features, spacing, clamp, official)
-        check_translation(k, x0, spacing)
-        self.k, self.x0 = k, x0
+        super().__init__(k, x0, features, spacing, clamp, official)
 
     def penalty(self, error: Tensor) -> Tensor:
         """See `SiameseRegressionLoss.penalty`."""
