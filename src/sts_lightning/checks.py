@@ -30,11 +30,13 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
 
 
 def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
-    """Refuse templates that are not one for each view.
+    """Refuse templates that are not one for each view, or that the data would tear.
 
     Raises:
-        ConfigError: Their number differs.
+        ConfigError: Their number differs, or the data repeats sub-words.
     """
+    if prompt.template is not None and any(view.augmentation is not None for view in data.views):
+        raise ConfigError("data.repetition would repeat words of the template; use prompt=none.")
     templates = prompt.view_templates
     if templates is not None and len(templates) != data.num_views:
         raise ConfigError(
@@ -46,11 +48,13 @@ def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
 def check_extras(
     cfg: DictConfig, loss: Loss, regularizer: RankReduction | None, callbacks: list[Callback]
 ) -> None:
-    """Refuse a queue, a regularizer or a frozen encoder that would have no effect.
+    """Refuse a start, a queue, a regularizer or a frozen encoder that would have no effect.
 
     Raises:
         ConfigError: One of them.
     """
+    if cfg.init != "best" and cfg.init_from is None:
+        raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.")
     if cfg.queue.size < 0:
         raise ConfigError(f"queue.size must not be negative, got {cfg.queue.size}.")
     if cfg.queue.size and not loss.takes_negatives:

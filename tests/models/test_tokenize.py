@@ -113,9 +113,9 @@ def test_positions_may_start_later() -> None:
     assert bare["position_ids"][0, :5].tolist() == [2, 3, 4, 5, 9]
 
 
-def test_repetition_and_template_exclude_each_other() -> None:
+def test_augmentation_and_template_exclude_each_other() -> None:
     tokenizer = SentenceTokenizer(character_tokenizer(), 8, TEMPLATES[0])
-    with pytest.raises(ConfigError, match="use prompt=none"):
+    with pytest.raises(ValueError, match="change the template"):
         tokenizer.training_rows([["x"]], [lambda ids, special: ids], 512)
 
 

@@ -61,7 +61,7 @@ KINDS = {
 def overrides(experiment: str) -> list[str]:
     extra = {
         "contrast_tune": ["~data.positives_from"],
-        "regression_tune": ["init_from=null"],
+        "regression_tune": ["init=best"],
         "regression_head": ["evaluation.final=true"],
     }.get(experiment, [])
     return [f"experiment={experiment}", *STEPS, f"data.kind={KINDS[experiment]}", *extra]
@@ -107,7 +107,7 @@ def test_head_then_both(config: Config, tmp_path: Path) -> None:
     train_in(head, config(*overrides("regression_head")))
     first = runs.read_checkpoint(runs.last_checkpoint(head))["state_dict"]
     assert {name.partition(".")[0] for name in first} == {"loss"}
-    tuning = [text for text in overrides("regression_tune") if not text.startswith("init_from")]
+    tuning = [text for text in overrides("regression_tune") if text != "init=best"]
     cfg = config(*tuning, f"init_from={head}", "trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0")
     train_in(tune, cfg)
     second = runs.read_checkpoint(runs.best_checkpoint(tune))["state_dict"]
@@ -209,6 +209,7 @@ def test_the_phase_switch_reaches_the_regularizer(
         (["regularizer=rank_reduction", "regularizer.phase2=none"], "add callbacks=rank_monitor"),
         (["regularizer=rank_reduction", "freeze=encoder"], "a regularizer has no effect"),
         (["queue.size=-1"], "must not be negative"),
+        (["experiment=regression_tune"], "init=final needs the run to start from: init_from=<run folder>"),
     ],
 )
 def test_extras_that_would_have_no_effect(extra: list[str], message: str, config: Config) -> None:
@@ -222,6 +223,12 @@ def test_view_templates_are_one_for_each_view(config: Config, tmp_path: Path) ->
     cfg = config(*overrides("simcse_sup"), "prompt=promptbert_views")
     with pytest.raises(ConfigError, match="2 templates, but ToyData gives 3 views"):
         train_in(tmp_path / "run", cfg)
+    assert not (tmp_path / "run").exists()
+
+
+def test_templates_are_not_repeated(config: Config, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="use prompt=none"):
+        train_in(tmp_path / "run", config(*overrides("esimcse"), "prompt=promptbert"))
     assert not (tmp_path / "run").exists()
 
 

@@ -149,7 +149,7 @@ class SentenceTokenizer:
         ids: list[list[int]] = encoded["input_ids"]
         if augment is not None:
             if template is not None:
-                raise ConfigError("data.repetition would repeat words of the template; use prompt=none.")
+                raise ValueError("an augmentation would change the template too.")
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
         return ids
