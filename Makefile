@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint format bench-encode bench-train reproduce-stage2 \
-	reproduce-losses-minilm reproduce-unsup-minilm reproduce-best-minilm clean
+	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -48,6 +48,9 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 
 reproduce-losses-minilm: install  ## one loss each on the filtered pairs, 3 seeds, with intervals (2 hours)
 	$(BIN)/python -m sts_lightning.reproduce losses_minilm --jobs 2
+
+reproduce-regression-minilm: install  ## Smooth K2 from heads that know less or more, 3 seeds (2 hours)
+	$(BIN)/python -m sts_lightning.reproduce regression_minilm --jobs 2
 
 reproduce-unsup-minilm: install  ## unsupervised SimCSE with and without rank reduction, 3 seeds (40 minutes)
 	$(BIN)/python -m sts_lightning.reproduce unsup_minilm --jobs 2

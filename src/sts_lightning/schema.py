@@ -33,6 +33,7 @@ class OptimConfig:
     """AdamW and its schedule."""
 
     lr: float = MISSING
+    head_lr: float | None = None
     weight_decay: float = MISSING
     layer_decay: float = MISSING
     decay_embeddings: bool = MISSING

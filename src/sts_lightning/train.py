@@ -128,6 +128,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             eps=cfg.optim.eps,
             layer_decay=cfg.optim.layer_decay,
             decay_embeddings=cfg.optim.decay_embeddings,
+            head_lr=cfg.optim.head_lr,
             fused=cfg.trainer.precision != "16-mixed",
         ),
         partial(

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.losses.l1 import L1Loss
 from sts_lightning.models.tiny import tiny_bert
 from sts_lightning.training.optim import make_optimizer, make_schedule
 
@@ -59,3 +63,45 @@ def test_values_out_of_range() -> None:
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
     with pytest.raises(ConfigError, match="longer than the run"):
         make_schedule(optimizer, "linear", 100, total_steps=8)
+
+
+class Pair(nn.Module):
+    """An encoder with three layers and a head, named as in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = tiny_bert(layers=3, projection="always")
+        self.loss = L1Loss()
+        self.loss.make_head(32, 5.0)
+
+
+def rates(**settings: Any) -> dict[str, float]:
+    module = Pair()
+    optimizer = make_optimizer(module, 1.0, 0.01, BETAS, 1e-8, fused=True, **settings)
+    by_id = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    assert len(by_id) == len(list(module.parameters()))
+    return {name: by_id[id(parameter)] for name, parameter in module.named_parameters()}
+
+
+@pytest.mark.parametrize("decay_embeddings", [True, False])
+def test_rates_fall_from_layer_to_layer(decay_embeddings: bool) -> None:
+    for name, rate in rates(layer_decay=0.5, decay_embeddings=decay_embeddings).items():
+        if ".layer." in name:
+            expected = {"0": 0.25, "1": 0.5, "2": 1.0}[name.split(".layer.")[1][0]]
+        else:
+            expected = 0.125 if ".embeddings." in name and decay_embeddings else 1.0
+        assert rate == expected, name
+
+
+def test_the_head_may_have_a_rate_of_its_own() -> None:
+    for name, rate in rates(head_lr=7.0).items():
+        assert rate == (7.0 if name.startswith("loss.") else 1.0), name
+
+
+def test_refuses_rates_out_of_range() -> None:
+    for settings, message in (
+        ({"head_lr": 0.0}, "head_lr must be positive"),
+        ({"layer_decay": 1.1}, "layer_decay"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            rates(**settings)

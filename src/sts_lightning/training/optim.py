@@ -28,12 +28,13 @@ def make_optimizer(
     fused: bool,
     layer_decay: float = 1.0,
     decay_embeddings: bool = True,
+    head_lr: float | None = None,
 ) -> AdamW:
     """AdamW over the parameters that train; biases and layer norms have no weight decay.
 
     With ``layer_decay`` below 1 the rate falls from the last transformer layer to the first: layer l of L
     (from 0) trains at lr * layer_decay^(L - 1 - l), the embeddings below it at lr * layer_decay^L, heads
-    at lr.
+    at lr or at a rate of their own.
 
     Args:
         module: Whose parameters.
@@ -46,12 +47,14 @@ def make_optimizer(
         layer_decay: Factor from layer to layer, in (0, 1].
         decay_embeddings: Whether it reaches the embeddings; STS-Regression's code keeps them at the full
             rate.
+        head_lr: Peak learning rate of the loss head, where it differs.
 
     Raises:
         ConfigError: Nothing trains, or a value is out of range.
     """
-    if lr <= 0:
-        raise ConfigError(f"optim.lr must be positive, got {lr}.")
+    for key, value in (("lr", lr), ("head_lr", head_lr)):
+        if value is not None and value <= 0:
+            raise ConfigError(f"optim.{key} must be positive, got {value}.")
     trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     if not trained:
         raise ConfigError("no parameter of the model trains.")
@@ -66,6 +69,8 @@ def make_optimizer(
         if name not in depths and ".embeddings." in name and decay_embeddings:
             depth = max(depths.values(), default=0) + 1
         rate = lr * layer_decay**depth
+        if head_lr is not None and name.startswith("loss."):
+            rate = head_lr
         decay = 0.0 if name.endswith(NO_DECAY) else weight_decay
         groups.setdefault((rate, decay), []).append(parameter)
     return AdamW(
