@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
 
 install: $(STAMP)  ## create .venv with the tested versions
 
