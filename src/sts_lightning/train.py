@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import logging
 import resource
 import sys
 import time
-import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,6 +31,7 @@ from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.report import print_scores, spearman_row
 from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
+from sts_lightning.logs import log_to, quiet_lightning
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.history import HistoryLogger, read_history
@@ -288,35 +286,3 @@ def _peak_memory() -> dict[str, int]:
     unit = 1 if sys.platform == "darwin" else 1024
     peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
     return peak | ({"cuda": torch.cuda.max_memory_allocated()} if torch.cuda.is_available() else {})
-
-
-@contextlib.contextmanager
-def log_to(path: Path) -> Iterator[None]:
-    """Copy log lines to a file."""
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
-    logging.getLogger().addHandler(handler)
-    try:
-        yield
-    finally:
-        logging.getLogger().removeHandler(handler)
-        handler.close()
-
-
-@contextlib.contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Leave out Lightning's notes on hardware, and its advice to use worker processes for tokenising."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*does not have many workers.*")
-            warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # a resumed run's checkpoints
-            warnings.filterwarnings("ignore", ".*LeafSpec.*")
-            warnings.filterwarnings(
-                "ignore", r".*module\(s\) in eval mode.*"
-            )  # a frozen encoder, a momentum copy
-            yield
-    finally:
-        logger.setLevel(level)

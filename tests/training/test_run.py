@@ -133,9 +133,7 @@ def test_broken_run_folders(uninterrupted: Path, tmp_path: Path) -> None:
         sts_lightning.load(tmp_path)
     text = (tmp_path / "config.yaml").read_text()
     (tmp_path / "config.yaml").write_text(text.replace("hidden_size", "hidden_sise"))
-    with pytest.raises(
-        ConfigError, match=r"model\.hidden_sise: no such setting\. Did you mean hidden_size "
-    ):
+    with pytest.raises(ConfigError, match=r"model\.hidden_sise: no such setting\. Did you mean hidden_size "):
         sts_lightning.load(tmp_path)
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "checkpoints").mkdir()
