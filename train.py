@@ -15,7 +15,7 @@ register_schemas()
 @job
 def main(cfg: DictConfig) -> float:
     """Train and return the dev score of the selected weights."""
-    from sts_lightning.train import train  # torch is not needed for --help
+    from sts_lightning.job import train  # torch is not needed for --help
 
     return train(cfg)
 

@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny import tiny_bert
+from sts_lightning.models.tiny_bert import tiny_bert
 from sts_lightning.schema import register_schemas
 
 ROOT = Path(__file__).resolve().parents[1]

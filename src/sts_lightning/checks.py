@@ -9,6 +9,7 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
+from sts_lightning.models.tokenize import check_template
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.rank_monitor import RankMonitor
 
@@ -30,11 +31,17 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
 
 
 def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
-    """Refuse templates that are not one for each view, or that the data would tear.
+    """Refuse templates without a slot, not one for each view, or that the data would tear.
 
     Raises:
-        ConfigError: Their number differs, or the data repeats sub-words.
+        ConfigError: One of them.
     """
+    for key, text in (
+        ("template", prompt.template),
+        *(("view_templates", t) for t in prompt.view_templates or []),
+    ):
+        if text is not None:
+            check_template(text, f"prompt.{key}")
     if prompt.template is not None and any(view.augmentation is not None for view in data.views):
         raise ConfigError("data.repetition would repeat words of the template; use prompt=none.")
     templates = prompt.view_templates
@@ -53,6 +60,13 @@ def check_extras(
     Raises:
         ConfigError: One of them.
     """
+    if cfg.model.get("adapter") is None and cfg.freeze == "none":
+        for key, usual in (("dtype", "float32"), ("quantization", "none")):
+            if cfg.model.get(key, usual) != usual:
+                raise ConfigError(
+                    f"model.{key}={cfg.model[key]}: weights that train have to be float32; give the model an "
+                    f"adapter (model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}."
+                )
     if cfg.init != "best" and cfg.init_from is None:
         raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.")
     if cfg.queue.size < 0:

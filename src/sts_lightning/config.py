@@ -85,8 +85,16 @@ def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
         hints = typing.get_type_hints(function)
     except NameError:  # a library's annotation that cannot be resolved: its names are still known
         hints = {}
-    names = [name for name in inspect.signature(target).parameters if name not in ("self", "cls")]
-    return {name: hints.get(name, Any) for name in names}
+    types_: dict[str, Any] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name in ("self", "cls"):
+            continue
+        hint = hints.get(name, Any)
+        if parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
+            types_ |= typing.get_type_hints(typing.get_args(hint)[0])
+        else:
+            types_[name] = hint
+    return types_
 
 
 def _check_type(key: str, value: Any, hint: Any) -> None:

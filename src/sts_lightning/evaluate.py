@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from pathlib import Path
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning import runs
 from sts_lightning.config import check_config
@@ -61,12 +62,13 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
         {
             "test": result,
             "precision": precision,
+            "text_edit": encoder.text_edit,
             "wall_seconds": round(time.monotonic() - started, 1),
             **runs.environment(),
         },
     )
     name = cfg.ckpt if cfg.ckpt is not None else cfg.model.get("name", cfg.model["_target_"])
-    title = f"Spearman x 100 (aggregate={cfg.aggregate}, {precision})"
+    title = f"Spearman x 100 (aggregate={cfg.aggregate}, {precision}, text_edit={encoder.text_edit})"
     print_scores(title, {Path(name.partition("@")[0]).name: spearman_row(result)})
     log.info("all scores: %s", runs.run_name(runs.metrics_path(folder)))
     return result["average"]
@@ -74,10 +76,29 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
 def _load_encoder(cfg: DictConfig) -> tuple[SentenceEncoder, Precision]:
     if cfg.ckpt is None:
-        return runs.build_encoder(cfg.model, cfg.prompt), cfg.precision or "32-true"
-    run = Path(cfg.ckpt)
-    own = runs.load_config(run).evaluation.precision
-    return runs.load(run), cfg.precision or own
+        model = _quantized(cfg.model, cfg.quantization)
+        if model.get("adapter") is not None:
+            model.adapter = None  # not trained, it adds nothing
+        encoder = runs.build_encoder(model, cfg.prompt)
+        precision = cfg.precision or encoder.precision
+    else:
+        run = Path(cfg.ckpt)
+        config = runs.load_config(run)
+        config.model = _quantized(config.model, cfg.quantization)
+        encoder = runs.load_from(run, config)
+        precision = cfg.precision or config.evaluation.precision or encoder.precision
+    if cfg.text_edit is not None:
+        encoder.text_edit = cfg.text_edit
+    return encoder, precision
+
+
+def _quantized(model: DictConfig, quantization: str | None) -> DictConfig:
+    """The model with the quantisation asked for; one that knows none says so when it is built."""
+    changed: DictConfig = copy.deepcopy(model)
+    if quantization is not None:
+        OmegaConf.set_struct(changed, False)
+        changed.quantization = quantization
+    return changed
 
 
 def _device(accelerator: str) -> torch.device:

@@ -35,7 +35,18 @@ from sts_lightning.training.module import Frozen, check_weights
 
 log = logging.getLogger(__name__)
 
-PACKAGES = ("sts-lightning", "torch", "lightning", "transformers", "tokenizers", "datasets", "scipy", "numpy")
+PACKAGES = (
+    "sts-lightning",
+    "torch",
+    "lightning",
+    "transformers",
+    "tokenizers",
+    "peft",
+    "bitsandbytes",
+    "datasets",
+    "scipy",
+    "numpy",
+)
 
 
 def run_name(run: Path) -> str:
@@ -179,6 +190,11 @@ def start_from(
                 f"init_from={run} was trained from model {earlier.model.get(key)}, not {model.get(key)}; "
                 "choose the same model."
             )
+    if _shape_of(earlier.model) != _shape_of(model):
+        raise CheckpointError(
+            f"init_from={run} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), not "
+            f"{_shape_of(model) or 'none'}; leave model.adapter as it was."
+        )
     path = best_checkpoint(run) if which == "best" else last_checkpoint(run)
     checkpoint = read_checkpoint(path)
     trains = {parameter: parameter.requires_grad for parameter in encoder.parameters()}
@@ -201,13 +217,22 @@ def start_from(
     return names
 
 
+def _shape_of(model: DictConfig) -> dict[str, Any]:
+    """What of a model's adapter decides which weights there are."""
+    adapter = model.get("adapter") or {}
+    return {key: value for key, value in adapter.items() if key not in ("lora_alpha", "lora_dropout")}
+
+
 def _load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Path) -> set[str]:
     weights = {
         name.removeprefix(prefix): value
         for name, value in checkpoint["state_dict"].items()
         if name.startswith(prefix)
     }
-    own = part.state_dict()
+    names = {name for name, _ in (*part.named_parameters(), *part.named_buffers())}
+    own = {
+        name: value for name, value in part.state_dict().items() if name in names
+    }  # no quantisation scales
     standing = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
     check_weights(own, weights, str(path), required=own.keys() - standing)
     part.load_state_dict(weights, strict=False)
@@ -233,9 +258,24 @@ def load(run: str | Path) -> SentenceEncoder:
     """
     run = Path(run)
     cfg = load_config(run)
+    encoder = load_from(run, cfg)
+    return encoder.set_precision(cfg.evaluation.precision or encoder.precision).eval()
+
+
+def load_from(run: Path, cfg: DictConfig) -> SentenceEncoder:
+    """The encoder of a run, built by its configuration or a variant of that, in the model's precision.
+
+    Args:
+        run: The run folder.
+        cfg: The run's configuration, perhaps with its base quantised otherwise.
+
+    Raises:
+        CheckpointError: The run's files are broken or do not fit.
+    """
     encoder = freeze(build_encoder(cfg.model, cfg.prompt), cfg.get("freeze", "none"))
     load_best(run, encoder)
-    return encoder.set_precision(cfg.evaluation.precision).eval()
+    encoder.text_edit = cfg.evaluation.get("text_edit", "none")
+    return encoder
 
 
 def environment() -> dict[str, Any]:

@@ -26,6 +26,7 @@ class PromptConfig:
     denoise: str = _one_of("none", "shift", "pad")
     denoise_evaluation: bool = MISSING
     pooling: str | None = None
+    layer: int = MISSING
 
 
 @dataclass
@@ -49,6 +50,7 @@ class TrainerConfig:
 
     accelerator: str = MISSING
     devices: int = MISSING
+    num_nodes: int = MISSING
     precision: str = _one_of("32-true", "bf16-mixed", "16-mixed")
     max_epochs: int = MISSING
     max_steps: int = MISSING
@@ -59,6 +61,9 @@ class TrainerConfig:
     log_every_n_steps: int = MISSING
     deterministic: bool = MISSING
     chunk_tokens: int = MISSING
+    micro_batch_size: Any = None
+    gradient_checkpointing: bool = MISSING
+    official_gather: bool = MISSING
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -69,7 +74,10 @@ class EvaluationConfig:
     final: bool = MISSING
     untuned: bool = MISSING
     aggregate: str = _one_of("all", "mean", "wmean")
-    precision: str = _one_of("32-true", "bf16-true", "16-true")
+    precision: str | None = field(
+        default=None, metadata={"choices": (None, "32-true", "bf16-true", "16-true")}
+    )
+    text_edit: str = _one_of("none", "official")
 
 
 @dataclass
@@ -91,6 +99,7 @@ class TrainConfig:
     precision: str = MISSING
     debug: bool = MISSING
     resume: str | None = None
+    stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None
     init: str = _one_of("best", "final")
     freeze: str = _one_of("none", "encoder", "encoder_with_dropout")
@@ -118,6 +127,8 @@ class EvalConfig:
     precision: str | None = field(
         default=None, metadata={"choices": (None, "32-true", "bf16-true", "16-true")}
     )
+    text_edit: str | None = field(default=None, metadata={"choices": (None, "none", "official")})
+    quantization: str | None = field(default=None, metadata={"choices": (None, "none", "4bit", "8bit")})
     accelerator: str = _one_of("auto", "cpu", "gpu")
     debug: bool = MISSING
     model: Any = MISSING

@@ -16,7 +16,7 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
-from hydra.core.hydra_config import HydraConfig
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
@@ -26,43 +26,22 @@ from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_cu
 from sts_lightning.checks import check_extras, check_fit, check_views
 from sts_lightning.config import build, check_config
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
 from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.report import print_scores, spearman_row
 from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
 from sts_lightning.logs import log_to, quiet_lightning
 from sts_lightning.losses.base import Loss
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder import Precision, SentenceEncoder
 from sts_lightning.training.history import HistoryLogger, read_history
+from sts_lightning.training.memory import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
 from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.trainer import check_trainer, make_plan, make_trainer
 
 log = logging.getLogger(__name__)
-
-
-def train(cfg: DictConfig) -> float:
-    """Train as a Hydra job; returns the dev Spearman of the selected weights.
-
-    With ``resume`` the configuration and the folder are those of the run that goes on.
-    """
-    job_folder = Path(HydraConfig.get().runtime.output_dir)
-    try:
-        if cfg.resume is None:
-            return train_in(job_folder, cfg)
-        others = [
-            text for text in HydraConfig.get().overrides.task if not text.startswith(("resume=", "debug="))
-        ]
-        if others:
-            raise ConfigError(
-                f"resume goes on with the run's own configuration; leave out {' '.join(others)}."
-            )
-        run = Path(cfg.resume)
-        return train_in(run, runs.load_config(run), resume=True)
-    finally:
-        runs.remove_empty(job_folder)
 
 
 def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
@@ -83,15 +62,19 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
         UserError: Configuration, data or checkpoint cannot be used, or the user stopped the run.
     """
     started = time.monotonic()
+    # Of several processes; Lightning starts the others once this one is ready.
+    first = rank_zero_only.rank == 0  # type: ignore[attr-defined]  # set by Lightning
+    if not first:
+        logging.getLogger("sts_lightning").setLevel(logging.WARNING)
     if resume:
         _check_resumable(run)
-    elif runs.config_path(run).exists():
+    elif first and runs.config_path(run).exists():
         raise ConfigError(
             f"{runs.run_name(run)} holds a run already, which is not overwritten; go on with it by "
             f"resume={runs.run_name(run)}, or choose another folder."
         )
     check_config(cfg)
-    check_trainer(cfg.trainer)
+    check_trainer(cfg.trainer, cfg.data.batch_size)
     loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
     check_fit(loss, data)
@@ -111,6 +94,9 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             for name in runs.start_from(Path(cfg.init_from), cfg.init, encoder, loss, cfg.model)
         }
     runs.freeze(encoder, cfg.freeze)
+    encoder.text_edit = cfg.evaluation.text_edit
+    if cfg.trainer.gradient_checkpointing:
+        encoder.checkpoint_layers()
     chunk_tokens = cfg.trainer.chunk_tokens
     data.connect(encoder.prepare(chunk_tokens, training=True), encoder.prepare(chunk_tokens, training=False))
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
@@ -136,13 +122,18 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
         keep,
         regularizer,
         MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
+        cfg.trainer.micro_batch_size,
+        cfg.trainer.official_gather,
     )
 
     run.mkdir(parents=True, exist_ok=True)
     resume_command = f"python {Path(sys.argv[0]).name} resume={runs.run_name(run)}"
     with log_to(run / "train.log"), quiet_lightning():
-        runs.save_config(run, cfg)
-        trainer = make_trainer(cfg.trainer, plan, run, loggers, callbacks, resume_command)
+        if first:
+            runs.save_config(run, cfg)
+        trainer = make_trainer(
+            cfg.trainer, plan, run, loggers, callbacks, resume_command, partly_used=encoder.layer != -1
+        )
         log.info(
             "%s examples, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
             f"{len(data.train):,}",
@@ -151,7 +142,9 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             plan.val_steps,
             runs.run_name(run),
         )
-        untuned = _score(encoder, data, cfg.evaluation) if cfg.evaluation.untuned and not resume else None
+        untuned = None
+        if cfg.evaluation.untuned and first and not resume:
+            untuned = _score(copy.deepcopy(encoder), data, cfg.evaluation)
         if resume:
             _continue_history(loggers, run)
         else:
@@ -161,6 +154,12 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             trainer.fit(module, data, ckpt_path=str(runs.last_checkpoint(run)) if resume else None)
         except SystemExit as error:  # Lightning's answer to a second Ctrl-C
             raise InterruptedRunError(_how_to_go_on(run, resume_command)) from error
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise TrainingError(f"memory ran out at step {trainer.global_step + 1}. {REMEDY}") from error
+            raise
+        if not first:
+            return float(trainer.callback_metrics[MONITOR])
         best_step = runs.load_best(run, encoder)
         tuned = _score(encoder.to(trainer.strategy.root_device), data, cfg.evaluation)
         history = read_history(run / "history.csv")
@@ -176,6 +175,9 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
                 "best_step": best_step,
                 "steps": plan.total_steps,
                 "seed": cfg.seed,
+                "precision": encoder.precision,
+                "text_edit": encoder.text_edit,
+                "processes": trainer.world_size,
                 "phases": _phases(history),
                 "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in data.counts],
                 "wall_seconds": round(time.monotonic() - started, 1),
@@ -193,7 +195,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
         )
         _plot_ranks(history, run, title)
-        _print_report(tuned, untuned, history, cfg)
+        _print_report(tuned, untuned, history, cfg, encoder.precision)
         log.info(
             "selected step %d of %d; results, plots and weights: %s",
             best_step,
@@ -212,9 +214,13 @@ class _Scores:
 
 
 def _score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> _Scores:
-    """Score dev pairs and test tasks, with all their sentences encoded in one go."""
-    if evaluation.precision != "32-true":
-        encoder = copy.deepcopy(encoder).set_precision(evaluation.precision)
+    """Score dev pairs and test tasks, with all their sentences encoded in one go.
+
+    The encoder is left in the precision of the report.
+    """
+    precision = evaluation.precision or encoder.precision
+    if precision != encoder.precision:
+        encoder.set_precision(precision)
     tasks = data.tests if evaluation.final else []
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
     dev_cosines, *cosines = encode_pairs(encoder, tables)
@@ -241,7 +247,11 @@ def _plot_ranks(history: list[dict[str, Any]], run: Path, title: str) -> None:
 
 
 def _print_report(
-    tuned: _Scores, untuned: _Scores | None, history: list[dict[str, Any]], cfg: DictConfig
+    tuned: _Scores,
+    untuned: _Scores | None,
+    history: list[dict[str, Any]],
+    cfg: DictConfig,
+    precision: Precision,
 ) -> None:
     def row(scores: _Scores) -> dict[str, float]:
         return {"dev": scores.dev["spearman"], **(spearman_row(scores.test) if scores.test else {})}
@@ -252,7 +262,9 @@ def _print_report(
         rows["gain"] = {name: value - rows["untuned"][name] for name, value in rows["tuned"].items()}
     elif history and history[0]["step"] == 0 and MONITOR in history[0]:
         rows = {"untuned": {"dev": history[0][MONITOR]}, **rows}
-    print_scores(f"Spearman x 100 (aggregate={cfg.evaluation.aggregate}, {cfg.evaluation.precision})", rows)
+    evaluation = cfg.evaluation
+    how = f"aggregate={evaluation.aggregate}, {precision}, text_edit={evaluation.text_edit}"
+    print_scores(f"Spearman x 100 ({how})", rows)
 
 
 def _check_resumable(run: Path) -> None:

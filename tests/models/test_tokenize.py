@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.tiny import character_tokenizer
+from sts_lightning.models.tiny_bert import character_tokenizer
 from sts_lightning.models.tokenize import SentenceTokenizer, chunk
 
 

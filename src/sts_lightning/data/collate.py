@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sts_lightning.data.augment import Augmentation
+from sts_lightning.data.share import WHOLE, Share
 from sts_lightning.data.tables import LabelKind
 
 RowsT = TypeVar("RowsT")
@@ -33,19 +34,22 @@ class View:
 
 @dataclass
 class Batch(Generic[RowsT]):
-    """A batch of B examples with V views.
+    """A batch of B examples with V views, of which this process embeds a share.
 
     Attributes:
-        rows: The V*B tokenised sentences, view-major, in the form that the encoder takes.
+        rows: The tokenised sentences of the share, view-major, in the form that the encoder takes. Those
+            of the first example where the share is empty, since every process has to run its model.
         num_views: V.
-        labels: Scores in float32 or class indices in int64, shape (B,); None without labels.
+        labels: Scores in float32 or class indices in int64, of the whole batch, shape (B,); None without.
         size: B.
+        share: The part of the batch that ``rows`` holds.
     """
 
     rows: RowsT
     num_views: int
     labels: Tensor | None
     size: int
+    share: Share = WHOLE
 
 
 class ViewCollator(Generic[RowsT]):
@@ -56,19 +60,24 @@ class ViewCollator(Generic[RowsT]):
         label: The kind of label in the column ``label``.
         prepare: Turns the sentences of the views into the encoder's input (tokenises, cuts into chunks,
             pads).
+        share: Which part of each batch is embedded here.
     """
 
-    def __init__(self, views: Sequence[View], label: LabelKind, prepare: Prepare[RowsT]) -> None:
+    def __init__(
+        self, views: Sequence[View], label: LabelKind, prepare: Prepare[RowsT], share: Share = WHOLE
+    ) -> None:
         self.views = tuple(views)
         self.label = label
         self.prepare = prepare
+        self.share = share
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
         """Collate examples, each a mapping from column to value."""
-        sentences = [[example[view.column] for example in examples] for view in self.views]
+        own = examples[self.share.of(len(examples))] or examples[:1]
+        sentences = [[example[view.column] for example in own] for view in self.views]
         labels = None
         if self.label != "none":
             dtype = torch.float32 if self.label == "score" else torch.int64
             labels = torch.tensor([example["label"] for example in examples], dtype=dtype)
         rows = self.prepare(sentences, [view.augmentation for view in self.views])
-        return Batch(rows, len(self.views), labels, len(examples))
+        return Batch(rows, len(self.views), labels, len(examples), self.share)

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.senteval import STSTask, load_sts_tasks, load_stsb
+from sts_lightning.data.share import Share
 from sts_lightning.data.tables import SCORE_RANGE, LabelKind, SourceCount
 from sts_lightning.errors import ConfigError, DataError
 
@@ -28,7 +29,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
     bad row costs seconds.
 
     Args:
-        batch_size: Examples in a training batch.
+        batch_size: Examples in a training batch, of all processes that train together.
         seed: Seed of the order of training examples.
         num_workers: Processes that tokenise ahead.
 
@@ -93,14 +94,15 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
 
     def train_dataloader(self) -> ResumableLoader:
         """Shuffled training batches."""
-        collate = ViewCollator(self.views, self.label, self._prepare_train)
+        collate = ViewCollator(self.views, self.label, self._prepare_train, Share.current())
         return ResumableLoader(
             self.train, self.batch_size, collate, self.seed, self.num_workers, self.epoch_batches
         )
 
     def val_dataloader(self) -> DataLoader[Any]:
         """The dev pairs in file order; 128 of them give the chunks enough rows to sort."""
-        collate = ViewCollator([View(column) for column in COLUMNS[:2]], "score", self._prepare_evaluation)
+        views = [View(column) for column in COLUMNS[:2]]
+        collate = ViewCollator(views, "score", self._prepare_evaluation, Share.current())
         # A generator of its own: a loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
         return DataLoader(self.dev, batch_size=128, collate_fn=collate, generator=generator)

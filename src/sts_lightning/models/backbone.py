@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.offline import packaged_copy
@@ -16,22 +25,39 @@ from sts_lightning.models.offline import packaged_copy
 log = logging.getLogger(__name__)
 
 
-def load_backbone(
-    name: str, config: dict[str, Any] | None = None, trust_remote_code: bool = False
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load a backbone in float32, without pooling layer or head, and its tokenizer.
+DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-    A packaged copy, where one is installed, stands in for the model hub (see `COPIES`).
+DtypeName = Literal["float32", "bfloat16", "float16"]
+"""Of weights that stand still, and of the arithmetic with quantised ones."""
+
+Quantization = Literal["none", "4bit", "8bit"]
+"""``4bit``: NF4, its scales quantised too (QLoRA); ``8bit``: LLM.int8()."""
+
+
+def load_backbone(
+    name: str,
+    config: dict[str, Any] | None = None,
+    trust_remote_code: bool = False,
+    dtype: DtypeName = "float32",
+    quantization: Quantization = "none",
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a backbone, without pooling layer or language-model head, and its tokenizer.
+
+    A packaged copy, where one is installed, stands in for the model hub (see `COPIES`). Quantised weights
+    go straight to the GPU of the process, if there is one.
 
     Args:
         name: Local folder, or id on the model hub, with ``@commit`` behind it to pin the revision.
         config: Attributes of the model's configuration to set, such as ``hidden_dropout_prob``.
         trust_remote_code: Whether code that comes with the model may run.
+        dtype: Of the weights, whatever that of the files.
+        quantization: Of the linear layers.
 
     Raises:
-        ConfigError: The model cannot be found or needs ``trust_remote_code``.
+        ConfigError: The model cannot be found, needs ``trust_remote_code``, or bitsandbytes is missing.
         CheckpointError: The files are broken, lack weights, or are not safetensors.
     """
+    check_quantization(quantization)
     source = name
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
     if not Path(name).is_dir():
@@ -45,6 +71,7 @@ def load_backbone(
     # The library's own progress bars and load report repeat what is checked below.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # a line for each layer on a CPU
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
         unknown = [key for key in config or {} if not hasattr(model_config, key)]
@@ -53,10 +80,14 @@ def load_backbone(
         for key, value in (config or {}).items():
             setattr(model_config, key, value)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if quantization != "none":
+            options["quantization_config"] = _quantization_config(quantization, DTYPES_BY_NAME[dtype])
+            if torch.cuda.is_available():
+                options["device_map"] = {"": f"cuda:{os.environ.get('LOCAL_RANK', 0)}"}
         backbone, report = AutoModel.from_pretrained(
             source,
             config=model_config,
-            dtype=torch.float32,
+            dtype=DTYPES_BY_NAME[dtype],
             use_safetensors=True,
             output_loading_info=True,
             **options,
@@ -71,7 +102,42 @@ def load_backbone(
         )
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
+    for module in backbone.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            # On a CPU, bitsandbytes would repack weights at a lower precision when they are first used in
+            # evaluation: in place, by several threads at once, and with other results in training afterwards.
+            module.support_avx512bf16_for_cpu = False
+    backbone.config.use_cache = False  # nothing is generated; keys and values would be kept for that
     return backbone, tokenizer
+
+
+def check_quantization(quantization: Quantization) -> None:
+    """Refuse what cannot be loaded here.
+
+    Raises:
+        ConfigError: Quantisation without its libraries, or an unknown kind.
+    """
+    if quantization not in get_args(Quantization):
+        known = ", ".join(get_args(Quantization))
+        raise ConfigError(f"model.quantization must be one of {known}, got {quantization!r}.")
+    if quantization != "none":
+        missing = [name for name in ("bitsandbytes", "accelerate") if importlib.util.find_spec(name) is None]
+        if missing:
+            raise ConfigError(
+                f"model.quantization={quantization} needs {' and '.join(missing)}: "
+                "pip install 'sts-lightning[quantization]'; or set model.quantization=none."
+            )
+
+
+def _quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
+    if quantization == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
 
 
 def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
@@ -82,6 +148,10 @@ def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
         return ConfigError(
             f"{name} needs code that comes with the model; read it, then allow it with "
             "model.trust_remote_code=true."
+        )
+    if "gated" in text:
+        return ConfigError(
+            f"{name} is gated: accept its licence on the model hub, log in with `hf auth login`, try again."
         )
     if "safetensors" in text and Path(name).is_dir():
         return CheckpointError(f"{name} has no model.safetensors; other formats are not loaded. {first_line}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, Self, get_args
+from functools import partial
+from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
@@ -13,11 +15,15 @@ from peft import PeftConfig, PeftModel, get_peft_model
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.backbone import load_backbone
+from sts_lightning.models.attention import is_causal, make_bidirectional
+from sts_lightning.models.backbone import DtypeName, Quantization, load_backbone
 from sts_lightning.models.pooling import POOLINGS, Pooling, pool
+from sts_lightning.models.prefix import SharedPrefix, split_prefix
+from sts_lightning.models.text_edit import TextEdit, edit
 from sts_lightning.models.tokenize import Denoise, Rows, SentenceTokenizer
 
 Projection = Literal["none", "train", "always"]
@@ -44,6 +50,21 @@ MANY_CHUNKS = 50
 """From how many chunks on a progress bar is worth its place."""
 
 
+class EncoderSettings(TypedDict, total=False):
+    """The arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that hand them on."""
+
+    pooling: Pooling
+    max_length: int
+    layer: int
+    template: str | None
+    view_templates: Sequence[str] | None
+    denoise: Denoise
+    denoise_evaluation: bool
+    projection: Projection
+    adapter: PeftConfig | None
+    bidirectional_layers: int
+
+
 class SentenceEncoder(nn.Module):
     """Maps sentences to vectors.
 
@@ -52,6 +73,8 @@ class SentenceEncoder(nn.Module):
         tokenizer: Its tokenizer.
         pooling: How a vector is read out.
         max_length: Most tokens of a sentence.
+        layer: Whose output is pooled: -1 the last one's, behind the final norm; -2 that of the layer below
+            it, and so on.
         template: Text with the slot ``{sentence}`` that is put around each sentence, or None.
         view_templates: The template of each view in training, where they differ.
         denoise: What is subtracted from a vector in training (see `Denoise`); gradient flows through both.
@@ -59,9 +82,14 @@ class SentenceEncoder(nn.Module):
         projection: A linear layer with tanh on top: ``none``; ``train``, dropped in evaluation, as
             unsupervised SimCSE does; ``always``, as supervised SimCSE does.
         adapter: Settings of a peft adapter; the backbone's own weights then stand still.
+        bidirectional_layers: In how many of the last layers of a causal model a token sees those behind it
+            too; -1 for all.
+
+    Attributes:
+        text_edit: How `encode` edits sentences (see `edit`); training never does.
 
     Raises:
-        ConfigError: Pooling, template, adapter and tokenizer do not fit together.
+        ConfigError: Pooling, template, adapter, layers and tokenizer do not fit together.
     """
 
     def __init__(
@@ -70,12 +98,14 @@ class SentenceEncoder(nn.Module):
         tokenizer: PreTrainedTokenizerBase,
         pooling: Pooling = "mean",
         max_length: int = 128,
+        layer: int = -1,
         template: str | None = None,
         view_templates: Sequence[str] | None = None,
         denoise: Denoise = "none",
         denoise_evaluation: bool = False,
         projection: Projection = "none",
         adapter: PeftConfig | None = None,
+        bidirectional_layers: int = 0,
     ) -> None:
         super().__init__()
         if pooling not in POOLINGS:
@@ -94,6 +124,21 @@ class SentenceEncoder(nn.Module):
             raise ConfigError(
                 f"model.max_length={max_length} exceeds the {positions} positions of the model."
             )
+        depth = backbone.config.num_hidden_layers
+        if not -depth <= layer <= -1 or (layer != -1 and pooling == "first_last_mean"):
+            raise ConfigError(
+                f"prompt.layer={layer} must lie between {-depth} and -1, the last layer, and is not for "
+                "model.pooling=first_last_mean."
+            )
+        self.layer = layer
+        self.text_edit: TextEdit = "none"
+        causal = is_causal(backbone)
+        if causal:
+            # No vector depends on the side; on the right, positions are natural and padding needs no mask.
+            tokenizer.padding_side = "right"
+        if bidirectional_layers:
+            make_bidirectional(backbone, bidirectional_layers)
+        self.causal = causal and bidirectional_layers == 0
         self.tokenizer = SentenceTokenizer(
             tokenizer, max_length, template, view_templates, denoise, _position_offset(backbone)
         )
@@ -114,31 +159,15 @@ class SentenceEncoder(nn.Module):
     def from_pretrained(
         cls,
         name: str,
-        pooling: Pooling = "mean",
-        max_length: int = 128,
-        template: str | None = None,
         config: dict[str, Any] | None = None,
         trust_remote_code: bool = False,
-        view_templates: Sequence[str] | None = None,
-        denoise: Denoise = "none",
-        denoise_evaluation: bool = False,
-        projection: Projection = "none",
-        adapter: PeftConfig | None = None,
+        dtype: DtypeName = "float32",
+        quantization: Quantization = "none",
+        **settings: Unpack[EncoderSettings],
     ) -> Self:
         """Load a hub id or a local folder; see `load_backbone` for arguments and errors."""
-        backbone, tokenizer = load_backbone(name, config, trust_remote_code)
-        return cls(
-            backbone,
-            tokenizer,
-            pooling,
-            max_length,
-            template,
-            view_templates,
-            denoise,
-            denoise_evaluation,
-            projection,
-            adapter,
-        )
+        backbone, tokenizer = load_backbone(name, config, trust_remote_code, dtype, quantization)
+        return cls(backbone, tokenizer, **settings)
 
     @property
     def dimension(self) -> int:
@@ -173,17 +202,40 @@ class SentenceEncoder(nn.Module):
             return self.tokenizer.rows(sentences, chunk_tokens)
         return self.tokenizer.rows(sentences, chunk_tokens, denoise=True)
 
-    def forward(self, rows: Rows) -> Tensor:
+    def longest_rows(self, count: int) -> dict[str, Tensor]:
+        """A chunk of rows that are as long as rows can get, on the encoder's device."""
+        chunk = self.tokenizer.longest(count)
+        return {name: values.to(self.device) for name, values in chunk.items()}
+
+    def checkpoint_layers(self) -> None:
+        """Keep each layer's input only, and run the layer again for its gradient (gradient checkpointing).
+
+        Raises:
+            ConfigError: The model cannot.
+        """
+        try:
+            self.backbone.gradient_checkpointing_enable({"use_reentrant": False})
+        except ValueError as error:
+            raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
+
+    def forward(self, rows: Rows, recompute: bool = False) -> Tensor:
         """Embed tokenised sentences.
 
         The chunks run one after the other, and the vectors are put back in order, so the result, and
         the gradient, are those of one padded block.
 
+        Args:
+            rows: The sentences.
+            recompute: Keep no activations, and run each chunk again, with the same dropout, when the gradient
+                comes back to it (a gradient cache: Gao et al. 2021, arXiv 2101.06983). The memory is that
+                of one chunk, the gradient the same.
+
         Returns:
             Vectors in float32, shape (N, D).
         """
+        embed = partial(checkpoint, self.embed_chunk, use_reentrant=False) if recompute else self.embed_chunk
         inputs = self._look_up_once(rows) if self._trains_embeddings() else [{}] * len(rows.chunks)
-        vectors = [self.embed_chunk(*both) for both in zip(rows.chunks, inputs, strict=True)]
+        vectors = [embed(*both) for both in zip(rows.chunks, inputs, strict=True)]
         return self._finish(torch.cat(vectors), rows)
 
     def _finish(self, vectors: Tensor, rows: Rows) -> Tensor:
@@ -214,23 +266,40 @@ class SentenceEncoder(nn.Module):
             {"inputs_embeds": part.unflatten(0, chunk.shape)} for part, chunk in zip(parts, ids, strict=True)
         ]
 
-    def embed_chunk(self, chunk: dict[str, Tensor], embeddings: dict[str, Tensor] | None = None) -> Tensor:
+    def embed_chunk(
+        self,
+        chunk: dict[str, Tensor],
+        embeddings: dict[str, Tensor] | None = None,
+        prefix: SharedPrefix | None = None,
+    ) -> Tensor:
         """Vectors of one padded chunk, (n, D) in float32.
 
         Args:
             chunk: ``input_ids``, ``attention_mask`` and perhaps ``position_ids``.
             embeddings: ``inputs_embeds`` of the same tokens, where they have been looked up already.
+            prefix: What stands before the tokens of each row, where that has been computed already.
         """
-        every_layer = self.pooling == "first_last_mean"
-        output = self.backbone(
-            **(embeddings or {"input_ids": chunk["input_ids"]}),
-            **{name: chunk[name] for name in ("attention_mask", "position_ids") if name in chunk},
-            output_hidden_states=every_layer,
-        )
-        hidden = output.hidden_states if every_layer else (output.last_hidden_state,)
+        inputs: dict[str, Any] = dict(embeddings or {"input_ids": chunk["input_ids"]})
+        if not self.causal:  # else no token sees the padding behind it, and no mask means a faster kernel
+            inputs["attention_mask"] = chunk["attention_mask"]
+        if "position_ids" in chunk:
+            inputs["position_ids"] = chunk["position_ids"]
+        if prefix is not None:
+            inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
+        inner = self.pooling == "first_last_mean" or self.layer != -1
+        output = self.backbone(**inputs, output_hidden_states=inner)
+        if self.layer != -1:
+            hidden = (output.hidden_states[self.layer],)
+        else:
+            hidden = output.hidden_states if inner else (output.last_hidden_state,)
         return pool(
             self.pooling, hidden, chunk["attention_mask"], chunk["input_ids"], self.tokenizer.mask_token_id
         )
+
+    @property
+    def precision(self) -> Precision:
+        """That of the weights that are not quantised."""
+        return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
 
     def set_precision(self, precision: Precision) -> Self:
         """Convert the weights for encoding; not for training, which needs float32 weights."""
@@ -240,7 +309,11 @@ class SentenceEncoder(nn.Module):
 
     @torch.inference_mode()
     def encode(
-        self, sentences: Sequence[str], chunk_tokens: int | None = None, progress: bool | None = None
+        self,
+        sentences: Sequence[str],
+        chunk_tokens: int | None = None,
+        progress: bool | None = None,
+        share_prefix: bool = True,
     ) -> np.ndarray:
         """Vectors of sentences, each encoded once, in batches of similar length.
 
@@ -251,6 +324,8 @@ class SentenceEncoder(nn.Module):
             sentences: Any number of texts.
             chunk_tokens: Padded tokens that are encoded together; chosen by device if not given.
             progress: Whether to show a progress bar; by default in a terminal if there is much to do.
+            share_prefix: Whether a causal model reads the tokens with which all sentences begin, those of
+                the template, only once.
 
         Returns:
             float32 array, shape (len(sentences), D), in the order given.
@@ -264,11 +339,16 @@ class SentenceEncoder(nn.Module):
         try:
             device = self.device.type
             rows = self._evaluation_rows(
-                sentences, chunk_tokens or (CPU_CHUNK_TOKENS if device == "cpu" else GPU_CHUNK_TOKENS)
+                [edit(text, self.text_edit) for text in sentences],
+                chunk_tokens or (CPU_CHUNK_TOKENS if device == "cpu" else GPU_CHUNK_TOKENS),
             )
+            prefix = None
+            if share_prefix and self.causal and self.pooling == "last_token":
+                prefix, rows = split_prefix(self.backbone, rows, self.device)
             # Reading all hidden states hooks into the modules, which threads must not do at once.
-            threaded = device == "cpu" and self.pooling != "first_last_mean" and len(rows.chunks) > 1
-            vectors = self._embed_in_threads(rows) if threaded else self._embed_in_turn(rows)
+            inner = self.pooling == "first_last_mean" or self.layer != -1
+            threaded = device == "cpu" and not inner and len(rows.chunks) > 1
+            vectors = (self._embed_in_threads if threaded else self._embed_in_turn)(rows, prefix)
             if progress is None:
                 progress = len(rows.chunks) >= MANY_CHUNKS and Console().is_terminal
             parts = list(track(vectors, "Encoding", len(rows.chunks), disable=not progress, transient=True))
@@ -277,16 +357,16 @@ class SentenceEncoder(nn.Module):
             self.train(training)
         return ordered
 
-    def _embed_in_turn(self, rows: Rows) -> Iterator[Tensor]:
+    def _embed_in_turn(self, rows: Rows, prefix: SharedPrefix | None) -> Iterator[Tensor]:
         for chunk in rows.chunks:
-            yield self.embed_chunk({name: ids.to(self.device) for name, ids in chunk.items()})
+            yield self.embed_chunk({name: ids.to(self.device) for name, ids in chunk.items()}, prefix=prefix)
 
-    def _embed_in_threads(self, rows: Rows) -> Iterator[Tensor]:
+    def _embed_in_threads(self, rows: Rows, prefix: SharedPrefix | None) -> Iterator[Tensor]:
         threads = torch.get_num_threads()
 
         @torch.inference_mode()
         def embed(chunk: dict[str, Tensor]) -> Tensor:
-            return self.embed_chunk(chunk)
+            return self.embed_chunk(chunk, prefix=prefix)
 
         try:
             with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool_:
@@ -311,7 +391,11 @@ def _adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
         ConfigError: The adapter does not fit the backbone.
     """
     try:
-        adapted = get_peft_model(backbone, adapter)
+        with warnings.catch_warnings():
+            warnings.filterwarnings(
+                "ignore", ".*is_gradient_checkpointing.*"
+            )  # between peft and transformers
+            adapted = get_peft_model(backbone, adapter)
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"model.adapter does not fit {type(backbone).__name__}: {error}") from error
     assert isinstance(adapted, PeftModel)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -54,6 +54,15 @@ class Rows:
         ]
         kept = order[order < count]
         return Rows(chunks, torch.argsort(kept), sum(int(c["attention_mask"].sum()) for c in chunks))
+
+    def limited(self, count: int) -> Rows:
+        """The same in chunks of at most ``count`` rows."""
+        parts = [
+            {name: values[start : start + count] for name, values in chunk.items()}
+            for chunk in self.chunks
+            for start in range(0, len(chunk["input_ids"]), count)
+        ]
+        return replace(self, chunks=[_trim(part) for part in parts])
 
 
 class SentenceTokenizer:
@@ -107,8 +116,7 @@ class SentenceTokenizer:
 
     def _check(self, template: str) -> str:
         """The template with the tokenizer's mask token filled in."""
-        if template.count(SLOT) != 1:
-            raise ConfigError(f"prompt.template needs the slot {SLOT} exactly once: {template!r}")
+        check_template(template)
         if MASK in template:
             if self.tokenizer.mask_token is None:
                 raise ConfigError(
@@ -242,6 +250,15 @@ class SentenceTokenizer:
             torch.tensor(baseline),
         )
 
+    def longest(self, count: int) -> dict[str, Tensor]:
+        """A chunk of ``count`` rows of the most tokens that a row can have."""
+        special: int = self.tokenizer.num_special_tokens_to_add()
+        room = self.max_length - (special if self.template is None else 0)
+        texts = [text or SLOT for text in (self.template, *(self.view_templates or []))]
+        before, behind = max(map(self._around, texts), key=lambda parts: len(parts[0]) + len(parts[1]))
+        filler = self.tokenizer("a", add_special_tokens=False)["input_ids"][:1] * room
+        return _pad([[*before, *filler, *behind]] * count, len(before) + room + len(behind), 0, "right")
+
     def _around(self, template: str) -> tuple[list[int], list[int]]:
         """The tokens of a template before and behind its slot, special tokens included."""
         prefix, suffix = template.split(SLOT)
@@ -253,6 +270,16 @@ class SentenceTokenizer:
         ]
         ids: list[int] = encoded["input_ids"]
         return ids[: inside[0]], ids[inside[-1] + 1 :]
+
+
+def check_template(template: str, key: str = "prompt.template") -> None:
+    """Refuse a template that has no place for the sentence, or two.
+
+    Raises:
+        ConfigError: It has.
+    """
+    if template.count(SLOT) != 1:
+        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}")
 
 
 def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: str) -> Rows:
@@ -273,6 +300,13 @@ def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: st
         chunks.append(_pad([ids[row] for row in members], longest, pad_id, padding_side))
         start += len(members)
     return Rows(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
+
+
+def _trim(chunk: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without columns in which all rows are padded; they stand on one side."""
+    used = chunk["attention_mask"].any(dim=0).nonzero()
+    span = slice(int(used[0]), int(used[-1]) + 1)
+    return {name: values[:, span] for name, values in chunk.items()}
 
 
 def _pad(rows: list[list[int]], longest: int, pad_id: int, padding_side: str) -> dict[str, Tensor]:

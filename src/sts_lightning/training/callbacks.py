@@ -15,9 +15,11 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback, Checkpoint
+from torch import distributed
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.errors import InterruptedRunError
+from sts_lightning.data.share import Share
+from sts_lightning.errors import CheckpointError, InterruptedRunError
 from sts_lightning.models.tokenize import Rows
 from sts_lightning.training.module import MONITOR
 
@@ -27,7 +29,7 @@ log = logging.getLogger(__name__)
 class Throughput(Callback):
     """Logs steps and real tokens (padding not counted) per second of training time.
 
-    Dev evaluation and checkpoints are not counted.
+    Dev evaluation and checkpoints are not counted; of several processes, all count as much as the first.
 
     Args:
         window: Steps to average over.
@@ -51,36 +53,60 @@ class Throughput(Callback):
         batch_idx: int,
     ) -> None:
         """Stop the clock and log."""
-        self.recent.append((time.perf_counter() - self._start, batch.rows.num_tokens))
+        tokens = batch.rows.num_tokens * trainer.world_size
+        self.recent.append((time.perf_counter() - self._start, tokens))
         seconds = sum(duration for duration, _ in self.recent)
-        tokens = sum(count for _, count in self.recent)
+        counted = sum(count for _, count in self.recent)
         pl_module.log("steps_per_second", len(self.recent) / seconds, prog_bar=True, batch_size=1)
-        pl_module.log("tokens_per_second", tokens / seconds, prog_bar=True, batch_size=1)
+        pl_module.log("tokens_per_second", counted / seconds, prog_bar=True, batch_size=1)
 
 
 class RandomState(Callback):
-    """Keeps the state of torch's generators in checkpoints, for a resumed run to draw what it would have."""
+    """Gives each process random numbers of its own, and keeps their state in checkpoints.
+
+    A resumed run then draws what it would have drawn.
+    """
 
     def __init__(self) -> None:
-        self._restore: dict[str, Any] | None = None
+        self._restore: list[dict[str, Any]] | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """States of the CPU generator and of all CUDA generators."""
+        """States of the CPU generator and of the CUDA generators, of each process."""
         cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-        return {"cpu": torch.get_rng_state(), "cuda": cuda}
+        own = {"cpu": torch.get_rng_state(), "cuda": cuda}
+        share = Share.current()
+        states = [own] * share.processes
+        if share.processes > 1:
+            distributed.all_gather_object(states, own)
+        return {"processes": states}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Remember the states until training starts, since the set-up draws numbers too."""
-        self._restore = state_dict
+        """Remember the states until training starts, since the set-up draws numbers too.
+
+        Raises:
+            CheckpointError: They are those of another number of processes.
+        """
+        states = state_dict["processes"]
+        if len(states) != Share.current().processes:
+            raise CheckpointError(
+                f"the checkpoint is of a run with {len(states)} processes, not {Share.current().processes}."
+            )
+        self._restore = states
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Let dropout differ between processes."""
+        if trainer.global_rank > 0:
+            torch.manual_seed(torch.initial_seed() + trainer.global_rank)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Set the states before the first step of a resumed run."""
         if self._restore is not None:
-            torch.set_rng_state(self._restore["cpu"].cpu())
-            if self._restore["cuda"]:
-                torch.cuda.set_rng_state_all([state.cpu() for state in self._restore["cuda"]])
+            own = self._restore[trainer.global_rank]
+            torch.set_rng_state(own["cpu"].cpu())
+            if own["cuda"]:
+                torch.cuda.set_rng_state_all([state.cpu() for state in own["cuda"]])
             self._restore = None
 
 
@@ -134,6 +160,9 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save if it is time, unless a dev evaluation comes first."""
+        if trainer.world_size > 1:  # one process has got the signal a step before another
+            stop = trainer.strategy.reduce_boolean_decision(self.stopped_by is not None, all=False)
+            self.stopped_by = self.stopped_by or ("a signal to another process" if stop else None)
         self._due |= trainer.global_step % self.every == 0 or self.stopped_by is not None
         batches = trainer.fit_loop.total_batch_idx + 1
         evaluation_next = batches % (trainer.val_check_batch or math.inf) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Set
 from typing import Any, Literal, Self
@@ -20,6 +21,8 @@ from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenize import Rows
 from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.gather import gather_examples
+from sts_lightning.training.memory import find_micro_batch_size
 from sts_lightning.training.queue import MomentumQueue
 
 Frozen = Literal["none", "encoder", "encoder_with_dropout"]
@@ -45,6 +48,9 @@ class STSModule(pl.LightningModule):
             model's own files.
         regularizer: Added to the loss.
         queue: Further negatives for a loss that takes them.
+        micro_batch_size: Examples whose activations are in memory at a time, None for all: a gradient cache,
+            see `SentenceEncoder.forward`. ``auto`` for as many as fit.
+        official_gather: With several processes, the 1/W of the gradient that the papers' code takes.
     """
 
     def __init__(
@@ -57,6 +63,8 @@ class STSModule(pl.LightningModule):
         keep: Set[str] = frozenset(),
         regularizer: RankReduction | None = None,
         queue: MomentumQueue | None = None,
+        micro_batch_size: int | Literal["auto"] | None = None,
+        official_gather: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -67,6 +75,8 @@ class STSModule(pl.LightningModule):
         self.keep = keep
         self.regularizer = regularizer
         self.queue = queue
+        self.micro_batch_size = micro_batch_size
+        self.official_gather = official_gather
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
             metrics: dict[str, Metric | MetricCollection] = {
@@ -84,10 +94,34 @@ class STSModule(pl.LightningModule):
             self.encoder.eval()
         return self
 
+    def on_train_start(self) -> None:
+        """Find the micro batch that fits, if asked to."""
+        if self.micro_batch_size == "auto":
+            data = self.trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
+            processes = self.trainer.world_size
+            found = find_micro_batch_size(
+                self.encoder,
+                math.ceil(data.batch_size / processes),
+                data.num_views,
+                self.trainer.precision_plugin.forward_context,
+            )
+            smallest = self.trainer.strategy.reduce(torch.tensor(found or 0), reduce_op="min")
+            self.micro_batch_size = int(smallest) * processes or None
+
     def embed_views(self, batch: Batch[Rows]) -> Tensor:
-        """Embeddings of a batch, shape (V, B, D), float32."""
-        embeddings: Tensor = self.encoder(batch.rows)
-        return embeddings.reshape(batch.num_views, -1, embeddings.shape[-1])
+        """Embeddings of a whole batch, shape (V, B, D), float32, whichever process embeds them."""
+        rows, recompute = batch.rows, False
+        if self.training and isinstance(self.micro_batch_size, int):
+            share = max(1, self.micro_batch_size // batch.share.processes)
+            rows, recompute = rows.limited(share * batch.num_views), True
+        embeddings: Tensor = self.encoder(rows, recompute)
+        return self._gather(embeddings.unflatten(0, (batch.num_views, -1)), batch)
+
+    def _gather(self, own: Tensor, batch: Batch[Rows]) -> Tensor:
+        """From (V, b, D) of each process to (V, B, D)."""
+        part = batch.share.of(batch.size)
+        own = own[:, : part.stop - part.start]  # nothing of the example that stands in for an empty share
+        return gather_examples(own, batch.size, batch.share, self.official_gather)
 
     def training_step(self, batch: Batch[Rows], batch_idx: int) -> Tensor:
         """The loss of a batch.
@@ -111,8 +145,14 @@ class STSModule(pl.LightningModule):
         self.log("lr", max(rates), batch_size=size)
         self._log_position(self.global_step + 1, size)
         if self.queue is not None:
-            self.queue.update(self.encoder, batch.rows.head(batch.size))
+            self._update_queue(self.queue, batch)
         return loss
+
+    def _update_queue(self, queue: MomentumQueue, batch: Batch[Rows]) -> None:
+        queue.follow(self.encoder)
+        part = batch.share.of(batch.size)
+        vectors = queue.embed(batch.rows.head(max(1, part.stop - part.start)))
+        queue.push(self._gather(vectors[None], batch)[0])
 
     def _loss(self, views: Tensor, batch: Batch[Rows]) -> Tensor:
         if self.queue is None:
@@ -164,11 +204,15 @@ class STSModule(pl.LightningModule):
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # overloads
         """The trained parameters, the buffers, and what is to be kept besides."""
-        frozen = {name for name, parameter in self.named_parameters() if not parameter.requires_grad}
+        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
+        buffers = {name for name, _ in self.named_buffers()}
         whole = super().state_dict(*args, **kwargs)
         # The momentum copy does not train either, but is the run's own.
-        own = {name for name in frozen if name in self.keep or name.startswith("queue.")}
-        return {name: value for name, value in whole.items() if name not in frozen - own}
+        return {
+            name: value
+            for name, value in whole.items()
+            if name in trained | buffers | self.keep or name.startswith("queue.")
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Refuse the checkpoint of another model.

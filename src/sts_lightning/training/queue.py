@@ -60,10 +60,19 @@ class MomentumQueue(nn.Module):
         return self.vectors[self.size - int(self.filled) :]
 
     @torch.no_grad()
-    def update(self, encoder: SentenceEncoder, rows: Rows) -> None:
-        """Follow the encoder, then add the vectors of sentences."""
+    def follow(self, encoder: SentenceEncoder) -> None:
+        """Move the copy a step towards the encoder."""
         for mine, theirs in zip(self.encoder_copy.parameters(), encoder.parameters(), strict=True):
             mine.lerp_(theirs.detach(), 1 - self.momentum)
-        fresh = self.encoder_copy(rows).to(self.vectors.dtype)
-        self.vectors.copy_(torch.cat([self.vectors, fresh])[-self.size :])
-        self.filled.fill_(min(self.size, int(self.filled) + len(fresh)))
+
+    @torch.no_grad()
+    def embed(self, rows: Rows) -> Tensor:
+        """The copy's vectors of sentences, (N, D)."""
+        vectors: Tensor = self.encoder_copy(rows)
+        return vectors.to(self.vectors.dtype)
+
+    @torch.no_grad()
+    def push(self, vectors: Tensor) -> None:
+        """Add vectors, and lose the oldest ones."""
+        self.vectors.copy_(torch.cat([self.vectors, vectors])[-self.size :])
+        self.filled.fill_(min(self.size, int(self.filled) + len(vectors)))

@@ -12,6 +12,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.strategies import DDPStrategy
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
@@ -60,16 +61,26 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
     return Plan(epoch_steps, total, min(max(1, round(every)), total))
 
 
-def check_trainer(trainer: DictConfig) -> None:
-    """Refuse settings that this machine or this version cannot run.
+def check_trainer(trainer: DictConfig, batch_size: int) -> None:
+    """Refuse settings that this machine cannot run, or that do not fit together.
+
+    Args:
+        trainer: The group ``trainer``.
+        batch_size: Examples in a batch.
 
     Raises:
         ConfigError: One of them.
     """
-    if trainer.devices != 1:
+    if trainer.num_nodes < 1 or trainer.devices < -1 or trainer.devices == 0:
         raise ConfigError(
-            f"trainer.devices={trainer.devices}: training runs on one device; the loss would see a part of "
-            "the batch only on each of several."
+            "trainer.devices must be positive, or -1 for all; trainer.num_nodes must be positive."
+        )
+    micro = trainer.micro_batch_size
+    if micro not in (None, "auto") and (not isinstance(micro, int) or micro < 1 or batch_size % micro):
+        divisors = [str(size) for size in range(1, batch_size) if batch_size % size == 0]
+        raise ConfigError(
+            f"trainer.micro_batch_size={micro} does not divide data.batch_size={batch_size}; "
+            f"choose among {', '.join(divisors)}, or auto."
         )
     if trainer.accelerator not in ("cpu", "gpu"):
         raise ConfigError(f"trainer.accelerator must be cpu or gpu, got {trainer.accelerator}.")
@@ -86,6 +97,11 @@ def check_trainer(trainer: DictConfig) -> None:
         raise ConfigError("trainer.save_every, log_every_n_steps and chunk_tokens must be at least 1.")
 
 
+def several(trainer: DictConfig) -> bool:
+    """Whether the configuration asks for several processes."""
+    return bool(trainer.devices != 1 or trainer.num_nodes != 1)
+
+
 def make_trainer(
     cfg: DictConfig,
     plan: Plan,
@@ -93,6 +109,7 @@ def make_trainer(
     loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
     resume_command: str,
+    partly_used: bool = False,
 ) -> pl.Trainer:
     """Lightning's Trainer for a run folder.
 
@@ -103,6 +120,7 @@ def make_trainer(
         loggers: Where metrics go.
         callbacks: The user's callbacks, besides those that every run has.
         resume_command: What to tell the user who stops the run.
+        partly_used: Whether some trained weights have no part in the vectors.
     """
     folder = run / "checkpoints"
     # Averaged weights, which are what was scored, get into a whole checkpoint only.
@@ -123,7 +141,9 @@ def make_trainer(
     try:
         return pl.Trainer(
             accelerator=cfg.accelerator,
-            devices=1,
+            devices=cfg.devices,
+            num_nodes=cfg.num_nodes,
+            strategy=DDPStrategy(find_unused_parameters=partly_used) if several(cfg) else "auto",
             precision=cfg.precision,
             max_steps=plan.total_steps,
             max_epochs=math.ceil(plan.total_steps / plan.epoch_steps),

@@ -1,18 +1,15 @@
-"""Small models with random weights: the real classes and the real code path, in a second."""
+"""A small BERT with random weights: the real class and the real code path, in a second."""
 
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from typing import Unpack
 
 import torch
-from peft import PeftConfig
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from sts_lightning.models.encoder import Projection, SentenceEncoder
-from sts_lightning.models.pooling import Pooling
-from sts_lightning.models.tokenize import Denoise
+from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -22,15 +19,8 @@ def tiny_bert(
     layers: int = 2,
     heads: int = 2,
     dropout: float = 0.1,
-    pooling: Pooling = "mean",
-    max_length: int = 64,
-    template: str | None = None,
-    view_templates: Sequence[str] | None = None,
-    denoise: Denoise = "none",
-    denoise_evaluation: bool = False,
-    projection: Projection = "none",
-    adapter: PeftConfig | None = None,
     weights_seed: int = 0,
+    **settings: Unpack[EncoderSettings],
 ) -> SentenceEncoder:
     """A BERT with random weights and a tokenizer of single characters, for tests.
 
@@ -39,15 +29,8 @@ def tiny_bert(
         layers: Transformer layers.
         heads: Attention heads.
         dropout: Of hidden states and attention.
-        pooling: How a vector is read out.
-        max_length: Most tokens of a sentence.
-        template: See `SentenceEncoder`, as for the following.
-        view_templates: The template of each view in training.
-        denoise: What is subtracted in training.
-        denoise_evaluation: Whether it is subtracted in evaluation too.
-        projection: Whether a layer stands on top.
-        adapter: Settings of a peft adapter.
         weights_seed: Seed of the weights; the global random state is left as it is.
+        **settings: See `SentenceEncoder`.
     """
     tokenizer = character_tokenizer()
     config = BertConfig(
@@ -63,18 +46,7 @@ def tiny_bert(
     with torch.random.fork_rng():
         torch.manual_seed(weights_seed)
         backbone = BertModel(config, add_pooling_layer=False)
-        return SentenceEncoder(
-            backbone,
-            tokenizer,
-            pooling,
-            max_length,
-            template,
-            view_templates,
-            denoise,
-            denoise_evaluation,
-            projection,
-            adapter,
-        )
+        return SentenceEncoder(backbone, tokenizer, **settings)
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:

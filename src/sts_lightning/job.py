@@ -1,0 +1,123 @@
+"""What `python train.py` does: a run, a run that goes on, or several runs one after the other."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning import runs
+from sts_lightning.config import check_config
+from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.files import write_atomic
+from sts_lightning.train import train_in
+from sts_lightning.training.trainer import several
+
+log = logging.getLogger(__name__)
+
+STAGES = "stages.yaml"
+"""The file of a folder of stages that names them in order."""
+
+
+def train(cfg: DictConfig) -> float:
+    """Train as a Hydra job; returns the dev Spearman of the selected weights, those of the last stage.
+
+    With ``resume`` the configuration and the folder are those of the run that goes on.
+    """
+    hydra = HydraConfig.get()
+    folder = Path(hydra.runtime.output_dir)
+    overrides = list(hydra.overrides.task)
+    try:
+        if cfg.resume is not None:
+            others = [text for text in overrides if not text.startswith(("resume=", "debug="))]
+            if others:
+                raise ConfigError(
+                    f"resume goes on with the run's own configuration; leave out {' '.join(others)}."
+                )
+            run = Path(cfg.resume)
+            if (run / STAGES).is_file():
+                return _go_on_with_stages(run)
+            return train_in(run, runs.load_config(run), resume=True)
+        if (
+            hydra.mode is RunMode.MULTIRUN
+            and several(cfg.trainer)
+            and "BasicLauncher" in hydra.launcher._target_
+        ):
+            raise ConfigError(
+                "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
+                "starts the others wrongly. Run the jobs one by one without -m, or set hydra/launcher."
+            )
+        if cfg.stages:
+            return _run_stages(folder, _compose_stages(cfg, overrides))
+        return train_in(folder, cfg)
+    finally:
+        runs.remove_empty(folder)
+
+
+def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConfig]:
+    """The configuration of each stage: its experiment, the command line, and its own settings, in this order.
+
+    Raises:
+        ConfigError: A stage has no experiment, or a setting that does not exist.
+    """
+    common = [
+        text for text in overrides if not text.lstrip("+~").startswith(("experiment=", "stages.", "name="))
+    ]
+    composed = {}
+    for name, settings in cfg.stages.items():
+        own: Any = OmegaConf.to_container(settings)
+        experiment = own.pop("experiment", None)
+        if experiment is None:
+            raise ConfigError(f"stages.{name}.experiment is missing.")
+        try:
+            stage = OmegaConf.merge(compose("train", [f"experiment={experiment}", *common]), own)
+        except OmegaConfBaseException as error:
+            raise ConfigError(f"stages.{name}: {str(error).splitlines()[0]}") from error
+        assert isinstance(stage, DictConfig)
+        stage.name = f"{cfg.name}-{name}"
+        check_config(stage)
+        composed[str(name)] = stage
+    return composed
+
+
+def _run_stages(folder: Path, stages: dict[str, DictConfig]) -> float:
+    """Run stages in sub-folders, each from the weights of the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / STAGES).exists():
+        raise ConfigError(f"{runs.run_name(folder)} holds stages already; go on with them by resume=...")
+    plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
+    write_atomic(folder / STAGES, OmegaConf.to_yaml(OmegaConf.create(plain)))
+    return _go_on_with_stages(folder)
+
+
+def _go_on_with_stages(folder: Path) -> float:
+    """Run what is left of the stages of a folder.
+
+    Raises:
+        CheckpointError: All of them have finished.
+    """
+    stages = OmegaConf.load(folder / STAGES)
+    assert isinstance(stages, DictConfig)
+    score: float | None = None
+    before: Path | None = None
+    for name, stage in stages.items():
+        run = folder / str(name)
+        if not runs.metrics_path(run).exists():
+            with open_dict(stage):
+                stage.init_from = stage.init_from if before is None else str(before)
+            log.info("stage %s: %s", name, runs.run_name(run))
+            if runs.last_checkpoint(run).exists():
+                score = train_in(run, runs.load_config(run), resume=True)
+            else:
+                runs.config_path(run).unlink(missing_ok=True)  # cut before its first checkpoint
+                score = train_in(run, stage)
+        before = run
+    if score is None:
+        raise CheckpointError(f"{runs.run_name(folder)} has finished: its last stage is {before}.")
+    return score

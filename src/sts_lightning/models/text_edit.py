@@ -1,0 +1,23 @@
+"""Edits of a sentence before its template, as the code of the prompt papers makes them in evaluation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+TextEdit = Literal["none", "official"]
+"""``none``: the sentence as it is. ``official``: as `edit` says."""
+
+
+def edit(sentence: str, how: TextEdit) -> str:
+    """A sentence as PromptEOL's evaluation code hands it to the template.
+
+    A sentence that ends in none of ``. ? " '`` gets a period, then double quotes become single ones, then a
+    final question mark becomes a period. The papers do not mention it, and their code does not do it in
+    training.
+    """
+    if how == "none" or not sentence:
+        return sentence
+    if sentence[-1] not in ".?\"'":
+        sentence += "."
+    sentence = sentence.replace('"', "'")
+    return f"{sentence[:-1]}." if sentence.endswith("?") else sentence

@@ -1,0 +1,117 @@
+"""Small decoders with random weights: the real classes, loaded and quantised as the large ones are."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any, Unpack
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import (
+    AutoModel,
+    LlamaConfig,
+    MistralConfig,
+    OPTConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+)
+from transformers.utils import logging
+
+from sts_lightning.models.backbone import DtypeName, Quantization
+from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
+
+
+class _Shape(EncoderSettings, total=False):
+    """Size and storage, and the encoder's own settings."""
+
+    hidden_size: int
+    layers: int
+    heads: int
+    weights_seed: int
+    dtype: DtypeName
+    quantization: Quantization
+
+
+def tiny_opt(dropout: float = 0.1, **shape: Unpack[_Shape]) -> SentenceEncoder:
+    """An OPT.
+
+    Args:
+        dropout: Of hidden states.
+        **shape: See `tiny_mistral`.
+    """
+    hidden_size, layers, heads = shape.get("hidden_size", 32), shape.get("layers", 2), shape.get("heads", 2)
+    config = OPTConfig(
+        hidden_size=hidden_size,
+        word_embed_proj_dim=hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        ffn_dim=4 * hidden_size,
+        dropout=dropout,
+        max_position_embeddings=512,
+    )
+    return _load(config, "</s>", **shape)
+
+
+def tiny_llama(**shape: Unpack[_Shape]) -> SentenceEncoder:
+    """A LLaMA, which has no dropout of its own.
+
+    Args:
+        **shape: See `tiny_mistral`.
+    """
+    return _load(LlamaConfig(**_sizes(shape)), "<s>", **shape)
+
+
+def tiny_mistral(**shape: Unpack[_Shape]) -> SentenceEncoder:
+    """A Mistral with half as many key heads as heads; it has no dropout of its own.
+
+    Args:
+        **shape: ``hidden_size`` D, a multiple of ``heads``; ``layers``; ``heads``; ``weights_seed``, which
+            leaves the global random state as it is; ``dtype`` and ``quantization`` as in `load_backbone`;
+            and the settings of `SentenceEncoder`.
+    """
+    heads = shape.get("heads", 2)
+    return _load(MistralConfig(**_sizes(shape), num_key_value_heads=max(1, heads // 2)), "<s>", **shape)
+
+
+def _sizes(shape: _Shape) -> dict[str, Any]:
+    hidden_size = shape.get("hidden_size", 32)
+    return {
+        "hidden_size": hidden_size,
+        "intermediate_size": 2 * hidden_size,
+        "num_hidden_layers": shape.get("layers", 2),
+        "num_attention_heads": shape.get("heads", 2),
+        "max_position_embeddings": 512,
+    }
+
+
+def _load(config: PreTrainedConfig, start: str, **shape: Any) -> SentenceEncoder:
+    """Write model and tokenizer to a folder, and load them as any other model."""
+    for key in ("hidden_size", "layers", "heads"):
+        shape.pop(key, None)
+    tokenizer = byte_tokenizer(start)
+    config.vocab_size = len(tokenizer)
+    config.bos_token_id = tokenizer.bos_token_id
+    config.eos_token_id = tokenizer.eos_token_id
+    config.pad_token_id = None
+    logging.disable_progress_bar()
+    with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
+        torch.manual_seed(shape.pop("weights_seed", 0))
+        AutoModel.from_config(config).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return SentenceEncoder.from_pretrained(folder, **shape)
+
+
+def byte_tokenizer(start: str) -> PreTrainedTokenizerFast:
+    """A tokenizer of single bytes, with a start token, and like LLaMA's without a pad token."""
+    special = ["<unk>", "<s>", "</s>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {piece: index for index, piece in enumerate([*special, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocabulary, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{start} $A", special_tokens=[(start, vocabulary[start])]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="<unk>", bos_token=start, eos_token="</s>"
+    )

@@ -1,0 +1,49 @@
+"""The embeddings of a whole batch on every process, with the exact gradient."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from sts_lightning.data.share import Share
+
+
+def gather_examples(own: Tensor, count: int, share: Share, official: bool = False) -> Tensor:
+    r"""Embeddings of all examples of a batch from those of each process.
+
+    Every process computes the same loss L of the whole batch. The gradient that it passes on to its own
+    embeddings z_p is :math:`W \,\partial L / \partial z_p` for W processes, so that the mean of the gradients
+    of all processes, which data-parallel training takes, is that of one process with the whole batch.
+
+    Args:
+        own: This process's part, (V, b, D); b differs between processes.
+        count: B, the examples of all processes.
+        share: Which process this is.
+        official: Pass on :math:`\partial L / \partial z_p` as the code of SimCSE and its followers does:
+            1/W of the gradient.
+
+    Returns:
+        (V, B, D) in the order of the batch.
+    """
+    if share.processes == 1:
+        return own
+    gathered: Tensor = _Gather.apply(own, count, share, 1 if official else share.processes)  # type: ignore[no-untyped-call]
+    return gathered
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, count: int, share: Share, scale: int) -> Tensor:
+        ctx.own, ctx.scale = share.of(count), scale
+        sizes = share.sizes(count)
+        padded = own.new_zeros(len(own), max(sizes), own.shape[-1])
+        padded[:, : own.shape[1]] = own
+        parts = [torch.empty_like(padded) for _ in sizes]
+        distributed.all_gather(parts, padded)
+        return torch.cat([part[:, :size] for part, size in zip(parts, sizes, strict=True)], dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return grad[:, ctx.own] * ctx.scale, None, None, None
