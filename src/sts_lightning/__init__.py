@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import typing
 
 if typing.TYPE_CHECKING:
     from sts_lightning.runs import load
 
 __all__ = ["load"]
+
+# bitsandbytes warns of kernels that it could download, and on a CPU for each layer.
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
 def __getattr__(name: str) -> typing.Any:

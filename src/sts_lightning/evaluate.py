@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import time
 from pathlib import Path
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sts_lightning import runs
 from sts_lightning.config import check_config
@@ -76,7 +75,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
 def _load_encoder(cfg: DictConfig) -> tuple[SentenceEncoder, Precision]:
     if cfg.ckpt is None:
-        model = _quantized(cfg.model, cfg.quantization)
+        model = runs.with_quantization(cfg.model, cfg.quantization)
         if model.get("adapter") is not None:
             model.adapter = None  # not trained, it adds nothing
         encoder = runs.build_encoder(model, cfg.prompt)
@@ -84,21 +83,12 @@ def _load_encoder(cfg: DictConfig) -> tuple[SentenceEncoder, Precision]:
     else:
         run = Path(cfg.ckpt)
         config = runs.load_config(run)
-        config.model = _quantized(config.model, cfg.quantization)
+        config.model = runs.with_quantization(config.model, cfg.quantization)
         encoder = runs.load_from(run, config)
         precision = cfg.precision or config.evaluation.precision or encoder.precision
     if cfg.text_edit is not None:
         encoder.text_edit = cfg.text_edit
     return encoder, precision
-
-
-def _quantized(model: DictConfig, quantization: str | None) -> DictConfig:
-    """The model with the quantisation asked for; one that knows none says so when it is built."""
-    changed: DictConfig = copy.deepcopy(model)
-    if quantization is not None:
-        OmegaConf.set_struct(changed, False)
-        changed.quantization = quantization
-    return changed
 
 
 def _device(accelerator: str) -> torch.device:

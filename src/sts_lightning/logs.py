@@ -33,6 +33,7 @@ def quiet_lightning() -> Iterator[None]:
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
             warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # a resumed run's checkpoints
             warnings.filterwarnings("ignore", ".*LeafSpec.*")
+            warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # all processes log the same numbers
             warnings.filterwarnings(
                 "ignore", r".*module\(s\) in eval mode.*"
             )  # a frozen encoder, a momentum copy

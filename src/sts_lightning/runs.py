@@ -12,6 +12,7 @@ train.log
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 import platform
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from torch import nn
 from yaml import YAMLError
@@ -129,6 +130,15 @@ def build_encoder(model: DictConfig, prompt: DictConfig) -> SentenceEncoder:
     check_target("model", model)
     encoder: SentenceEncoder = build("model", model, **arguments)
     return encoder
+
+
+def with_quantization(model: DictConfig, quantization: str | None) -> DictConfig:
+    """A copy of a model's configuration, quantised as asked for; a model that cannot says so when built."""
+    changed = copy.deepcopy(model)
+    if quantization is not None and model.get("quantization") != quantization:
+        with open_dict(changed):
+            changed.quantization = quantization
+    return changed
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -178,6 +178,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
                 "precision": encoder.precision,
                 "text_edit": encoder.text_edit,
                 "processes": trainer.world_size,
+                "micro_batch_size": module.micro_batch_size,
                 "phases": _phases(history),
                 "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in data.counts],
                 "wall_seconds": round(time.monotonic() - started, 1),

@@ -9,7 +9,7 @@ from datasets import Dataset
 from sts_lightning.data.fields import sentence
 from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in
-from sts_lightning.data.tables import SourceCount, keep_rows, make_table, sample_rows
+from sts_lightning.data.tables import SCORE_RANGE, LabelKind, SourceCount, keep_rows, make_table, sample_rows
 from sts_lightning.data.text_files import read_records
 from sts_lightning.errors import ConfigError, DataError
 
@@ -18,7 +18,7 @@ CLASSES = ("contradiction", "neutral", "entailment")
 
 
 class NLIPairsData(SentEvalData):
-    """Pairs with a class: contradiction 0, neutral 1, entailment 2.
+    """Pairs with a class: contradiction 0, neutral 1, entailment 2; or with a score.
 
     Args:
         root: Data root; STS-B dev and the seven test sets are read from it too.
@@ -28,11 +28,13 @@ class NLIPairsData(SentEvalData):
         columns: Names of the columns of premise, hypothesis and label.
         limit: Use that many pairs, drawn at random but always the same ones; all if not given.
         filter: Drop pairs that stand in a test set: ``none``, ``exact`` or ``normalized``.
+        scored: Give scores instead of classes, as AnglE does: entailment the highest, contradiction the
+            lowest; neutral pairs are dropped.
         num_workers: Processes that tokenise ahead.
     """
 
     num_views = 2
-    label = "class"
+    label: LabelKind = "class"
     num_classes = len(CLASSES)
 
     def __init__(
@@ -44,6 +46,7 @@ class NLIPairsData(SentEvalData):
         columns: tuple[str, str, str] = ("premise", "hypothesis", "label"),
         limit: int | None = None,
         filter: OverlapFilter = "exact",
+        scored: bool = False,
         num_workers: int = 0,
     ) -> None:
         super().__init__(root, batch_size, seed, num_workers)
@@ -53,6 +56,9 @@ class NLIPairsData(SentEvalData):
         self.columns = tuple(columns)
         self.limit = limit
         self.filter: OverlapFilter = filter
+        self.scored = scored
+        if scored:
+            self.label = "score"
 
     def load_train(self) -> Dataset:
         """The pairs, in file order."""
@@ -71,6 +77,14 @@ class NLIPairsData(SentEvalData):
         tests = [table for task in self.load_tests() for table in task.subsets.values()]
         table = keep_rows(whole, not_in(tests, self.filter))
         dropped = {f"in a test set ({self.filter})": len(whole) - len(table)}
+        if self.scored:
+            definite = [index for index, label in enumerate(table["label"]) if label != 1]
+            dropped["neutral"] = len(table) - len(definite)
+            table = table.select(definite)
+            low, high = SCORE_RANGE
+            columns = {name: list(table[name]) for name in ("sentence1", "sentence2")}
+            scores = [high if label == 2 else low for label in table["label"]]
+            table = make_table({**columns, "label": scores})
         table, dropped["data.limit"] = sample_rows(table, self.limit)
         self.counts.append(SourceCount(path.name, len(whole), dropped))
         return table

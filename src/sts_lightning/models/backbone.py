@@ -71,7 +71,6 @@ def load_backbone(
     # The library's own progress bars and load report repeat what is checked below.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # a line for each layer on a CPU
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
         unknown = [key for key in config or {} if not hasattr(model_config, key)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -138,6 +139,7 @@ class SentenceEncoder(nn.Module):
             tokenizer.padding_side = "right"
         if bidirectional_layers:
             make_bidirectional(backbone, bidirectional_layers)
+        self.bidirectional_layers = bidirectional_layers
         self.causal = causal and bidirectional_layers == 0
         self.tokenizer = SentenceTokenizer(
             tokenizer, max_length, template, view_templates, denoise, _position_offset(backbone)
@@ -147,7 +149,7 @@ class SentenceEncoder(nn.Module):
         if projection != "none":
             size = backbone.config.hidden_size
             self.projector = nn.Sequential(nn.Linear(size, size), nn.Tanh())
-        self.backbone = backbone if adapter is None else _adapted(backbone, adapter)
+        self.backbone = backbone if adapter is None else adapted(backbone, adapter)
         self.pooling: Pooling = pooling
         # Left padding shifts positions that a model derives from token ids.
         self._takes_embeddings = (
@@ -214,7 +216,7 @@ class SentenceEncoder(nn.Module):
             ConfigError: The model cannot.
         """
         try:
-            self.backbone.gradient_checkpointing_enable({"use_reentrant": False})
+            self.backbone.activation_checkpointing_enable({"use_reentrant": False})
         except ValueError as error:
             raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
 
@@ -384,7 +386,7 @@ def _position_offset(backbone: PreTrainedModel) -> int:
     return 0
 
 
-def _adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
+def adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     """The backbone with a peft adapter, its own weights frozen.
 
     Raises:
@@ -392,11 +394,9 @@ def _adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     """
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", ".*is_gradient_checkpointing.*"
-            )  # between peft and transformers
-            adapted = get_peft_model(backbone, adapter)
+            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
+            whole = get_peft_model(backbone, copy.deepcopy(adapter))  # peft fills in its configuration
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"model.adapter does not fit {type(backbone).__name__}: {error}") from error
-    assert isinstance(adapted, PeftModel)
-    return adapted
+    assert isinstance(whole, PeftModel)
+    return whole

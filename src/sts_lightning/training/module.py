@@ -80,9 +80,10 @@ class STSModule(pl.LightningModule):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
             metrics: dict[str, Metric | MetricCollection] = {
-                # On the CPU, since ranks have no deterministic form on CUDA.
-                MONITOR: SpearmanCorrCoef(compute_on_cpu=True),
-                "dev/pearson": PearsonCorrCoef(),
+                # On the CPU, since ranks have no deterministic form on CUDA; not synchronised, since every
+                # process has the cosines of all pairs.
+                MONITOR: SpearmanCorrCoef(compute_on_cpu=True, sync_on_compute=False),
+                "dev/pearson": PearsonCorrCoef(sync_on_compute=False),
             }
         self.dev_metrics = MetricCollection(metrics, compute_groups=False)
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others

@@ -1,0 +1,81 @@
+"""A module of sentence-transformers that puts a template around each sentence.
+
+Written into the folders of `sts-lightning export --format sentence-transformers`, so that these load without
+this project; hence it imports nothing of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sentence_transformers.base.modules import Transformer
+
+
+class TemplateTransformer(Transformer):
+    """A transformer whose input is a sentence in a template; a sentence that is too long is cut before.
+
+    Args:
+        model_name_or_path: The folder.
+        template: Text with the slot ``{sentence}``.
+        sentence_tokens: Most tokens of the bare sentence.
+        edit: Whether to end sentences in a period and to turn double quotes into single ones first.
+        read_mask: Whether the vector is that of the last mask token; the pooling behind has to be ``mean``.
+        **kwargs: See `Transformer`.
+    """
+
+    config_keys: list[str] = [
+        *Transformer.config_keys,
+        "template",
+        "sentence_tokens",
+        "edit",
+        "read_mask",
+    ]
+
+    def __init__(
+        self,
+        model_name_or_path: str,
+        *,
+        template: str = "{sentence}",
+        sentence_tokens: int = 128,
+        edit: bool = False,
+        read_mask: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(model_name_or_path, **kwargs)
+        self.template = template
+        self.sentence_tokens = sentence_tokens
+        self.edit = edit
+        self.read_mask = read_mask
+
+    def preprocess(  # type: ignore[override]
+        self, inputs: Any, prompt: str | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Token ids of sentences in the template; a prompt is put before the sentence."""
+        before, behind = self.template.split("{sentence}")
+        texts = [before + self._cut(self._edited((prompt or "") + text)) + behind for text in inputs]
+        return super().preprocess(texts, **kwargs)
+
+    def _edited(self, text: str) -> str:
+        if not self.edit or not text:
+            return text
+        if text[-1] not in ".?\"'":
+            text += "."
+        text = text.replace('"', "'")
+        return f"{text[:-1]}." if text.endswith("?") else text
+
+    def _cut(self, text: str) -> str:
+        assert self.tokenizer is not None
+        spans = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        return text[: spans[self.sentence_tokens - 1][1]] if len(spans) > self.sentence_tokens else text
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Run the model; with ``read_mask`` the pooling behind sees the last mask token alone."""
+        features = super().forward(features, **kwargs)
+        if self.read_mask:
+            assert self.tokenizer is not None
+            is_mask = features["input_ids"].eq(self.tokenizer.mask_token_id)
+            places = torch.arange(1, is_mask.shape[1] + 1, device=is_mask.device)
+            last = (is_mask * places).argmax(dim=1, keepdim=True)
+            features["attention_mask"] = torch.zeros_like(features["attention_mask"]).scatter(1, last, 1)
+        return features

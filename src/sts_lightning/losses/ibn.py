@@ -1,0 +1,48 @@
+"""In-batch negatives for scored pairs, a part of AnglE's objective."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_matrix, require_labels
+
+
+class IBNLoss(Loss):
+    r"""InfoNCE among all 2B sentences of a batch, for the pairs that count as positive (AnglE, Sec. 3.2.2).
+
+    .. math:: L = -\frac{1}{2B} \sum_{i \in P} \log
+        \frac{e^{s \cos(z_i, z_{i'})}}{\sum_{j \ne i} e^{s \cos(z_i, z_j)}}
+
+    where P are the sentences of the positive pairs and i' is the other sentence of i's pair. As in AnglE's
+    code, the mean is over all 2B sentences, those of negative pairs counting 0.
+
+    Args:
+        scale: s, positive; the inverse of a temperature.
+        positive_from: The lowest score of a positive pair.
+    """
+
+    views = (2,)
+    labels = ("score",)
+    couples_rows = True
+
+    def __init__(self, scale: float = 20.0, positive_from: float = 4.0) -> None:
+        super().__init__()
+        if scale <= 0:
+            raise ConfigError(f"loss.scale must be positive, got {scale}.")
+        if not 0 < positive_from <= TOP_SCORE:
+            raise ConfigError(f"loss.positive_from must lie in (0, {TOP_SCORE:g}], got {positive_from}.")
+        self.scale = scale
+        self.positive_from = positive_from
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""
+        sentences = views.flatten(0, 1)
+        logits = self.scale * cosine_matrix(sentences, sentences)
+        itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+        partner = torch.arange(len(logits), device=logits.device).roll(views.shape[1])
+        rows = F.cross_entropy(logits.masked_fill(itself, -torch.inf), partner, reduction="none")
+        positive = require_labels(self, labels) >= self.positive_from
+        return (rows * positive.repeat(2)).mean()

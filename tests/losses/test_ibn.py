@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses.ibn import IBNLoss
+from sts_lightning.losses.infonce import InfoNCELoss
+
+
+def test_equals_slow_reference() -> None:
+    views = np.random.default_rng(0).normal(size=(2, 4, 3))
+    scores = np.array([5.0, 0.0, 4.0, 3.9])
+    units = (views / np.linalg.norm(views, axis=-1, keepdims=True)).reshape(8, 3)
+    total = 0.0
+    for i in range(8):
+        if scores[i % 4] < 4:
+            continue
+        others = [math.exp(7 * units[i] @ units[j]) for j in range(8) if j != i]
+        total -= math.log(math.exp(7 * units[i] @ units[(i + 4) % 8]) / sum(others))
+    loss = IBNLoss(scale=7.0)
+    assert loss(torch.from_numpy(views), torch.from_numpy(scores)).item() == pytest.approx(total / 8)
+
+
+def test_pairs_of_orthogonal_vectors_have_a_closed_form() -> None:
+    views = torch.eye(3).expand(2, 3, 3)
+    expected = -math.log(math.e / (math.e + 4))
+    assert IBNLoss(scale=1.0)(views, torch.full((3,), 5.0)).item() == pytest.approx(expected)
+
+
+def test_has_more_negatives_than_infonce() -> None:
+    views = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0))
+    assert IBNLoss(scale=20.0)(views, torch.full((6,), 5.0)) > InfoNCELoss(temperature=0.05)(views)
+
+
+def test_without_positives_there_is_nothing_to_learn() -> None:
+    views = torch.randn(2, 6, 4, requires_grad=True)
+    loss = IBNLoss()(views, torch.zeros(6))
+    loss.backward()
+    assert loss.item() == 0
+    assert views.grad is not None
+    assert not views.grad.any()
+
+
+@pytest.mark.parametrize("arguments", [{"scale": 0.0}, {"positive_from": 0.0}, {"positive_from": 6.0}])
+def test_refuses_values_out_of_range(arguments: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(arguments))):
+        IBNLoss(**arguments)

@@ -1,0 +1,114 @@
+"""Stages through the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import sts_lightning
+from sts_lightning import runs
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+PCC = [
+    "experiment=pcc",
+    "model=tiny_mistral",
+    "model.quantization=4bit",
+    "data=toy",
+    "+stages.stage1.data.kind=triplets",
+    "data.train_size=32",
+    "data.dev_size=20",
+    "data.test_size=20",
+    "data.batch_size=8",
+    "trainer=cpu",
+    "optim.warmup=0",
+    "trainer.max_epochs=1",
+    "+stages.stage2.trainer.max_epochs=2",
+    "trainer.val_every=1.0",
+    "hydra.run.dir=both",
+]
+
+
+def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
+    done = cli("train.py", *PCC)
+    assert done.returncode == 0, done.stderr
+    first, second = tmp_path / "both" / "stage1", tmp_path / "both" / "stage2"
+    assert runs.load_config(second).trainer.max_epochs == 2
+    assert runs.load_config(first).trainer.max_epochs == 1
+    assert runs.load_config(second).init_from.endswith("both/stage1")
+    assert "(final, step 4): 28 weights of the encoder" in done.stdout
+
+    # Only what trains is kept: the adapter, and nothing of the base or its quantisation.
+    checkpoint = torch.load(second / "checkpoints" / "last.ckpt", weights_only=True)
+    assert all("lora_" in name for name in checkpoint["state_dict"])
+    assert {"optimizer_states", "lr_schedulers", "callbacks", "loops"} <= checkpoint.keys()
+
+    # Stage 2 started from the end of stage 1.
+    end = runs.read_checkpoint(runs.last_checkpoint(first))["state_dict"]
+    score = json.loads((second / "metrics.json").read_text())["dev_untuned"]
+    encoder = runs.build_encoder(runs.load_config(second).model, runs.load_config(second).prompt).eval()
+    encoder.load_state_dict(
+        {name.removeprefix("encoder."): value for name, value in end.items()}, strict=False
+    )
+    from sts_lightning.data.toy import ToyData
+    from sts_lightning.evaluation.correlation import correlate
+    from sts_lightning.evaluation.sts import encode_pairs
+
+    arguments = {k: v for k, v in runs.load_config(second).data.items() if k != "_target_"}
+    dev = ToyData(**arguments).load_dev()
+    expected = correlate(encode_pairs(encoder, [dev])[0], np.asarray(dev["label"]))
+    assert score == pytest.approx(expected["spearman"], abs=0.05)
+
+    assert sts_lightning.load(second).text_edit == "official"
+    again = cli("train.py", *PCC)
+    assert "holds stages already; go on with them by resume=" in again.stderr
+    finished = cli("train.py", "resume=both")
+    assert "both has finished: its last stage is both/stage2" in finished.stderr
+
+    # What is left of the stages is done on resumption; here all of the second one.
+    scores = json.loads((second / "metrics.json").read_text())
+    (second / "metrics.json").unlink()
+    (second / "checkpoints" / "last.ckpt").unlink()
+    resumed = cli("train.py", "resume=both")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "stage stage1" not in resumed.stdout
+    assert json.loads((second / "metrics.json").read_text())["dev"] == scores["dev"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["+stages.stage2.trainer.max_epoch=2"], "stages.stage2: Key 'max_epoch' not in 'TrainerConfig'"),
+        (["stages.stage2.experiment=pcc_stage3"], "Could not find 'experiment/pcc_stage3'"),
+        (["+stages.stage3.seed=1"], "stages.stage3.experiment is missing"),
+        (["loss.temprature=1"], "loss.temprature: no such setting"),
+    ],
+)
+def test_a_mistake_in_a_later_stage_is_found_before_the_first(
+    arguments: list[str], message: str, cli: Cli, tmp_path: Path
+) -> None:
+    done = cli("train.py", *PCC, *arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_published_cells(config: Callable[..., OmegaConf]) -> None:
+    """Batch and epochs of Pcc-tuning's twelve cells, as its code has them, and what the command line says."""
+    cfg = config("experiment=pcc_stage2", "model=llama7b", "prompt=eol")
+    assert (cfg.data.batch_size, cfg.trainer.max_epochs, cfg.optim.warmup) == (192, 8, 100)
+    cfg = config("experiment=pcc_stage2", "model=mistral7b", "prompt=sum")
+    assert (cfg.data.batch_size, cfg.trainer.max_epochs) == (208, 8)
+    assert config("experiment=pcc_stage1", "model=mistral7b", "prompt=sth").data.batch_size == 224
+    assert config("experiment=pcc_stage1", "model=llama2_7b", "prompt=sum").data.batch_size == 248
+    cfg = config("experiment=pcc_stage1", "model=mistral7b", "prompt=sth", "data.batch_size=32")
+    assert cfg.data.batch_size == 32
+    assert config("experiment=pcc_stage1", "model=tiny_opt").data.batch_size == 256

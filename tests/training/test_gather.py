@@ -1,0 +1,99 @@
+"""Several processes give the gradient of one."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import spawn
+
+from sts_lightning.data.share import Share
+from sts_lightning.losses.base import Loss
+from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.gather import gather_examples
+from tests.losses.cases import DIMENSION, batch, make
+
+LOSSES = ("infonce", "pearson", "spearman", "cosent", "smooth_k2", "mse", "mixcse")
+INPUTS = 3
+
+
+def problem(stem: str, size: int) -> tuple[nn.Module, Loss, Tensor, Tensor | None]:
+    """A linear encoder, a loss and the inputs of a batch."""
+    torch.manual_seed(5)
+    loss = make(stem)
+    encoder = nn.Linear(INPUTS, DIMENSION).double()
+    views, labels = batch(loss, size)
+    inputs = torch.randn(len(views), size, INPUTS, dtype=torch.float64)
+    return encoder, loss, inputs, labels
+
+
+def value(loss: Loss, views: Tensor, labels: Tensor | None) -> Tensor:
+    torch.manual_seed(6)
+    total: Tensor = loss(views, labels) + RankReduction(0.3)(views)
+    return total
+
+
+def gradients(stem: str, size: int, share: Share, official: bool) -> dict[str, Tensor]:
+    """The mean over processes, as data-parallel training takes it."""
+    encoder, loss, inputs, labels = problem(stem, size)
+    own = encoder(inputs[:, share.of(size)])
+    value(loss, gather_examples(own, size, share, official), labels).backward()
+    named = [*encoder.named_parameters("encoder"), *loss.named_parameters("loss")]
+    result = {}
+    for name, parameter in named:
+        grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        if share.processes > 1:
+            distributed.all_reduce(grad)
+        result[name] = grad / share.processes
+    return result
+
+
+def work(process: int, processes: int, port: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    address = f"tcp://localhost:{port}"
+    distributed.init_process_group("gloo", init_method=address, rank=process, world_size=processes)
+    share = Share.current()
+    assert share == Share(process, processes)
+    found = {
+        (stem, size, official): gradients(stem, size, share, official)
+        for stem in LOSSES
+        for size in (6, 5, 2)  # equal shares, unequal ones, and with three processes an empty one
+        for official in (False, True)
+    }
+    torch.save(found, Path(folder) / f"{process}.pt")
+    distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_equals_one_process(processes: int, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    spawn(work, (processes, port, str(tmp_path)), nprocs=processes)
+    for process in range(processes):
+        for (stem, size, official), found in torch.load(tmp_path / f"{process}.pt").items():
+            expected = gradients(stem, size, Share(), official=False)
+            for name, grad in expected.items():
+                scale = 1 / processes if official and name.startswith("encoder") else 1
+                torch.testing.assert_close(
+                    found[name], grad * scale, atol=1e-9, rtol=1e-6, msg=f"{stem} {size} {official} {name}"
+                )
+
+
+@pytest.mark.parametrize("count", range(8))
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_shares_cover_each_example_once(count: int, processes: int) -> None:
+    parts = [Share(process, processes).of(count) for process in range(processes)]
+    examples = [index for part in parts for index in range(count)[part]]
+    assert examples == list(range(count))
+    sizes = Share(0, processes).sizes(count)
+    assert sizes == [part.stop - part.start for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_one_process_passes_everything_through() -> None:
+    own = torch.randn(2, 4, 3)
+    assert gather_examples(own, 4, Share()) is own

@@ -1,0 +1,239 @@
+"""Micro batches give the gradient of the whole batch, dropout included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig
+from peft import LoraConfig
+from torch import Tensor
+
+from sts_lightning.data.collate import Batch
+from sts_lightning.errors import ConfigError, TrainingError
+from sts_lightning.losses import all_losses
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tiny_bert import tiny_bert
+from sts_lightning.models.tiny_decoders import tiny_mistral, tiny_opt
+from sts_lightning.models.tokenize import Rows
+from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.train import train_in
+from sts_lightning.training import memory
+from sts_lightning.training.memory import find_micro_batch_size
+from sts_lightning.training.module import STSModule
+from tests.conftest import SHORT_RUN
+from tests.training.helpers import metrics, weights
+
+TEXTS = [
+    "A dog runs",
+    "Someone plays a guitar in the park",
+    "x",
+    "Two men are sitting",
+    "Go on",
+    "An owl",
+    "No",
+    "It",
+]
+
+
+def adapter() -> LoraConfig:
+    return LoraConfig(task_type="FEATURE_EXTRACTION", r=4, lora_dropout=0.2, target_modules="all-linear")
+
+
+def gradient(
+    encoder: SentenceEncoder,
+    loss: str,
+    micro_batch_size: int | None,
+    regularizer: RankReduction | None = None,
+    autocast: torch.dtype | None = None,
+) -> tuple[Tensor, int]:
+    """Of all that trains, and how many chunks there were."""
+    head = all_losses()[loss]()
+    torch.manual_seed(1)
+    head.make_head(encoder.dimension, 5.0)
+    unused: Any = None
+    module = STSModule(
+        encoder, head, unused, unused, regularizer=regularizer, micro_batch_size=micro_batch_size
+    ).train()
+    num_views = max(head.views)
+    views = [TEXTS[number:] + TEXTS[:number] for number in range(num_views)]
+    rows: Rows = encoder.prepare(10_000, training=True)(views, [None] * num_views)
+    labels = None if head.labels[0] == "none" else torch.linspace(0, 5, len(TEXTS))
+    module.zero_grad()
+    torch.manual_seed(2)
+    calls: list[int] = []
+    hook = encoder.backbone.register_forward_hook(lambda *_: calls.append(1))
+    with torch.autocast("cpu", autocast) if autocast else nullcontext():
+        embedded = module.embed_views(Batch(rows, num_views, labels, len(TEXTS)))
+    value = head(embedded, labels)
+    if regularizer is not None:
+        value = value + regularizer(embedded)
+    forward_calls = len(calls)
+    value.backward()
+    hook.remove()
+    trained = [p for p in module.parameters() if p.requires_grad and p.grad is not None]
+    return torch.cat([p.grad.flatten() for p in trained if p.grad is not None]), forward_calls
+
+
+def assert_same(one: Tensor, two: Tensor, tolerance: float = 1e-6) -> None:
+    assert one.abs().max() > 0
+    assert (one - two).abs().max() <= tolerance * one.abs().max()
+
+
+@pytest.mark.parametrize("loss", ["infonce", "pearson", "spearman", "cosent", "smooth_k2", "ibn"])
+@pytest.mark.parametrize("regularizer", [None, RankReduction(0.5)], ids=["", "rank_reduction"])
+def test_equals_the_whole_batch(loss: str, regularizer: RankReduction | None) -> None:
+    """Without dropout, where the draws do not depend on the chunks: against one chunk of all rows."""
+    encoder = tiny_bert(dropout=0.0)
+    whole, one = gradient(encoder, loss, None, regularizer)
+    cached, several = gradient(encoder, loss, 2, regularizer)
+    assert (one, several) == (1, 4)
+    assert_same(whole, cached, 2e-5)
+
+
+def kinds() -> dict[str, Callable[[], SentenceEncoder]]:
+    lora: Any = {"pooling": "last_token", "adapter": adapter()}
+    return {
+        "bert": tiny_bert,
+        "opt": lambda: tiny_opt(**lora),
+        "4bit": lambda: tiny_mistral(quantization="4bit", **lora),
+        "8bit": lambda: tiny_mistral(quantization="8bit", **lora),
+        "4bit bf16": lambda: tiny_mistral(quantization="4bit", dtype="bfloat16", **lora),
+    }
+
+
+@pytest.mark.parametrize("kind", list(kinds()))
+@pytest.mark.parametrize("checkpoint_layers", [False, True])
+def test_draws_the_same_dropout_again(
+    kind: str, checkpoint_layers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same chunks with and without recomputation: the same masks, so the same gradient to the last bit."""
+    encoder = kinds()[kind]()
+    for name, parameter in encoder.named_parameters():
+        if "lora_B" in name:  # zero at first, which would hide the gradient of A
+            torch.nn.init.normal_(parameter, std=0.1)
+    if checkpoint_layers:
+        encoder.checkpoint_layers()
+    autocast = torch.bfloat16 if "bf16" in kind else None
+    cached, _ = gradient(encoder, "infonce", 2, autocast=autocast)
+    forward = encoder.forward
+    monkeypatch.setattr(encoder, "forward", lambda rows, recompute=False: forward(rows))
+    kept, _ = gradient(encoder, "infonce", 2, autocast=autocast)
+    assert torch.equal(cached, kept)
+    monkeypatch.undo()
+    other, _ = gradient(encoder, "infonce", 4, autocast=autocast)
+    assert not torch.equal(cached, other)  # other chunks draw other masks
+
+
+def test_recomputation_keeps_no_activations() -> None:
+    encoder = tiny_bert(layers=4)
+    rows = encoder.prepare(10_000, training=True)([TEXTS * 8], [None]).limited(4)
+
+    def saved(recompute: bool) -> int:
+        kept: dict[int, int] = {}
+
+        def pack(tensor: Tensor) -> Tensor:
+            kept[tensor.data_ptr()] = tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            encoder.train()(rows, recompute)
+        return sum(kept.values())
+
+    assert saved(recompute=True) < saved(recompute=False) / 5
+
+
+def test_limited_rows_are_the_same_rows() -> None:
+    encoder = tiny_mistral(pooling="last_token").eval()
+    rows = encoder.prepare(10_000, training=False)([TEXTS], [None])
+    limited = rows.limited(3)
+    assert [len(chunk["input_ids"]) for chunk in limited.chunks] == [3, 3, 2]
+    assert limited.chunks[-1]["input_ids"].shape[1] < rows.chunks[0]["input_ids"].shape[1]
+    torch.testing.assert_close(encoder(limited), encoder(rows), atol=2e-6, rtol=0)
+
+
+def test_a_run_with_micro_batches_ends_where_one_without_ends(
+    config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    settings = [*SHORT_RUN, "model.dropout=0", "data.batch_size=16", "trainer.max_epochs=1", "logger=csv"]
+    train_in(tmp_path / "whole", config(*settings))
+    train_in(tmp_path / "micro", config(*settings, "trainer.micro_batch_size=4"))
+    assert metrics(tmp_path / "micro")["dev"]["spearman"] == pytest.approx(
+        metrics(tmp_path / "whole")["dev"]["spearman"], abs=0.05
+    )
+    for name, value in weights(tmp_path / "whole").items():
+        torch.testing.assert_close(weights(tmp_path / "micro")[name], value, atol=2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("size", [0, 5, 128, "some"])
+def test_a_micro_batch_that_does_not_divide(
+    size: object, config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    cfg = config(*SHORT_RUN, "data.batch_size=16", f"trainer.micro_batch_size={size}")
+    with pytest.raises(ConfigError, match=r"does not divide data.batch_size=16; choose among 1, 2, 4, 8, or"):
+        train_in(tmp_path / "run", cfg)
+    assert not (tmp_path / "run").exists()
+
+
+def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder], rows: int) -> None:
+    """Let more rows than that in a chunk exhaust the memory."""
+    embed = encoder.embed_chunk
+
+    def limited(self: SentenceEncoder, chunk: dict[str, Tensor], *rest: Any, **more: Any) -> Tensor:
+        if len(chunk["input_ids"]) > rows and torch.is_grad_enabled():
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return embed(self, chunk, *rest, **more)
+
+    monkeypatch.setattr(encoder, "embed_chunk", limited)
+
+
+def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    encoder = tiny_bert()
+    before = torch.get_rng_state()
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext) == 4
+    assert find_micro_batch_size(encoder, 6, 2, nullcontext) is None
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+    limit_memory(monkeypatch, SentenceEncoder, rows=1)
+    with pytest.raises(TrainingError, match="does not hold one example"):
+        find_micro_batch_size(encoder, 16, 2, nullcontext)
+
+
+def test_the_longest_rows_are_as_long_as_rows_get() -> None:
+    for template in (None, "This : {sentence} !"):
+        encoder = tiny_mistral(template=template, pooling="last_token", max_length=9)
+        longest = encoder.longest_rows(3)["input_ids"]
+        cut = encoder.tokenizer(["some text of more than nine bytes"])[0]
+        assert longest.shape == (3, len(cut))
+
+
+def test_auto_in_a_run_leaves_the_result_as_it_is(
+    config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = [*SHORT_RUN, "model.dropout=0", "data.batch_size=16", "trainer.max_epochs=1", "logger=csv"]
+    train_in(tmp_path / "whole", config(*settings))
+    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    train_in(tmp_path / "auto", config(*settings, "trainer.micro_batch_size=auto"))
+    assert metrics(tmp_path / "auto")["micro_batch_size"] == 4
+    for name, value in weights(tmp_path / "whole").items():
+        torch.testing.assert_close(weights(tmp_path / "auto")[name], value, atol=2e-5, rtol=1e-3)
+
+
+def test_out_of_memory_names_the_setting(
+    config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit_memory(monkeypatch, SentenceEncoder, rows=3)
+    cfg = config(*SHORT_RUN, "data.batch_size=16", "trainer.max_epochs=1", "logger=csv")
+    with pytest.raises(TrainingError, match=r"memory ran out at step 1\. trainer\.micro_batch_size=16"):
+        train_in(tmp_path / "run", cfg)
+
+
+def test_what_counts_as_out_of_memory() -> None:
+    assert memory.is_out_of_memory(torch.OutOfMemoryError("x"))
+    assert memory.is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."))
+    assert not memory.is_out_of_memory(RuntimeError("shape mismatch"))

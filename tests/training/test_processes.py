@@ -1,0 +1,98 @@
+"""Runs of several processes through the command line, on the CPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from sts_lightning.train import train_in
+from sts_lightning.training.history import read_history
+from tests.conftest import ROOT, SHORT_RUN
+from tests.training.helpers import metrics, same_results, weights
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+SETTINGS = [
+    *SHORT_RUN,
+    "name=run",
+    "data.train_size=50",  # with batch 8 the last one has two examples
+    "data.dev_size=37",
+    "data.batch_size=8",
+    "trainer.max_epochs=1",
+    "trainer.val_every=1",
+    "trainer.log_every_n_steps=1",
+    "logger=csv",
+]
+
+
+def several(count: int) -> list[str]:
+    return ["trainer=ddp", "trainer.accelerator=cpu", f"trainer.devices={count}", "trainer.chunk_tokens=512"]
+
+
+def same(one: Path, two: Path) -> None:
+    left, right = (read_history(run / "history.csv") for run in (one, two))
+    assert [row["step"] for row in left] == [row["step"] for row in right]
+    for first, second in zip(left, right, strict=True):
+        for name in first.keys() & {"train/loss", "dev/spearman", "dev/pearson", "lr"}:
+            assert second[name] == pytest.approx(first[name], abs=2e-3), name
+    for name, value in weights(one).items():
+        torch.testing.assert_close(weights(two)[name], value, atol=2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("processes", "extra"),
+    [
+        (2, ["model.dropout=0", "trainer.micro_batch_size=2"]),
+        (3, ["model.dropout=0", "loss=infonce", "data.kind=sentences", "queue.size=12"]),
+    ],
+)
+def test_several_processes_equal_one(
+    processes: int, extra: list[str], cli: Cli, config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    train_in(tmp_path / "one", config(*SETTINGS, *extra))
+    done = cli("train.py", *SETTINGS, *extra, *several(processes), "hydra.run.dir=several")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("selected step") == 1
+    same(tmp_path / "one", tmp_path / "several")
+    assert metrics(tmp_path / "several")["processes"] == processes
+    assert metrics(tmp_path / "several")["test"]["average"] == pytest.approx(
+        metrics(tmp_path / "one")["test"]["average"], abs=0.05
+    )
+
+
+def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> None:
+    """With dropout, whose random numbers each process has of its own; Ctrl-C reaches all of them."""
+    how = [*SETTINGS, *several(2), "trainer.max_epochs=12", "trainer.save_every=7", "evaluation.final=false"]
+    assert cli("train.py", *how, "hydra.run.dir=whole").returncode == 0
+    checkpoint = torch.load(tmp_path / "whole" / "checkpoints" / "last.ckpt", weights_only=True)
+    states = checkpoint["callbacks"]["RandomState"]["processes"]
+    assert not torch.equal(states[0]["cpu"], states[1]["cpu"])
+    command = [sys.executable, str(ROOT / "train.py"), *how, "hydra.run.dir=cut"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    last = tmp_path / "cut" / "checkpoints" / "last.ckpt"
+    deadline = time.monotonic() + 120
+    while not last.exists() and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert b"Go on with: python train.py resume=cut" in errors
+    assert cli("train.py", "resume=cut").returncode == 0
+    same_results(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_sweep_over_several_devices_is_refused(cli: Cli) -> None:
+    done = cli("train.py", "-m", *SETTINGS, *several(2), "seed=1,2")
+    assert done.returncode == 1
+    assert "Run the jobs one by one without -m" in done.stderr
