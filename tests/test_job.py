@@ -14,6 +14,9 @@ from omegaconf import OmegaConf
 
 import sts_lightning
 from sts_lightning import runs
+from sts_lightning.data.toy import ToyData
+from sts_lightning.evaluation.correlation import correlate
+from sts_lightning.evaluation.sts import encode_pairs
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -57,9 +60,6 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     encoder.load_state_dict(
         {name.removeprefix("encoder."): value for name, value in end.items()}, strict=False
     )
-    from sts_lightning.data.toy import ToyData
-    from sts_lightning.evaluation.correlation import correlate
-    from sts_lightning.evaluation.sts import encode_pairs
 
     arguments = {k: v for k, v in runs.load_config(second).data.items() if k != "_target_"}
     dev = ToyData(**arguments).load_dev()
@@ -86,9 +86,7 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["+stages.stage2.trainer.max_epoch=2"], "stages.stage2: Key 'max_epoch' not in 'TrainerConfig'"),
-        (["stages.stage2.experiment=pcc_stage3"], "Could not find 'experiment/pcc_stage3'"),
         (["+stages.stage3.seed=1"], "stages.stage3.experiment is missing"),
-        (["loss.temprature=1"], "loss.temprature: no such setting"),
     ],
 )
 def test_a_mistake_in_a_later_stage_is_found_before_the_first(

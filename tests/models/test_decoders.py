@@ -145,7 +145,7 @@ def test_evaluation_on_a_cpu_leaves_quantised_weights_alone() -> None:
 def test_a_7b_configuration_loads_a_small_model_of_its_class(
     choice: str, config: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The whole file but the name, through the same loader; the folder holds a language model with its head."""
+    """The whole file but the name, through the same loader; the folder has a language model with head."""
     family = tiny_opt if choice == "opt6_7b" else tiny_mistral if choice == "mistral7b" else tiny_llama
     small = family()
     model = AutoModelForCausalLM.from_config(small.backbone.config)
@@ -223,7 +223,7 @@ def test_bert_is_bidirectional_already() -> None:
 
 def test_an_adapter_that_does_not_fit() -> None:
     wrong = LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["query"])
-    with pytest.raises(ConfigError, match="model.adapter does not fit MistralModel"):
+    with pytest.raises(ConfigError, match=r"model\.adapter does not fit MistralModel"):
         tiny_mistral(adapter=wrong)
 
 

@@ -111,7 +111,7 @@ def kinds() -> dict[str, Callable[[], SentenceEncoder]]:
 def test_draws_the_same_dropout_again(
     kind: str, checkpoint_layers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same chunks with and without recomputation: the same masks, so the same gradient to the last bit."""
+    """The same chunks with and without recomputation: the same masks, the same gradient to the last bit."""
     encoder = kinds()[kind]()
     for name, parameter in encoder.named_parameters():
         if "lora_B" in name:  # zero at first, which would hide the gradient of A

@@ -1,0 +1,137 @@
+"""Steps of Pcc-tuning's two stages against the papers' step: `make bench-decoder`, on a GPU `bench-mistral`.
+
+The papers' step, re-created: the language-model head is computed, all views are padded on the left to a common
+multiple of 8 whatever their length, and activations of the whole batch are kept (but for gradient checkpointing,
+which `--checkpointing` gives both). Ours: no head, chunks of similar length, micro batches where asked for. Both
+have the same weights, sentences, LoRA and loss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from decoders import SHAPES, TEMPLATES, lora, make_encoder, make_mistral, triplets
+from peft import get_peft_model
+from transformers import MistralForCausalLM
+
+from sts_lightning.losses.base import Loss
+from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.models.tiny_decoders import byte_tokenizer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+GOAL = 1.5
+
+
+def papers_step(options: argparse.Namespace, views: list[list[str]], loss: Loss) -> Callable[[], None]:
+    """The papers' step, ready to run."""
+    dtype = DTYPES[options.papers_compute]
+    body = make_mistral(options.shape, dtype, options.device, options.nf4)
+    whole = MistralForCausalLM(body.config)
+    whole.model = body
+    whole.lm_head = whole.lm_head.to(options.device, dtype)
+    settings = lora()
+    settings.exclude_modules = ["lm_head"]
+    model = get_peft_model(whole, settings).train()
+    if options.checkpointing:
+        whole.activation_checkpointing_enable({"use_reentrant": False})
+    tokenizer = byte_tokenizer("<s>")
+    tokenizer.pad_token = tokenizer.unk_token
+    tokenizer.padding_side = "left"
+    texts = [TEMPLATES["eol"].replace("{sentence}", text) for view in views for text in view]
+    labels = torch.linspace(0, 5, len(views[0]), device=options.device)
+
+    def run() -> None:
+        encoded = tokenizer(texts, padding=True, pad_to_multiple_of=8, return_tensors="pt").to(options.device)
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.mixed):
+            output = model(
+                input_ids=encoded["input_ids"],
+                attention_mask=encoded["attention_mask"],
+                output_hidden_states=True,
+            )
+        vectors = output.hidden_states[-1][:, -1].float()
+        loss(vectors.unflatten(0, (len(views), -1)), labels if loss.labels == ("score",) else None).backward()
+        model.zero_grad()
+
+    return run
+
+
+def our_step(options: argparse.Namespace, views: list[list[str]], loss: Loss) -> Callable[[], None]:
+    """Our step, ready to run."""
+    encoder = make_encoder(options.shape, DTYPES[options.compute], options.device, options.nf4).train()
+    if options.checkpointing:
+        encoder.checkpoint_layers()
+    labels = torch.linspace(0, 5, len(views[0]), device=options.device)
+
+    def run() -> None:
+        rows = encoder.prepare(options.chunk_tokens, training=True)(views, [None] * len(views))
+        if options.micro is not None:
+            rows = rows.limited(options.micro * len(views))
+        rows.chunks = [{k: v.to(options.device) for k, v in chunk.items()} for chunk in rows.chunks]
+        with torch.autocast(options.device, torch.bfloat16, enabled=options.mixed):
+            vectors = encoder(rows, recompute=options.micro is not None)
+        loss(vectors.unflatten(0, (len(views), -1)), labels if loss.labels == ("score",) else None).backward()
+        encoder.zero_grad()
+
+    return run
+
+
+def main() -> None:
+    """Measure in turns and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shape", choices=list(SHAPES), default="small")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--nf4", action="store_true", help="quantise the linear layers")
+    parser.add_argument("--mixed", action="store_true", help="bfloat16 autocast in both")
+    parser.add_argument("--compute", choices=list(DTYPES), default="float32", help="ours")
+    parser.add_argument("--papers-compute", choices=list(DTYPES), default="float32")
+    parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing in both")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--papers-batch", type=int, help="where theirs does not fit; default: --batch")
+    parser.add_argument("--micro", type=int, help="examples of our micro batches")
+    parser.add_argument("--chunk-tokens", type=int, default=2048)
+    parser.add_argument("--turns", type=int, default=3)
+    options = parser.parse_args()
+
+    batches = {"papers": options.papers_batch or options.batch, "ours": options.batch}
+    columns = triplets(max(batches.values()))
+    tokenizer = byte_tokenizer("<s>")
+    for stage, num_views, loss in ((1, 3, InfoNCELoss()), (2, 2, PearsonLoss())):
+        speed, memory = {}, {}
+        for name, prepare in (("papers", papers_step), ("ours", our_step)):
+            views = [column[: batches[name]] for column in columns[:num_views]]
+            texts = [TEMPLATES["eol"].replace("{sentence}", text) for view in views for text in view]
+            tokens = sum(map(len, tokenizer(texts)["input_ids"]))
+            run = prepare(options, views, loss)
+            run()
+            if options.device == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+            times = []
+            for _ in range(options.turns):
+                begin = time.perf_counter()
+                run()
+                if options.device == "cuda":
+                    torch.cuda.synchronize()
+                times.append(time.perf_counter() - begin)
+            speed[name] = tokens / statistics.median(times)
+            memory[name] = torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else None
+            del run
+            if options.device == "cuda":
+                torch.cuda.empty_cache()
+        for name, rate in speed.items():
+            used = "" if memory[name] is None else f", peak {memory[name]:.1f} GiB"
+            print(
+                f"stage {stage}, {name:6} batch {batches[name]:4}: {rate:8.0f} real tokens per second{used}"
+            )
+        goal = f" (goal: at least {GOAL})" if stage == 1 else ""
+        print(f"stage {stage}: ours / papers' {speed['ours'] / speed['papers']:.2f}{goal}")
+    if options.device == "cuda":
+        print(torch.cuda.get_device_name())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""What the decoder benchmarks share: real sentences, and a Mistral of any size with random weights."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+from peft import LoraConfig
+from transformers import MistralConfig, MistralModel
+
+from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tiny_decoders import byte_tokenizer
+from sts_lightning.schema import register_schemas
+
+register_schemas()
+
+with initialize_config_dir(str(Path(__file__).resolve().parents[1] / "conf"), version_base="1.3"):
+    TEMPLATES: dict[str, str] = {
+        name: compose("train", [f"prompt={name}"]).prompt.template for name in ("eol", "ke")
+    }
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "hidden_size": 96,
+        "intermediate_size": 336,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    },
+    # The head's share of the arithmetic, vocabulary over layers, is that of the real model.
+    "small": {
+        "hidden_size": 256,
+        "intermediate_size": 896,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 8,
+    },
+    "mistral7b": {
+        "hidden_size": 4096,
+        "intermediate_size": 14336,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+    },
+}
+
+
+def lora() -> LoraConfig:
+    """The papers' adapter."""
+    return LoraConfig(
+        task_type="FEATURE_EXTRACTION",
+        r=64,
+        lora_alpha=16,
+        lora_dropout=0.05,
+        target_modules="all-linear",
+    )
+
+
+def make_mistral(shape: str, dtype: torch.dtype, device: str, nf4: bool) -> MistralModel:
+    """A Mistral with random weights, its linear layers in NF4 if asked for."""
+    sizes = SHAPES[shape]
+    vocabulary = 32000 if shape == "mistral7b" else len(byte_tokenizer("<s>"))
+    config = MistralConfig(
+        vocab_size=vocabulary,
+        num_key_value_heads=sizes["num_attention_heads"] // 4,
+        use_cache=False,
+        **sizes,
+    )
+    torch.manual_seed(0)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device("cpu" if nf4 else device):
+            model = MistralModel(config)
+    finally:
+        torch.set_default_dtype(default)
+    if nf4:
+        quantise(model, dtype, device)
+    placed: Any = model
+    placed.to(device)
+    return model
+
+
+def quantise(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
+    """Replace linear layers by NF4 ones with nested scales, as loading from files does."""
+    import bitsandbytes
+
+    nn: Any = bitsandbytes.nn
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, torch.nn.Linear) and not isinstance(child, nn.Linear4bit):
+                linear = nn.Linear4bit(
+                    child.in_features,
+                    child.out_features,
+                    bias=False,
+                    compute_dtype=dtype,
+                    compress_statistics=True,
+                    quant_type="nf4",
+                )
+                linear.weight = nn.Params4bit(
+                    child.weight.data, requires_grad=False, compress_statistics=True, quant_type="nf4"
+                )
+                setattr(parent, name, linear.to(device))
+                if hasattr(linear, "support_avx512bf16_for_cpu"):
+                    linear.support_avx512bf16_for_cpu = False  # as in load_backbone
+
+
+def make_encoder(
+    shape: str, dtype: torch.dtype, device: str, nf4: bool, template: str = "eol"
+) -> SentenceEncoder:
+    """Our encoder around it, with the papers' adapter."""
+    model = make_mistral(shape, dtype, device, nf4)
+    encoder = SentenceEncoder(
+        model,
+        byte_tokenizer("<s>"),
+        pooling="last_token",
+        max_length=128,
+        template=TEMPLATES[template],
+        adapter=lora(),
+    )
+    return encoder.to(device)
+
+
+def triplets(count: int) -> list[list[str]]:
+    """Anchors, positives and hard negatives of real NLI triplets."""
+    table = NLITripletsData(os.environ["STS_DATA_ROOT"], batch_size=2, seed=1).load_train()
+    table = table.shuffle(seed=1).select(range(count))
+    return [list(table[name]) for name in ("sentence1", "sentence2", "sentence3")]
