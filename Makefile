@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format bench-encode bench-train reproduce-stage2 \
-	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
+.PHONY: help install demo test lint format bench-encode bench-train bench-gradient-cache bench-decoder \
+	bench-prefix bench-mistral reproduce-stage2 reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
@@ -41,6 +41,19 @@ bench-encode: install  ## time the seven-task evaluation against sentence-transf
 
 bench-train: install  ## time the training step against sentence-transformers (4 minutes)
 	$(BIN)/python benchmarks/train_step.py
+
+bench-gradient-cache: install  ## memory and time of a step with micro batches against without (5 minutes)
+	$(BIN)/python benchmarks/gradient_cache.py
+
+bench-decoder: install  ## time a small decoder's step against the papers' (5 minutes)
+	$(BIN)/python benchmarks/decoder_step.py
+
+bench-prefix: install  ## time encoding with the template's prefix read once (2 minutes)
+	$(BIN)/python benchmarks/shared_prefix.py
+
+bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
+	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \
+	    --compute bfloat16 --batch 256 --papers-batch 64 --micro 16 --chunk-tokens 16384
 
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2

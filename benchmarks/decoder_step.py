@@ -1,9 +1,9 @@
 """Steps of Pcc-tuning's two stages against the papers' step: `make bench-decoder`, on a GPU `bench-mistral`.
 
-The papers' step, re-created: the language-model head is computed, all views are padded on the left to a common
-multiple of 8 whatever their length, and activations of the whole batch are kept (but for gradient checkpointing,
-which `--checkpointing` gives both). Ours: no head, chunks of similar length, micro batches where asked for. Both
-have the same weights, sentences, LoRA and loss.
+The papers' step, re-created: the language-model head is computed, all views are padded on the left to a
+multiple of 8 that fits the longest, and activations of the whole batch are kept (but for gradient
+checkpointing, which `--checkpointing` gives both). Ours: no head, chunks of similar length, micro batches
+where asked for. Both have the same weights, sentences, LoRA and loss.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Memory and time of one InfoNCE step with and without micro batches: `make bench-gradient-cache`.
 
-A batch of 256 NLI triplets through a tiny Mistral with LoRA, each variant in a process of its own. Peak memory: how
-much the resident set grows during the step.
+A batch of 256 NLI triplets through a tiny Mistral with LoRA, each variant in a process of its own. The
+memory of a step is how much the resident set grows during it.
 """
 
 from __future__ import annotations

@@ -85,7 +85,9 @@ def test_mistakes_are_named(overrides: list[str], message: str, config: Config) 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["trainer.devices=2"], "training runs on one device"),
+        (["trainer.devices=0"], "must be positive, or -1 for all"),
+        (["trainer.devices=-1"], "on a CPU give the number of processes"),
+        (["trainer.micro_batch_size=24"], r"does not divide data\.batch_size=64; choose among 1, 2, 4, 8"),
         (["trainer.accelerator=tpu"], "must be cpu or gpu"),
         (["precision=16-mixed"], "needs a GPU"),
         (["+trainer.extra.accumulate_grad_batches=2"], "raise data.batch_size instead"),
@@ -94,7 +96,8 @@ def test_mistakes_are_named(overrides: list[str], message: str, config: Config) 
 )
 def test_settings_that_cannot_run(overrides: list[str], message: str, config: Config) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_trainer(config(*overrides).trainer)
+        cfg = config(*overrides)
+        check_trainer(cfg.trainer, cfg.data.batch_size)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ def _leave(error: UserError, debug: bool) -> NoReturn:
     if debug:
         raise error
     stopped = isinstance(error, InterruptedRunError)
+    if stopped and os.environ.get("LOCAL_RANK", "0") != "0":
+        sys.exit(130)  # the first of several processes says it
     print(error if stopped else f"error: {error}", file=sys.stderr)
     sys.exit(130 if stopped else 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser("sts-lightning", description=__doc__)
     parser.add_argument("--debug", action="store_true", help="show stack traces")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_ceiling(commands)
+    _add_compare(commands)
     _add_export(commands)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
@@ -27,7 +30,52 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"error: {error}")
 
 
-def _add_export(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+Commands = argparse._SubParsersAction  # generic in stubs only
+
+
+def _add_ceiling(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "ceiling", help="the best Spearman that a scorer of few distinct values could reach on the test sets"
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        help="your own CSV, TSV or JSONL file; default: the seven test sets",
+    )
+    parser.add_argument("--score", default="score", help="its column of gold scores; default: %(default)s")
+    parser.add_argument(
+        "--data-root", default=os.environ.get("STS_DATA_ROOT", "data"), help="default: STS_DATA_ROOT, or data"
+    )
+    parser.add_argument("--levels", type=int, nargs="+", default=[2, 3, 5], help="default: 2 3 5")
+    parser.add_argument("--plot", type=Path, help="also draw the ceilings of 2 to 20 levels to this PNG")
+    parser.set_defaults(run_command=_ceiling)
+
+
+def _ceiling(options: argparse.Namespace) -> None:
+    from sts_lightning.analysis.ceilings import read_golds, report_ceilings
+
+    golds = read_golds(options.file, options.score, options.data_root)
+    report_ceilings(golds, options.levels, options.plot)
+
+
+def _add_compare(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "compare", help="the difference of two runs, or of two sets of runs, with paired bootstrap intervals"
+    )
+    parser.add_argument("first", type=Path, nargs="+", help="run folders of one system")
+    parser.add_argument("--to", type=Path, nargs="+", required=True, help="run folders of the other")
+    parser.add_argument("--resamples", type=int, default=1000, help="draws; default: %(default)s")
+    parser.set_defaults(run_command=_compare)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from sts_lightning.evaluation.compare import print_comparison
+
+    print_comparison(options.first, options.to, options.resamples)
+
+
+def _add_export(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "export", help="write a run as a peft adapter, a merged model or a sentence-transformers model"
     )

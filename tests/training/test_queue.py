@@ -14,7 +14,7 @@ def test_keeps_the_latest_vectors_oldest_first() -> None:
     assert queue.negatives().shape == (0, 32)
     seen = []
     for texts in (["a", "b"], ["c", "d"], ["e", "f", "g"]):
-        queue.update(encoder, encoder.tokenizer.rows(texts, 512))
+        queue.push(queue.embed(encoder.tokenizer.rows(texts, 512)))
         seen += texts
         expected = encoder.encode(seen[-5:])  # the weights have not moved; no dropout in either
         torch.testing.assert_close(queue.negatives(), torch.from_numpy(expected), atol=1e-5, rtol=1e-4)
@@ -27,7 +27,7 @@ def test_follows_the_encoder() -> None:
     before = weight.detach().clone()
     with torch.no_grad():
         weight.add_(4.0)
-    queue.update(encoder, encoder.tokenizer.rows(["a"], 512))
+    queue.follow(encoder)
     copied = dict(queue.encoder_copy.named_parameters())[name]
     torch.testing.assert_close(copied, before + 1.0)
     assert not copied.requires_grad
@@ -36,7 +36,7 @@ def test_follows_the_encoder() -> None:
 def test_its_vectors_are_projected_as_in_training() -> None:
     encoder = tiny_bert(dropout=0.0, projection="train")
     queue = MomentumQueue(encoder, size=1, momentum=0.9).train()
-    queue.update(encoder, encoder.tokenizer.rows(["abc"], 512))
+    queue.push(queue.embed(encoder.tokenizer.rows(["abc"], 512)))
     projected = encoder.projector(torch.from_numpy(encoder.encode(["abc"])))
     torch.testing.assert_close(queue.negatives(), projected.detach(), atol=1e-5, rtol=1e-4)
 

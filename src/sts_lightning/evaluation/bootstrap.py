@@ -73,6 +73,24 @@ def paired_difference(
     }
 
 
+def score_intervals(
+    system: Sequence[Predictions], resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> dict[str, Interval]:
+    """Spearman's correlation times 100, the mean over runs, with intervals over test pairs.
+
+    Args:
+        system: Predictions of each run, on the same pairs.
+        resamples: Draws.
+        level: Coverage of the intervals.
+        seed: Of the draws.
+
+    Returns:
+        The score of each task, and under ``average`` the mean over tasks.
+    """
+    nothing = {task: (np.zeros_like(gold), gold) for task, (_, gold) in system[0].items()}
+    return paired_difference(system, [nothing], resamples, level, seed)
+
+
 def _mean_spearman(cosines: np.ndarray, gold: np.ndarray) -> float:
     """Mean over runs of Spearman's correlation: (runs, pairs), (pairs,) -> scalar."""
     ranks = stats.rankdata(cosines, axis=1)

@@ -49,7 +49,8 @@ def find_micro_batch_size(
     """
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
     size = batch_size
-    with torch.random.fork_rng():
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices):
         while True:
             reserved: list[torch.Tensor] = []
             vectors: torch.Tensor | None = None

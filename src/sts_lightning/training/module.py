@@ -100,14 +100,16 @@ class STSModule(pl.LightningModule):
         if self.micro_batch_size == "auto":
             data = self.trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
             processes = self.trainer.world_size
+            own = math.ceil(data.batch_size / processes)
             found = find_micro_batch_size(
                 self.encoder,
-                math.ceil(data.batch_size / processes),
+                own,
                 data.num_views,
                 self.trainer.precision_plugin.forward_context,
             )
-            smallest = self.trainer.strategy.reduce(torch.tensor(found or 0), reduce_op="min")
-            self.micro_batch_size = int(smallest) * processes or None
+            sizes = torch.tensor(found or own, device=self.device)
+            smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
+            self.micro_batch_size = smallest * processes if smallest < own else None
 
     def embed_views(self, batch: Batch[Rows]) -> Tensor:
         """Embeddings of a whole batch, shape (V, B, D), float32, whichever process embeds them."""

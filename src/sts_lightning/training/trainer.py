@@ -75,6 +75,8 @@ def check_trainer(trainer: DictConfig, batch_size: int) -> None:
         raise ConfigError(
             "trainer.devices must be positive, or -1 for all; trainer.num_nodes must be positive."
         )
+    if trainer.devices == -1 and trainer.accelerator == "cpu":
+        raise ConfigError("trainer.devices=-1 means all GPUs; on a CPU give the number of processes.")
     micro = trainer.micro_batch_size
     if micro not in (None, "auto") and (not isinstance(micro, int) or micro < 1 or batch_size % micro):
         divisors = [str(size) for size in range(1, batch_size) if batch_size % size == 0]
