@@ -154,9 +154,7 @@ def plot_ceilings(levels: Sequence[int], curves: Mapping[str, Sequence[float]], 
     limit = [100 * math.sqrt(1 - 1 / k**2) for k in levels]
     axis.plot(levels, limit, color="black", linestyle="--", linewidth=1, label="without gold ties")
     axis.axhline(87.5, color="grey", linestyle=":", linewidth=1)
-    axis.annotate(
-        "87.5: the papers' formula for two values", (levels[-1], 87.5), ha="right", va="bottom", fontsize=8
-    )
+    axis.annotate("87.5: the papers' formula for two values", (levels[2], 87.5), va="bottom", fontsize=8)
     axis.set(
         xlabel="distinct values of the scorer",
         ylabel="best Spearman x 100",
