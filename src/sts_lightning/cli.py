@@ -20,6 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _add_ceiling(commands)
     _add_compare(commands)
     _add_export(commands)
+    _add_leaks(commands)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
@@ -102,6 +103,48 @@ def _export(options: argparse.Namespace) -> None:
 
     export(options.run, options.folder, options.format, options.base)
     logging.getLogger(__name__).info("%s: %s of %s", options.folder, options.format, options.run)
+
+
+def _add_leaks(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "leaks", help="training pairs that stand in the test sets: exact, swapped, normalised, nearly equal"
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        type=Path,
+        help="CSV, TSV or JSONL file of pairs; default: STS-B and SICK-R train",
+    )
+    parser.add_argument("--against", default="sts7", help="sts7, or a file of test pairs; default: sts7")
+    parser.add_argument(
+        "--columns",
+        nargs=2,
+        default=["sentence1", "sentence2"],
+        metavar=("FIRST", "SECOND"),
+        help="the columns of the sentences in the files; default: sentence1 sentence2",
+    )
+    parser.add_argument(
+        "--near",
+        type=float,
+        default=0.8,
+        help="least share of common 4-grams of near duplicates, 0: leave them out; default: %(default)s",
+    )
+    parser.add_argument("--list", type=Path, dest="listing", help="write the leaks to this CSV file")
+    parser.add_argument("--write", type=Path, help="write the training file without them to this file")
+    parser.add_argument(
+        "--data-root", default=os.environ.get("STS_DATA_ROOT", "data"), help="default: STS_DATA_ROOT, or data"
+    )
+    parser.set_defaults(run_command=_leaks)
+
+
+def _leaks(options: argparse.Namespace) -> None:
+    from sts_lightning.leak_report import read_source, read_tests, report_leaks
+
+    columns = tuple(options.columns)
+    against = None if options.against == "sts7" else Path(options.against)
+    source = read_source(options.file, columns, options.data_root)
+    tests = read_tests(against, columns, options.data_root)
+    report_leaks(source, tests, options.near or None, options.listing, options.write)
 
 
 if __name__ == "__main__":

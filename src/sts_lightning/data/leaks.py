@@ -1,0 +1,143 @@
+"""Training pairs that stand in test sets, literally or nearly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from datasets import Dataset
+
+from sts_lightning.data.overlap import pair_key
+from sts_lightning.errors import ConfigError
+
+Kind = Literal["exact", "swapped", "normalized", "near"]
+"""How a training pair equals a test pair, the strongest kind first.
+
+``exact``: both strings; ``swapped``: the same in the other order; ``normalized``: lower-cased letters and
+digits only, in either order; ``near``: both sentences share most of their character 4-grams, in either order.
+"""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+GRAM = 4
+PERMUTATIONS = 128
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A training pair and a test pair that it equals.
+
+    Attributes:
+        row: Of the training pair, from 0.
+        task: The test set.
+        kind: How they are equal.
+        test_pair: The test pair.
+    """
+
+    row: int
+    task: str
+    kind: Kind
+    test_pair: tuple[str, str]
+
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float | None = 0.8) -> list[Leak]:
+    """Every training pair that a test set has too, once for each set, with its strongest kind.
+
+    Args:
+        train: Pairs of sentences.
+        tests: The tables of each test set.
+        near: Least Jaccard similarity of character 4-grams of both sentences for ``near``, in (0, 1]; None to
+            leave that out. Candidates come from MinHash and are then compared exactly, so a few of the pairs
+            just above the threshold may be missed, and none below it is found.
+
+    Raises:
+        ConfigError: ``near`` is out of range, or datasketch is missing.
+    """
+    if near is not None and not 0 < near <= 1:
+        raise ConfigError(f"the similarity of near duplicates must lie in (0, 1], got {near}.")
+    leaks: list[Leak] = []
+    open_rows: dict[str, list[int]] = {}
+    pairs = {
+        task: list(
+            dict.fromkeys(
+                pair for table in tables for pair in zip(table["sentence1"], table["sentence2"], strict=True)
+            )
+        )
+        for task, tables in tests.items()
+    }
+    for task, members in pairs.items():
+        same = {pair: pair for pair in members}
+        alike = {pair_key(*pair, "normalized"): pair for pair in members}
+        open_rows[task] = []
+        for row, (first, second) in enumerate(train):
+            kinds: list[tuple[Kind, tuple[str, str] | None]] = [
+                ("exact", same.get((first, second))),
+                ("swapped", same.get((second, first))),
+                ("normalized", alike.get(pair_key(first, second, "normalized"))),
+            ]
+            found = next(((kind, pair) for kind, pair in kinds if pair is not None), None)
+            if found is None:
+                open_rows[task].append(row)
+            else:
+                leaks.append(Leak(row, task, *found))
+    if near is not None:
+        leaks += _near_leaks(train, pairs, open_rows, near)
+    return sorted(leaks, key=lambda leak: (leak.row, leak.task))
+
+
+def _near_leaks(
+    train: Pairs, tests: Mapping[str, Pairs], open_rows: Mapping[str, Sequence[int]], near: float
+) -> Iterator[Leak]:
+    rows = sorted({row for members in open_rows.values() for row in members})
+    neighbours = _neighbours(
+        {text for row in rows for text in train[row]},
+        {text for members in tests.values() for pair in members for text in pair},
+        near,
+    )
+    for task, members in tests.items():
+        partners: dict[str, list[tuple[str, tuple[str, str]]]] = {}
+        for pair in members:
+            partners.setdefault(pair[0], []).append((pair[1], pair))
+            partners.setdefault(pair[1], []).append((pair[0], pair))
+        for row in open_rows[task]:
+            first, second = (neighbours[text] for text in train[row])
+            matches = (
+                pair for text in sorted(first) for other, pair in partners.get(text, []) if other in second
+            )
+            match = next(matches, None)
+            if match is not None:
+                yield Leak(row, task, "near", match)
+
+
+def _neighbours(texts: Iterable[str], others: Iterable[str], near: float) -> dict[str, set[str]]:
+    """For each text those of the others that share at least ``near`` of their 4-grams with it."""
+    try:
+        from datasketch import MinHash, MinHashLSH
+    except ImportError as error:
+        raise ConfigError(
+            "near duplicates need datasketch: pip install 'sts-lightning[leaks]'; --near 0 leaves them out."
+        ) from error
+    index = MinHashLSH(threshold=near, num_perm=PERMUTATIONS)
+    grams: dict[str, frozenset[bytes]] = {}
+    for text in sorted(set(others)):
+        grams[text] = _grams(text)
+        index.insert(text, MinHash.bulk([grams[text]], num_perm=PERMUTATIONS)[0])
+    found: dict[str, set[str]] = {}
+    for text in sorted(set(texts)):
+        own = grams.get(text) or _grams(text)
+        candidates = index.query(MinHash.bulk([own], num_perm=PERMUTATIONS)[0])
+        found[text] = {
+            other for other in candidates if len(own & grams[other]) >= near * len(own | grams[other])
+        }
+    return found
+
+
+def _grams(text: str) -> frozenset[bytes]:
+    """The character 4-grams of the normalised words; the whole where it is shorter."""
+    plain = " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+    count = max(1, len(plain) - GRAM + 1)
+    return frozenset(plain[start : start + GRAM].encode() for start in range(count))
