@@ -141,8 +141,9 @@ def test_ctrl_c_then_resume(tmp_path: Path, cli: Cli) -> None:
     assert "going on after step" in done.stdout, done.stderr
 
 
-def test_sweep_runs_each_job_in_a_folder_of_its_own(cli: Cli, tmp_path: Path) -> None:
-    done = cli("train.py", "-m", *SHORT_RUN, "trainer.max_steps=2", "seed=1,2", "hydra.sweep.dir=sweep")
+def test_hydras_own_launcher_gives_each_job_a_folder_too(cli: Cli, tmp_path: Path) -> None:
+    basic = ["hydra/launcher=basic", "hydra.sweep.dir=sweep"]
+    done = cli("train.py", "-m", *SHORT_RUN, "trainer.max_steps=2", "seed=1,2", *basic)
     assert done.returncode == 0, done.stderr
     seeds = [
         json.loads((tmp_path / "sweep" / job / "metrics.json").read_text())["seed"] for job in ("0", "1")

@@ -51,7 +51,7 @@ def train(cfg: DictConfig) -> float:
         ):
             raise ConfigError(
                 "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
-                "starts the others wrongly. Run the jobs one by one without -m, or set hydra/launcher."
+                "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
             )
         if cfg.stages:
             return _run_stages(folder, _compose_stages(cfg, overrides))

@@ -34,8 +34,10 @@ def train_with(callback: Callback, run: Path, cfg: DictConfig, monkeypatch: pyte
     """Train with one more callback, which the configuration does not know of."""
     make = train.make_trainer
 
-    def make_with(trainer: Any, plan: Any, folder: Any, loggers: Any, callbacks: Any, command: Any) -> Any:
-        return make(trainer, plan, folder, loggers, [*callbacks, callback], command)
+    def make_with(
+        trainer: Any, plan: Any, folder: Any, loggers: Any, callbacks: Any, *rest: Any, **more: Any
+    ) -> Any:
+        return make(trainer, plan, folder, loggers, [*callbacks, callback], *rest, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(train, "make_trainer", make_with)

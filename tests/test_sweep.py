@@ -1,0 +1,206 @@
+"""Jobs of a sweep; most of them a small script in place of train.py."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from sts_lightning import sweep
+from sts_lightning.errors import UserError
+from sts_lightning.sweep import Job, Slot, carry_out, job_folder, make_slots, result
+from tests.conftest import CONF, SHORT_RUN
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+SCRIPT = """
+import json, os, pathlib, signal, sys, time
+arguments = dict(text.split("=", 1) for text in sys.argv[1:])
+folder = pathlib.Path(arguments.get("resume") or arguments["hydra.run.dir"])
+resumed = "resume" in arguments
+what = (folder / "what").read_text() if resumed else arguments["what"]
+(folder / "what").write_text(what)
+with (folder / "starts").open("a") as file:
+    file.write(f"{resumed} {os.environ.get('CUDA_VISIBLE_DEVICES')} {time.time()}\\n")
+print("working on", what, flush=True)
+if what == "fail":
+    sys.exit("error: it went wrong")
+if what == "hang" and not resumed:
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "last.ckpt").touch()
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+    time.sleep(60)
+time.sleep(0.2)
+(folder / "metrics.json").write_text(json.dumps({"dev": {"spearman": 50.0 + len(what)}}))
+"""
+
+FREE = [Slot({})]
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    return path
+
+
+def jobs(folder: Path, *whats: str) -> list[Job]:
+    return [Job(number, (f"what={what}",), folder / f"{what}{number}") for number, what in enumerate(whats)]
+
+
+def starts(job: Job) -> list[list[str]]:
+    return [line.split() for line in (job.folder / "starts").read_text().splitlines()]
+
+
+def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    planned = jobs(tmp_path, "one", "fail", "three")
+    with pytest.raises(UserError, match=r"1 of 3 jobs failed; see .*fail1/output.log"):
+        carry_out(planned, FREE)
+    assert [job.state for job in planned] == ["done", "failed", "done"]
+    assert [job.score for job in planned] == [53.0, None, 55.0]
+    assert "error: it went wrong; see" in caplog.text
+    assert "working on fail" in (planned[1].folder / "output.log").read_text()
+
+
+def test_started_again_it_does_only_what_is_left(tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        carry_out(jobs(tmp_path, "one", "fail"), FREE)
+    before = (tmp_path / "one0" / "metrics.json").read_bytes()
+    again = jobs(tmp_path, "one", "fail", "new")
+    with pytest.raises(UserError):
+        carry_out(again, FREE)
+    assert [job.state for job in again] == ["was done", "failed", "done"]
+    assert again[0].score == 53.0
+    assert len(starts(again[0])) == 1
+    assert len(starts(again[1])) == 2
+    assert (tmp_path / "one0" / "metrics.json").read_bytes() == before
+
+
+def test_as_many_at_a_time_as_there_are_slots_each_with_its_own_gpu(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, *"abcdef")
+    carry_out(planned, [Slot({"CUDA_VISIBLE_DEVICES": name}) for name in ("4", "7")])
+    begun = [(float(start[2]), start[1]) for job in planned for start in starts(job)]
+    assert {gpu for _, gpu in begun} == {"4", "7"}
+    for gpu in ("4", "7"):
+        own = sorted(moment for moment, name in begun if name == gpu)
+        assert all(later - earlier > 0.2 for earlier, later in pairwise(own))
+
+
+def test_a_job_that_hangs_is_stopped_and_resumed(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, "hang", "one")
+    with pytest.raises(UserError, match="1 of 2"):
+        carry_out(planned, FREE, timeout_minutes=0.05)
+    assert [job.state for job in planned] == ["timed out", "done"]
+    again = jobs(tmp_path, "hang", "one")
+    carry_out(again, FREE)
+    assert [job.state for job in again] == ["done", "was done"]
+    assert [start[0] for start in starts(again[0])] == ["False", "True"]
+
+
+def test_a_job_that_another_sweep_runs_is_left_to_it(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, "one", "two")
+    planned[0].folder.mkdir()
+    with (planned[0].folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        carry_out(planned, FREE)
+    assert [job.state for job in planned] == ["runs elsewhere", "done"]
+    assert not (planned[0].folder / "starts").exists()
+
+
+def test_a_broken_result_is_named_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    planned = jobs(tmp_path, "one", "two")
+    planned[0].folder.mkdir()
+    (planned[0].folder / "metrics.json").write_text("{")
+    with pytest.raises(UserError, match="1 of 2 jobs failed"):
+        carry_out(planned, FREE)
+    assert [job.state for job in planned] == ["failed", "done"]
+    assert "one0/metrics.json is broken (JSONDecodeError); remove it to score the run again" in caplog.text
+    assert (planned[0].folder / "metrics.json").read_text() == "{"
+
+
+def test_ctrl_c_lets_the_jobs_save_and_leaves_the_rest(tmp_path: Path, script: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from sts_lightning.sweep import *\n"
+        f"sys.argv = [{str(script)!r}]\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        "jobs = [Job(n, (f'what={w}',), folder / w) for n, w in enumerate(['hang', 'one'])]\n"
+        "carry_out(jobs, [Slot({})])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "hang" / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.3)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert b"stopped by Ctrl-C; 2 of 2 jobs are left. The same command goes on with them." in errors
+    assert not (tmp_path / "one").exists()
+    assert not (tmp_path / "hang" / "metrics.json").exists()
+
+
+def test_results_of_runs_stages_and_evaluations(tmp_path: Path) -> None:
+    assert result(tmp_path) is None
+    (tmp_path / "metrics.json").write_text(json.dumps({"test": {"average": 70.5}}))
+    assert result(tmp_path) == 70.5
+    (tmp_path / "stages.yaml").write_text("first: {seed: 1}\nlast: {seed: 1}\n")
+    assert result(tmp_path) is None
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last" / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": None}))
+    assert result(tmp_path) == 80.0
+
+
+def test_gpus_are_handed_out_as_the_user_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7,9,11")
+
+    def devices(*arguments: object) -> list[str | None]:
+        slots = make_slots(*arguments)  # type: ignore[arg-type]
+        return [slot.environment.get("CUDA_VISIBLE_DEVICES") for slot in slots]
+
+    assert devices(None, 1, "gpu") == ["3", "5", "7", "9", "11"]
+    assert devices(None, 2, "gpu") == ["3,5", "7,9"]
+    assert devices(1, 2, "gpu") == ["3,5"]
+    assert devices(3, 1, "cpu") == [None, None, None]
+    with pytest.raises(UserError, match=r"gpus_per_job=6, but 5 GPUs are visible"):
+        make_slots(None, 6, "gpu")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(sweep.os, "sched_getaffinity", lambda _: set(range(8)))
+    slots = make_slots(None, 1, "gpu")
+    assert [slot.environment for slot in slots] == [{"OMP_NUM_THREADS": "2"}] * 4
+
+
+def test_a_folder_belongs_to_a_configuration() -> None:
+    def folder(*overrides: str) -> Path:
+        return job_folder(compose("train", [*SHORT_RUN, "name=x", *overrides], return_hydra_config=True))
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert folder("seed=1") == folder("seed=1", "debug=true", "data_root=elsewhere")
+        assert folder("seed=1") != folder("seed=2")
+        assert folder("optim.lr=5e-5") == folder()
+        assert folder("name=y").parent == Path("runs/y")
+
+
+def test_a_sweep_through_the_command_line(cli: Cli, tmp_path: Path) -> None:
+    command = ["train.py", "-m", *SHORT_RUN, "name=s", "trainer.max_steps=2", "logger=csv"]
+    done = cli(*command, "seed=1", "optim.lr=-1,5e-5", "hydra.launcher.jobs=2")
+    assert done.returncode == 1
+    assert "error: 1 of 2 jobs failed; see runs/s/" in done.stderr
+    assert "optim.lr must be positive" in done.stdout + done.stderr
+    (first,) = [path.parent for path in tmp_path.glob("runs/s/*/metrics.json")]
+    before = (first / "metrics.json").read_bytes()
+    again = cli(*command, "seed=1,2")
+    assert again.returncode == 0, again.stderr
+    assert "was done: " in again.stdout
+    assert (first / "metrics.json").read_bytes() == before
+    seeds = [json.loads(path.read_text())["seed"] for path in tmp_path.glob("runs/s/*/metrics.json")]
+    assert sorted(seeds) == [1, 2]
