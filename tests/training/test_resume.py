@@ -37,7 +37,7 @@ def train_with(callback: Callback, run: Path, cfg: DictConfig, monkeypatch: pyte
     def make_with(
         trainer: Any, plan: Any, folder: Any, loggers: Any, callbacks: Any, *rest: Any, **more: Any
     ) -> Any:
-        return make(trainer, plan, folder, loggers, [*callbacks, callback], *rest, **more)
+        return make(*front, [*callbacks, callback], command, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(train, "make_trainer", make_with)
