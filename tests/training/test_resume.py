@@ -34,9 +34,8 @@ def train_with(callback: Callback, run: Path, cfg: DictConfig, monkeypatch: pyte
     """Train with one more callback, which the configuration does not know of."""
     make = train.make_trainer
 
-    def make_with(
-        trainer: Any, plan: Any, folder: Any, loggers: Any, callbacks: Any, *rest: Any, **more: Any
-    ) -> Any:
+    def make_with(*arguments: Any, **more: Any) -> Any:
+        *front, callbacks, command = arguments
         return make(*front, [*callbacks, callback], command, **more)
 
     with monkeypatch.context() as patch:
