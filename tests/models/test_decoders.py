@@ -11,7 +11,7 @@ import pytest
 import torch
 from bitsandbytes.nn import Linear4bit
 from hydra.utils import instantiate
-from peft import LoraConfig
+from peft import LoraConfig, PrefixTuningConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
 
 from sts_lightning.errors import CheckpointError, ConfigError
@@ -74,6 +74,14 @@ def test_a_shared_prefix_changes_nothing(make: Make) -> None:
     np.testing.assert_allclose(
         encoder.encode(SENTENCES), encoder.encode(SENTENCES, share_prefix=False), atol=2e-6
     )
+
+
+def test_a_trained_prefix_and_a_shared_one() -> None:
+    prefix = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3)
+    encoder = decoder(tiny_llama, adapter=prefix)
+    alone = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
+    np.testing.assert_allclose(encoder.encode(SENTENCES), alone, atol=2e-6)
+    assert abs(alone - decoder(tiny_llama).encode(SENTENCES)).max() > 1e-3
 
 
 def test_the_prefix_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -345,7 +345,7 @@ class SentenceEncoder(nn.Module):
                 chunk_tokens or (CPU_CHUNK_TOKENS if device == "cpu" else GPU_CHUNK_TOKENS),
             )
             prefix = None
-            if share_prefix and self.causal and self.pooling == "last_token":
+            if share_prefix and self._can_share_prefix():
                 prefix, rows = split_prefix(self.backbone, rows, self.device)
             # Reading all hidden states hooks into the modules, which threads must not do at once.
             inner = self.pooling == "first_last_mean" or self.layer != -1
@@ -358,6 +358,11 @@ class SentenceEncoder(nn.Module):
         finally:
             self.train(training)
         return ordered
+
+    def _can_share_prefix(self) -> bool:
+        """Whether what is computed of a prefix can be handed on: not beside a trained prefix of peft's."""
+        taken = isinstance(self.backbone, PeftModel) and self.backbone.active_peft_config.is_prompt_learning
+        return self.causal and self.pooling == "last_token" and not taken
 
     def _embed_in_turn(self, rows: Rows, prefix: SharedPrefix | None) -> Iterator[Tensor]:
         for chunk in rows.chunks:
