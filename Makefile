@@ -46,7 +46,7 @@ bench-gradient-cache: install  ## memory and time of a step with micro batches a
 	$(BIN)/python benchmarks/gradient_cache.py
 
 bench-decoder: install  ## time a small decoder's step against the papers' (5 minutes)
-	$(BIN)/python benchmarks/decoder_step.py
+	$(BIN)/python benchmarks/decoder_step.py --batch 16
 
 bench-prefix: install  ## time encoding with the template's prefix read once (2 minutes)
 	$(BIN)/python benchmarks/shared_prefix.py

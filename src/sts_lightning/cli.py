@@ -34,20 +34,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
 Commands = argparse._SubParsersAction  # generic in stubs only
 
 
+def _add_file(parser: argparse.ArgumentParser, what: str) -> None:
+    """A file of the user's own, and the folder of the data that are read without one."""
+    root = os.environ.get("STS_DATA_ROOT", "data")
+    parser.add_argument("file", nargs="?", type=Path, help=what)
+    parser.add_argument("--data-root", default=root, help="default: STS_DATA_ROOT, or data")
+
+
 def _add_ceiling(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "ceiling", help="the best Spearman that a scorer of few distinct values could reach on the test sets"
     )
-    parser.add_argument(
-        "file",
-        nargs="?",
-        type=Path,
-        help="your own CSV, TSV or JSONL file; default: the seven test sets",
-    )
+    _add_file(parser, "your own CSV, TSV or JSONL file; default: the seven test sets")
     parser.add_argument("--score", default="score", help="its column of gold scores; default: %(default)s")
-    parser.add_argument(
-        "--data-root", default=os.environ.get("STS_DATA_ROOT", "data"), help="default: STS_DATA_ROOT, or data"
-    )
     parser.add_argument("--levels", type=int, nargs="+", default=[2, 3, 5], help="default: 2 3 5")
     parser.add_argument("--plot", type=Path, help="also draw the ceilings of 2 to 20 levels to this PNG")
     parser.set_defaults(run_command=_ceiling)
@@ -109,12 +108,7 @@ def _add_leaks(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "leaks", help="training pairs that stand in the test sets: exact, swapped, normalised, nearly equal"
     )
-    parser.add_argument(
-        "file",
-        nargs="?",
-        type=Path,
-        help="CSV, TSV or JSONL file of pairs; default: STS-B and SICK-R train",
-    )
+    _add_file(parser, "CSV, TSV or JSONL file of pairs; default: STS-B and SICK-R train")
     parser.add_argument("--against", default="sts7", help="sts7, or a file of test pairs; default: sts7")
     parser.add_argument(
         "--columns",
@@ -131,9 +125,6 @@ def _add_leaks(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--list", type=Path, dest="listing", help="write the leaks to this CSV file")
     parser.add_argument("--write", type=Path, help="write the training file without them to this file")
-    parser.add_argument(
-        "--data-root", default=os.environ.get("STS_DATA_ROOT", "data"), help="default: STS_DATA_ROOT, or data"
-    )
     parser.set_defaults(run_command=_leaks)
 
 
