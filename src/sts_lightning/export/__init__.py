@@ -15,7 +15,8 @@ from transformers import PreTrainedModel
 
 from sts_lightning import runs
 from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.models.encoder import SentenceEncoder, adapted
+from sts_lightning.models.adapter import adapted
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.pooling import Pooling
 
 Format = Literal["adapter", "merged", "sentence-transformers"]

@@ -33,8 +33,8 @@ def make_bidirectional(backbone: PreTrainedModel, count: int) -> None:
     Raises:
         ConfigError: The model is not causal, or has not as many layers.
     """
-    layers = [
-        module
+    layers: list[tuple[nn.Module, Any]] = [
+        (module, attention)
         for module in backbone.modules()
         if isinstance(attention := getattr(module, "self_attn", None), nn.Module)
         and getattr(attention, "is_causal", False)
@@ -48,8 +48,8 @@ def make_bidirectional(backbone: PreTrainedModel, count: int) -> None:
         raise ConfigError(
             f"model.bidirectional_layers={count} must lie between 0 and {len(layers)}, or be -1 for all."
         )
-    for layer in layers if count == -1 else layers[-count:]:
-        layer.self_attn.is_causal = False  # type: ignore[union-attr]  # found to be a module above
+    for layer, attention in layers if count == -1 else layers[-count:]:
+        attention.is_causal = False
         layer.register_forward_pre_hook(_unmask, with_kwargs=True)
 
 

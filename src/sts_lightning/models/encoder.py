@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,7 +10,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
-from peft import PeftConfig, PeftModel, get_peft_model
+from peft import PeftConfig, PeftModel
 from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
@@ -20,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.adapter import adapted
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName, Quantization, load_backbone
 from sts_lightning.models.pooling import POOLINGS, Pooling, pool
@@ -389,19 +388,3 @@ def _position_offset(backbone: PreTrainedModel) -> int:
         if isinstance(table, nn.Embedding):
             return 0 if table.padding_idx is None else table.padding_idx + 1
     return 0
-
-
-def adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
-    """The backbone with a peft adapter, its own weights frozen.
-
-    Raises:
-        ConfigError: The adapter does not fit the backbone.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
-            whole = get_peft_model(backbone, copy.deepcopy(adapter))  # peft fills in its configuration
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ConfigError(f"model.adapter does not fit {type(backbone).__name__}: {error}") from error
-    assert isinstance(whole, PeftModel)
-    return whole

@@ -1,0 +1,27 @@
+"""Adapters of peft around a backbone."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+from peft import PeftConfig, PeftModel, get_peft_model
+from transformers import PreTrainedModel
+
+from sts_lightning.errors import ConfigError
+
+
+def adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
+    """The backbone with a peft adapter, its own weights frozen.
+
+    Raises:
+        ConfigError: The adapter does not fit the backbone.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
+            whole = get_peft_model(backbone, copy.deepcopy(adapter))  # peft fills in its configuration
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"model.adapter does not fit {type(backbone).__name__}: {error}") from error
+    assert isinstance(whole, PeftModel)
+    return whole
