@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint format bench-encode bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-mistral reproduce-stage2 reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
+	bench-prefix bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
+	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
@@ -59,17 +60,18 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/python -m sts_lightning.evaluation.seeds runs/stage2/*
 
-reproduce-losses-minilm: install  ## one loss each on the filtered pairs, 3 seeds, with intervals (2 hours)
-	$(BIN)/python -m sts_lightning.reproduce losses_minilm --jobs 2
+tables: install  ## list the tables that can be re-run, with what each needs
+	$(BIN)/sts-lightning reproduce
 
-reproduce-regression-minilm: install  ## Smooth K2 from heads that know less or more, 3 seeds (2 hours)
-	$(BIN)/python -m sts_lightning.reproduce regression_minilm --jobs 2
+reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2]
+	@test -n "$(TABLE)" || { echo 'which table? make reproduce TABLE=... (make tables lists them)'; exit 2; }
+	$(BIN)/sts-lightning reproduce $(TABLE) $(if $(MODEL),--model $(MODEL)) $(if $(PLAN),--plan) $(if $(JOBS),--jobs $(JOBS))
 
-reproduce-unsup-minilm: install  ## unsupervised SimCSE with and without rank reduction, 3 seeds (40 minutes)
-	$(BIN)/python -m sts_lightning.reproduce unsup_minilm --jobs 2
+reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PLAN=1 as above
+	@$(MAKE) --no-print-directory reproduce TABLE=pcc_table2
 
-reproduce-best-minilm: install  ## the best recipe for the filtered pairs, chosen on dev, 3 seeds (1 hour)
-	$(BIN)/python -m sts_lightning.reproduce best_minilm --jobs 2
+reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm:
+	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
 
 clean:  ## remove .venv and caches; runs stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

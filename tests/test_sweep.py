@@ -33,6 +33,8 @@ what = (folder / "what").read_text() if resumed else arguments["what"]
 with (folder / "starts").open("a") as file:
     file.write(f"{resumed} {os.environ.get('CUDA_VISIBLE_DEVICES')} {time.time()}\\n")
 print("working on", what, flush=True)
+if what == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
 if what == "fail":
     sys.exit("error: it went wrong")
 if what == "hang" and not resumed:
@@ -71,6 +73,14 @@ def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, caplog: pytest.Lo
     assert [job.score for job in planned] == [53.0, None, 55.0]
     assert "error: it went wrong; see" in caplog.text
     assert "working on fail" in (planned[1].folder / "output.log").read_text()
+
+
+def test_a_killed_job_is_named_as_such(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    planned = jobs(tmp_path, "kill", "one")
+    with pytest.raises(UserError, match=r"1 of 2 jobs failed"):
+        carry_out(planned, FREE)
+    assert [job.state for job in planned] == ["failed", "done"]
+    assert "it was killed by SIGKILL (perhaps memory ran out); see" in caplog.text
 
 
 def test_started_again_it_does_only_what_is_left(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _add_compare(commands)
     _add_export(commands)
     _add_leaks(commands)
+    _add_reproduce(commands)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
@@ -136,6 +137,47 @@ def _leaks(options: argparse.Namespace) -> None:
     source = read_source(options.file, columns, options.data_root)
     tests = read_tests(against, columns, options.data_root)
     report_leaks(source, tests, options.near or None, options.listing, options.write)
+
+
+def _add_reproduce(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser("reproduce", help="re-run a published table, and set ours next to it")
+    parser.add_argument("table", nargs="?", help="a file of conf/reproduce; without one, they are listed")
+    parser.add_argument("--model", help="run the rows at the scale of conf/reproduce/scale/MODEL.yaml")
+    parser.add_argument("--plan", action="store_true", help="only print the runs and an estimate")
+    parser.add_argument("--report", action="store_true", help="only collect what has finished")
+    parser.add_argument("--jobs", type=_positive, help="at a time; default: one a GPU, or for each two cores")
+    parser.add_argument("--resamples", type=_positive, default=1000, help="of the bootstrap; default: 1000")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path("runs/reproduce"),
+        help="of all tables' runs; default: %(default)s",
+    )
+    parser.set_defaults(run_command=_reproduce)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return int(text)
+
+
+def _reproduce(options: argparse.Namespace) -> None:
+    from sts_lightning.reproduce import command
+
+    if options.table is None:
+        command.list_tables()
+        return
+    table = command.open_table(options.table, options.model, options.folder)
+    if options.plan:
+        command.print_plan(table, options.jobs)
+        return
+    finished = True if options.report else command.reproduce(table, options.jobs)
+    command.write_report(table, options.table, options.resamples)
+    if not finished:
+        raise UserError(
+            "some runs have not finished; the messages above say which. The same command goes on."
+        )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from queue import SimpleQueue
 from typing import IO, Literal
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -46,6 +46,7 @@ class Job:
         number: In the sweep.
         overrides: The job's command line.
         folder: Its run folder.
+        script: What is run; by default what runs now.
         state: Where it stands.
         score: Its result once it has one.
         seconds: How long it ran.
@@ -56,6 +57,7 @@ class Job:
     number: int
     overrides: tuple[str, ...]
     folder: Path
+    script: str = field(default_factory=lambda: sys.argv[0])
     state: State = "queued"
     score: float | None = None
     seconds: float = 0.0
@@ -72,6 +74,10 @@ class Slot:
 
 def job_folder(composed: DictConfig) -> Path:
     """The folder of a run: ten letters below the sweep's, the same for configurations of the same run."""
+    composed = composed.copy()
+    if "data_root" in composed:
+        with open_dict(composed):
+            composed.data_root = ""  # other keys contain it
     hydra = HydraConfig.instance()
     previous = hydra.cfg
     hydra.set_config(composed)  # for interpolations such as ${hydra:runtime.choices.model}
@@ -219,7 +225,7 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None) -> None:
     } | slot.environment
     with (job.folder / "output.log").open("ab") as output:
         job.process = subprocess.Popen(
-            [sys.executable, sys.argv[0], *arguments],
+            [sys.executable, job.script, *arguments],
             env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -234,6 +240,9 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None) -> None:
             return
     job.seconds = time.monotonic() - begin
     job.score = result(job.folder)
+    if code < 0:
+        out_of_memory = " (perhaps memory ran out)" if code == -signal.SIGKILL else ""
+        job.problem = f"it was killed by {signal.Signals(-code).name}{out_of_memory}"
     job.state = "stopped" if code == 130 else "done" if code == 0 else "failed"
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.errors import CheckpointError, UserError
-from sts_lightning.evaluation.seeds import main, read_scores, summarise
+from sts_lightning.evaluation.results import read_scores
+from sts_lightning.evaluation.seeds import main, summarise
 
 
 def save(run: Path, dev: float, stsb: float) -> None:

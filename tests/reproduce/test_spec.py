@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.reproduce.spec import load_spec
+from sts_lightning.reproduce.spec import load_scale, load_spec
 from tests.conftest import CONF
 
 SPECS = sorted((CONF / "reproduce").glob("*.yaml"))
@@ -16,16 +16,67 @@ def test_every_spec_reads(path: Path) -> None:
     spec = load_spec(path)
     assert spec.rows
     assert len(set(spec.seeds)) == len(spec.seeds) >= 1
+    assert path.read_text().startswith(("# make reproduce-", f"# make reproduce TABLE={path.stem}\n"))
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_published_averages_are_those_of_their_sets(path: Path) -> None:
+    """A slip of the pen in one of the eight numbers of a row would show in their mean."""
+    printed_so = {"Sentence-BERT": 74.89, "PromCSE-BERT-base": 81.81}  # not the mean of what stands beside it
+    spec = load_spec(path)
+    if len(spec.columns) == 8:
+        for systems in spec.published.values():
+            for name, values in systems.items():
+                if values[7] == printed_so.get(name):
+                    continue
+                assert values[7] == pytest.approx(sum(values[:7]) / 7, abs=0.0151), name
+
+
+def test_published_values_are_those_of_the_papers() -> None:
+    table2 = load_spec(CONF / "reproduce" / "pcc_table2.yaml")
+    assert table2.published["mistral7b"]["Pcc-tuning (SUM)"][-1] == 87.86
+    assert table2.published["cited"]["LLaMA2 AnglE"][0] == 79.00
+    # The same runs stand in several tables.
+    for other, row in (("pcc_table3", "+ Pearson"), ("pcc_table5", "SUM, stage 2")):
+        values = load_spec(CONF / "reproduce" / f"{other}.yaml").published
+        for model in table2.models:
+            assert values[model][row] == table2.published[model]["Pcc-tuning (SUM)"][-1:]
+    like = load_spec(CONF / "reproduce" / "rank_table3.yaml")
+    assert list(like.rows) == list(load_spec(CONF / "reproduce" / "rank_table2.yaml").rows)
+    assert like.published["bert_base"]["SimCSE"] == [0.81]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("title: x\nseeds: [1]\nrows: {a: {}}\nsedes: 3", "sedes"),
-        ("title: x\nrows: {a: {}}", "seeds is required"),
-        ("title: x\nseeds: [one]\nrows: {a: {}}", "seeds"),
-        ("title: x\nseeds: [1]\nrows: {a: {after: b}}", "rows.a.after=b is not among before"),
-        ("title: x\nseeds: [1]\nrows: {a: {}}\nbaselines: [c]", "the baseline c is not among rows"),
+        ("title: x\nrows: {a: {}}", "needs.hours is required"),
+        ("title: x\nneeds: {hours: 1}\nrows: {a: {}}", "seeds is required"),
+        ("title: x\nneeds: {hours: 1}\nseeds: [one]\nrows: {a: {}}", "seeds"),
+        ("title: x\nneeds: {hours: 1}\nseeds: [1]", "rows is required"),
+        (
+            "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {after: b}}",
+            "rows.a.after=b is not among before",
+        ),
+        (
+            "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {after: a}}",
+            "rows.a.after=a is not among before",
+        ),
+        (
+            "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\nbaselines: [c]",
+            "the baseline c is not among",
+        ),
+        (
+            "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\npublished: {m: {b: []}}",
+            "published.m.b is not among rows",
+        ),
+        (
+            "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\npublished: {m: {a: [1.0, 2.0]}}",
+            "published.m.a has 2 values, and there are 0 columns",
+        ),
+        ("title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\nbefore: {a: []}", "rename one"),
+        ("title: [x", "cannot be read"),
+        ("- title", "must hold keys and values"),
     ],
 )
 def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
@@ -39,3 +90,5 @@ def test_an_unknown_table_lists_the_others(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("title: x")
     with pytest.raises(ConfigError, match="there is no table two; there are: one"):
         load_spec(tmp_path / "two.yaml")
+    with pytest.raises(ConfigError, match="there is no scale huge; there are: minilm"):
+        load_scale(CONF / "reproduce" / "scale" / "huge.yaml")

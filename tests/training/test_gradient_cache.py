@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +204,16 @@ def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     limit_memory(monkeypatch, SentenceEncoder, rows=1)
     with pytest.raises(TrainingError, match="does not hold one example"):
         find_micro_batch_size(encoder, 16, 2, nullcontext)
+
+
+def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux would rather kill the process than refuse the memory; so many long rows take gigabytes."""
+    monkeypatch.setattr(memory, "host_memory_limit", partial(memory.host_memory_limit, share=0.05))
+    encoder = tiny_bert(max_length=500, hidden_size=64)
+    found = find_micro_batch_size(encoder, 2048, 2, nullcontext)
+    assert found is not None
+    assert 1 <= found < 2048
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
 
 
 def test_the_longest_rows_are_as_long_as_rows_get() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 Predictions = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """For each task, the cosines and the gold scores of its pairs, in the order of the data."""
@@ -55,16 +54,20 @@ def paired_difference(
         if list(run) != tasks or any(not np.array_equal(run[t][1], baseline[0][t][1]) for t in tasks):
             raise ValueError("the runs were not scored on the same test pairs.")
     rng = np.random.default_rng(seed)
-    sides = (system, baseline)
     draws = {task: np.zeros(resamples + 1) for task in tasks}
     for task in tasks:
-        gold = baseline[0][task][1]
-        columns = [np.stack([run[task][0] for run in side]) for side in sides]  # (runs, pairs)
+        gold = _Ranked(baseline[0][task][1])
+        ours, theirs = ([_Ranked(run[task][0]) for run in side] for side in (system, baseline))
+        size = len(gold.group)
         for draw in range(resamples + 1):
             # Draw 0 is the sample itself.
-            rows = rng.integers(len(gold), size=len(gold)) if draw else np.arange(len(gold))
-            ours, theirs = (_mean_spearman(column[:, rows], gold[rows]) for column in columns)
-            draws[task][draw] = 100 * (ours - theirs)
+            counts = np.bincount(rng.integers(size, size=size), minlength=size) if draw else np.ones(size)
+            against = gold.ranks(counts)
+            means = [
+                np.mean([_correlation(c.ranks(counts), against, counts) for c in side])
+                for side in (ours, theirs)
+            ]
+            draws[task][draw] = 100 * (means[0] - means[1])
     draws["average"] = np.mean([draws[task] for task in tasks], axis=0)
     tails = [100 * (1 - level) / 2, 100 * (1 + level) / 2]
     return {
@@ -91,12 +94,26 @@ def score_intervals(
     return paired_difference(system, [nothing], resamples, level, seed)
 
 
-def _mean_spearman(cosines: np.ndarray, gold: np.ndarray) -> float:
-    """Mean over runs of Spearman's correlation: (runs, pairs), (pairs,) -> scalar."""
-    ranks = stats.rankdata(cosines, axis=1)
-    gold_ranks = stats.rankdata(gold)
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    gold_ranks -= gold_ranks.mean()
-    norms = np.linalg.norm(ranks, axis=1) * np.linalg.norm(gold_ranks)
-    dots = ranks @ gold_ranks
-    return float(np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0).mean())
+class _Ranked:
+    """Values whose mid-ranks in a resample follow from how often each was drawn, without sorting anew.
+
+    Args:
+        values: (N,).
+    """
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.group = np.unique(values, return_inverse=True)[1]
+
+    def ranks(self, counts: np.ndarray) -> np.ndarray:
+        """Centred mid-ranks of all N values among those drawn."""
+        sizes = np.bincount(self.group, weights=counts)
+        middle = np.cumsum(sizes) - (sizes - 1) / 2
+        ranks: np.ndarray = (middle - (counts.sum() + 1) / 2)[self.group]
+        return ranks
+
+
+def _correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> float:
+    """Pearson's correlation of centred values that were drawn so often; 0 where one side is constant."""
+    weighted = counts * first
+    norms = np.sqrt((weighted @ first) * (counts * second @ second))
+    return float(weighted @ second / norms) if norms > 0 else 0.0

@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.errors import UserError
 from sts_lightning.evaluation.report import print_scores
-
-
-def read_scores(run: Path) -> dict[str, float]:
-    """Dev and test Spearman of a finished run, as far as it has them.
-
-    Raises:
-        CheckpointError: The run has no readable metrics.json.
-    """
-    path = run / "metrics.json"
-    try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
-        row = {"dev": float(metrics["dev"]["spearman"])} if "dev" in metrics else {}
-        if metrics["test"] is not None:
-            row |= {name: float(task["spearman"]) for name, task in metrics["test"]["tasks"].items()}
-            row["average"] = float(metrics["test"]["average"])
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{run} has no metrics.json: it is not a finished run.") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is broken ({type(error).__name__}: {error}).") from error
-    return row
+from sts_lightning.evaluation.results import read_scores
 
 
 def summarise(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:

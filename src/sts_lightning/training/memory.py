@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 
 import torch
 
@@ -22,6 +24,29 @@ REMEDY = (
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, on a GPU or on the host."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+@contextmanager
+def host_memory_limit(share: float = 0.5) -> Iterator[None]:
+    """Let allocations fail that go beyond a share of the memory that is available now.
+
+    Linux grants more memory than there is, and kills processes when it is used. Half of it is left for
+    other runs that look for their micro batch at the same time. No limit on systems other than Linux.
+    """
+    try:
+        available = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2].split()[0]
+        used = Path("/proc/self/statm").read_text("ascii").split()[0]
+    except (OSError, IndexError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = int(used) * resource.getpagesize() + int(share * int(available) * 1024)
+    bounds = [value for value in (limit, soft, hard) if value != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(bounds), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def find_micro_batch_size(
@@ -50,7 +75,8 @@ def find_micro_batch_size(
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
     size = batch_size
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(devices):
+    on_gpu = next(encoder.parameters()).is_cuda
+    with torch.random.fork_rng(devices), nullcontext() if on_gpu else host_memory_limit():
         while True:
             reserved: list[torch.Tensor] = []
             vectors: torch.Tensor | None = None

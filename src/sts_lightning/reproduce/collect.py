@@ -1,0 +1,219 @@
+"""What the finished runs of a table say."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from sts_lightning.analysis.phases import find_phases
+from sts_lightning.errors import CheckpointError
+from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
+from sts_lightning.evaluation.ceiling import ceiling
+from sts_lightning.evaluation.predictions import load_predictions
+from sts_lightning.evaluation.results import read_memory, read_scores
+from sts_lightning.reproduce.plan import Cell, Table
+from sts_lightning.reproduce.spec import CITED
+from sts_lightning.training.history import read_history
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+@dataclass
+class System:
+    """A row of a table with one of its models.
+
+    Attributes:
+        name: The row, with the model where the table has several.
+        cell: Where it stands; None for a system that is not run here.
+        published: Published values of the table's columns, by what they are of.
+        planned: How many runs it has.
+        folders: Its finished runs.
+        scores: Those of each, as far as they can be read.
+        predictions: On the test pairs, of each that has some.
+        ranks: What a `RankMonitor` measured, of each run that it watched.
+        selected: How the reported weights were chosen.
+    """
+
+    name: str
+    cell: Cell | None
+    published: dict[str, dict[str, float]] = field(default_factory=dict)
+    planned: int = 0
+    folders: list[Path] = field(default_factory=list)
+    scores: list[dict[str, float]] = field(default_factory=list)
+    predictions: list[Predictions] = field(default_factory=list)
+    ranks: list[list[dict[str, float]]] = field(default_factory=list)
+    selected: str = ""
+
+    def mean(self, column: str) -> float | None:
+        """Of a column over the runs; ``std`` is the standard deviation over the seeds."""
+        if column == "std":
+            return self.spread()
+        values = [row[column] for row in self.scores if column in row]
+        return statistics.mean(values) if values else None
+
+    def spread(self, column: str | None = None) -> float | None:
+        """The standard deviation of a column, by default of the average or else of the dev score.
+
+        None for fewer than two runs.
+        """
+        for name in ("average", "dev") if column is None else (column,):
+            values = [row[name] for row in self.scores if name in row]
+            if len(values) > 1:
+                return statistics.stdev(values)
+        return None
+
+
+@dataclass
+class Collected:
+    """A table with all that its runs say.
+
+    Attributes:
+        table: Its plan.
+        columns: What it shows.
+        systems: Its rows.
+        intervals: Of each system's scores over test pairs, by its name.
+        differences: To each baseline: of each other system of the model, by its name.
+        ceilings: The best Spearman of a scorer that knows similar from dissimilar only, by test set.
+        searches: Dev scores of the candidates of each row, and the one that was chosen.
+        problems: Files that could not be read, and what was left out for that.
+    """
+
+    table: Table
+    columns: list[str]
+    systems: list[System]
+    intervals: dict[str, dict[str, Interval]] = field(default_factory=dict)
+    differences: dict[str, dict[str, dict[str, Interval]]] = field(default_factory=dict)
+    ceilings: dict[str, float] = field(default_factory=dict)
+    searches: dict[str, tuple[dict[str, float], str]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def collect(table: Table, resamples: int = 1000) -> Collected:
+    """Read the finished runs of a table; nothing is written.
+
+    A file that is broken is named and the run counts as missing; the others are not touched by it.
+
+    Args:
+        table: Its plan.
+        resamples: Draws of the bootstrap.
+    """
+    problems: list[str] = []
+    systems = [_system(table, cell, problems) for cell in table.cells]
+    found = dict.fromkeys(column for system in systems for row in system.scores for column in row)
+    found.pop("memory", None)
+    columns = list(table.spec.columns) or sorted(found, key=lambda column: column != "dev")
+    systems += [
+        System(name, None, {"": dict(zip(columns, values, strict=True))})
+        for name, values in table.spec.published.get(CITED, {}).items()
+    ]
+    collected = Collected(table, columns, systems, problems=problems)
+    for system in systems:
+        if system.predictions:
+            collected.intervals[system.name] = score_intervals(system.predictions, resamples)
+    for baseline in table.spec.baselines:
+        _compare(collected, baseline, resamples)
+    gold = next((system.predictions[0] for system in systems if system.predictions), {})
+    collected.ceilings = {task: ceiling(scores).spearman for task, (_, scores) in gold.items()}
+    if collected.ceilings:
+        collected.ceilings["average"] = statistics.mean(collected.ceilings.values())
+    for system in systems:
+        if system.cell is not None and table.searches(system.cell):
+            tried = _readable([], table.search_scores, system.cell)
+            chosen = _readable([], table.chosen, system.cell)
+            collected.searches[system.name] = (tried or {}, chosen or "")
+    return collected
+
+
+def _system(table: Table, cell: Cell, problems: list[str]) -> System:
+    row = table.spec.rows[cell.row]
+    system = System(_name(table, cell), cell, _published(table, cell))
+    system.selected = "STS-B dev" if row.trains else "not trained"
+    planned = _readable([], table.seeds, cell)
+    system.planned = len(table.run_seeds) if planned is None else len(planned)
+    for run in planned or ():
+        scores = _readable(problems, read_scores, run.folder) if run.done else None
+        if scores is None:
+            continue
+        system.folders.append(run.folder)
+        memory = read_memory(run.folder)
+        system.scores.append(scores if memory is None else {**scores, "memory": memory})
+        if "average" in scores and (run.folder / "predictions.npz").is_file():
+            predictions = _readable(problems, load_predictions, run.folder)
+            if predictions is not None:
+                system.predictions.append(predictions)
+        history = _readable(problems, read_history, run.folder / "history.csv")
+        watched = [step for step in history or () if "rank/energy" in step]
+        if watched:
+            system.ranks.append(watched)
+    return system
+
+
+def _readable(problems: list[str], read: Callable[[A], T], what: A) -> T | None:
+    try:
+        return read(what)
+    except (CheckpointError, ValueError, OSError) as error:
+        problems.append(str(error))
+        return None
+
+
+def _name(table: Table, cell: Cell) -> str:
+    several = table.model is None and len(table.spec.models) > 1
+    return f"{cell.model}, {cell.row}" if several else cell.row
+
+
+def _published(table: Table, cell: Cell) -> dict[str, dict[str, float]]:
+    """At another scale, those of all models: which is larger than which can still be compared."""
+    models = [cell.model] if cell.model in table.spec.published else list(table.spec.published)
+    columns = table.spec.columns
+    return {
+        str(model): dict(zip(columns, table.spec.published[str(model)][cell.row], strict=True))
+        for model in models
+        if model != CITED and cell.row in table.spec.published[str(model)]
+    }
+
+
+def _compare(collected: Collected, baseline: str, resamples: int) -> None:
+    by_cell = {system.cell: system for system in collected.systems if system.cell is not None}
+    found: dict[str, dict[str, Interval]] = {}
+    for cell, system in by_cell.items():
+        to = by_cell.get(Cell(baseline, cell.model))
+        if to is None or to is system or not system.predictions or not to.predictions:
+            continue
+        try:
+            found[system.name] = paired_difference(system.predictions, to.predictions, resamples)
+        except ValueError as error:
+            collected.problems.append(f"{system.name} against {to.name}: {error}")
+    collected.differences[baseline] = found
+
+
+def rank_summary(ranks: Sequence[Sequence[Mapping[str, float]]]) -> list[list[float | None]]:
+    """What happened to the rank in each watched run.
+
+    Returns:
+        For each: the rank at the start, the highest, its step, the rank at the best dev score, at the end,
+        and the correlations of rank and dev score in phases 1 and 2.
+    """
+    summary: list[list[float | None]] = []
+    for rows in ranks:
+        energy = [row["rank/energy"] for row in rows]
+        dev = [row["rank/spearman"] for row in rows]
+        phases = find_phases([int(row["step"]) for row in rows], energy, dev)
+        best = energy[int(np.argmax(dev))]
+        summary.append(
+            [
+                energy[0],
+                max(energy),
+                phases.boundary,
+                best,
+                energy[-1],
+                phases.correlation1,
+                phases.correlation2,
+            ]
+        )
+    return summary

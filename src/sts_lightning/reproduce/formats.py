@@ -1,0 +1,83 @@
+"""A collected table as Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from sts_lightning.reproduce.collect import Collected
+from sts_lightning.reproduce.grids import Grid, grids, notes
+
+
+def markdown(collected: Collected) -> str:
+    """All grids with what one must know to read them."""
+    parts = []
+    for number, grid in enumerate(grids(collected)):
+        parts.append(f"### {grid.title}" if number == 0 else f"{grid.title}:")
+        lines = [_escape(grid.header), [*["---"] * grid.words, *["---:"] * (len(grid.header) - grid.words)]]
+        lines += [_escape(row) for row in grid.rows]
+        parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        if number == 0:
+            parts.append("\n".join(f"- {note}" for note in notes(collected)))
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(collected: Collected) -> str:
+    """A ``table`` environment for each grid, in the style of booktabs."""
+    return "\n".join(_latex(grid) for grid in grids(collected))
+
+
+def csv_text(collected: Collected) -> str:
+    """A line for each system and column, values unrounded, for other programs.
+
+    The value is empty where there is none. ``low`` and ``high`` bound the interval over test pairs.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["system", "source", "column", "value", "std", "low", "high", "runs", "planned"])
+    for system in collected.systems:
+        for source, values in system.published.items():
+            for column, value in values.items():
+                name = f"published, {source}" if source else "published"
+                writer.writerow([system.name, name, column, value, "", "", "", "", ""])
+        if system.cell is None:
+            continue
+        for column in collected.columns:
+            interval = collected.intervals.get(system.name, {}).get(column)
+            bounds = ["", ""] if interval is None else [interval.low, interval.high]
+            spread = system.spread(column)
+            runs = [len(system.scores), system.planned]
+            row = [system.name, "here", column, system.mean(column), spread, *bounds, *runs]
+            writer.writerow(["" if value is None else value for value in row])
+    for column, value in collected.ceilings.items():
+        writer.writerow(["binary ceiling", "", column, value, "", "", "", "", ""])
+    return text.getvalue()
+
+
+def _escape(cells: object) -> list[str]:
+    assert isinstance(cells, list | tuple)
+    return [str(cell).replace("|", "\\|") for cell in cells]
+
+
+def _latex(grid: Grid) -> str:
+    def line(cells: object) -> str:
+        assert isinstance(cells, list | tuple)
+        return " & ".join(_tex(str(cell)) for cell in cells) + r" \\"
+
+    body = "\n".join(line(row) for row in grid.rows)
+    columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
+    return (
+        "% \\usepackage{booktabs}\n\\begin{table}\n\\centering\n"
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{line(grid.header)}\n\\midrule\n{body}\n\\bottomrule\n"
+        f"\\end{{tabular}}\n\\caption{{{_tex(grid.title)}}}\n\\end{{table}}\n"
+    )
+
+
+def _tex(text: str) -> str:
+    replaced = {
+        "\\": r"\textbackslash{}",
+        "|": r"\textbar{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+    }
+    return "".join(replaced.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in text)

@@ -1,0 +1,151 @@
+"""A collected table as grids of text, which every format renders."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sts_lightning.evaluation.bootstrap import Interval
+from sts_lightning.reproduce.collect import Collected, System, rank_summary
+
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Text in rows and columns.
+
+    Attributes:
+        title: What it shows.
+        header: The columns' names; the first two columns are words, the others numbers.
+        rows: As long as the header.
+        words: How many of the first columns are words.
+    """
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: int = 1
+
+
+def grids(collected: Collected) -> list[Grid]:
+    """Scores first, then differences to the baselines, ranks, and the choices by dev score."""
+    found = [_scores(collected), *_differences(collected)]
+    return [grid for grid in (*found, _ranks(collected), _searches(collected)) if grid.rows]
+
+
+def notes(collected: Collected) -> list[str]:
+    """What a reader must know to read the table."""
+    table = collected.table
+    text = []
+    if table.model is not None:
+        text.append(
+            f"Run at the scale of {table.model}, with shorter schedules: not the published models. Published "
+            "scores stand here so that orders can be compared, not values."
+        )
+    text.append(
+        "`here`: Spearman x 100, mean over seeds; weights selected by STS-B dev, never by a test set. "
+        "`interval`: 95 % of the average, bootstrap over test pairs."
+        if "average" in collected.columns
+        else "`here`: mean over seeds. Weights are selected by STS-B dev."
+    )
+    if collected.ceilings:
+        text.append(
+            "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
+            "gold scores. A row above it tells more than similar from dissimilar."
+        )
+    return text + [f"Left out: {problem}" for problem in collected.problems]
+
+
+def _scores(collected: Collected) -> Grid:
+    columns = collected.columns
+    header = ["", "source", *columns]
+    spread = "std" not in columns
+    header += [*(["std"] if spread else []), "interval", "runs", "selected by"]
+    rows = []
+    for system in collected.systems:
+        for source, values in system.published.items():
+            label = f"published, {source}" if source and len(collected.table.spec.models) > 1 else "published"
+            cells = [_number(values.get(column)) for column in columns]
+            rows.append([system.name, label, *cells, *[""] * (len(header) - 2 - len(columns))])
+        if system.cell is not None:
+            rows.append([system.name, "here", *_here(collected, system, spread)])
+    if collected.ceilings:
+        cells = [_number(collected.ceilings.get(column)) for column in columns]
+        if any(cells):
+            rows.append(["binary ceiling", "", *cells, *[""] * (len(header) - 2 - len(columns))])
+    return Grid(collected.table.spec.title, header, rows, words=2)
+
+
+def _here(collected: Collected, system: System, spread: bool) -> list[str]:
+    runs = f"{len(system.scores)} of {system.planned}"
+    if not system.scores:
+        empty = [""] * (2 if spread else 1)
+        return [*[MISSING] * len(collected.columns), *empty, runs, system.selected]
+    cells = [_number(system.mean(column)) or MISSING for column in collected.columns]
+    if spread:
+        cells.append(_number(system.spread()))
+    interval = collected.intervals.get(system.name, {}).get("average")
+    return [
+        *cells,
+        "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
+        runs,
+        system.selected,
+    ]
+
+
+def _differences(collected: Collected) -> list[Grid]:
+    found = []
+    for baseline, systems in collected.differences.items():
+        tasks = list(dict.fromkeys(task for row in systems.values() for task in row))
+        rows = [
+            [name, *(_interval(row[task]) if task in row else "" for task in tasks)]
+            for name, row in systems.items()
+        ]
+        title = f"Difference to {baseline}, with paired bootstrap intervals (95 %) over test pairs"
+        found.append(Grid(title, ["", *tasks], rows))
+    return found
+
+
+def _ranks(collected: Collected) -> Grid:
+    rows = []
+    for system in collected.systems:
+        if system.ranks:
+            columns = zip(*rank_summary(system.ranks), strict=True)
+            kinds = ("f", "f", "f", "f", "f", "r", "r")
+            rows.append([system.name, *(_mean(v, kind) for v, kind in zip(columns, kinds, strict=True))])
+    header = ["", "start", "highest", "at step", "at best dev", "end", "r in phase 1", "r in phase 2"]
+    return Grid("Energy rank of the dev sentences, and its correlation with the dev score", header, rows)
+
+
+def _searches(collected: Collected) -> Grid:
+    candidates = list(collected.table.spec.search.candidates)
+    rows = [
+        [name, *(_number(scores.get(c)) or MISSING for c in candidates), chosen]
+        for name, (scores, chosen) in collected.searches.items()
+    ]
+    how = " ".join(collected.table.spec.search.overrides)
+    return Grid(
+        f"Dev Spearman of the candidates ({how}); the best is that of the table",
+        ["", *candidates, "chosen"],
+        rows,
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _interval(interval: Interval) -> str:
+    mark = " *" if interval.low > 0 or interval.high < 0 else ""
+    return f"{interval}{mark}"
+
+
+def _mean(values: Sequence[float | None], kind: str) -> str:
+    """The mean of what there is, with how many there are if not all."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    text = f"{statistics.mean(known):.{2 if kind == 'r' else 0}f}"
+    return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)})"

@@ -1,0 +1,79 @@
+"""A collected table as one HTML page that needs nothing besides itself."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from sts_lightning.reproduce.collect import Collected, System
+from sts_lightning.reproduce.grids import MISSING, Grid, grids, notes
+
+
+def page(collected: Collected, made: str = "") -> str:
+    """Sortable tables, and the settings and plots of every finished run.
+
+    Args:
+        collected: The table.
+        made: By what, for the foot of the page.
+    """
+    template = Template((files("sts_lightning.reproduce") / "page.html").read_text(encoding="utf-8"))
+    parts = []
+    for number, grid in enumerate(grids(collected)):
+        heading = "" if number == 0 else f"<h2>{escape(grid.title)}</h2>\n"
+        parts.append(f'{heading}<div class="wide">{_table(grid)}</div>')
+    systems = [system for system in collected.systems if system.cell is not None]
+    return template.substitute(
+        title=escape(collected.table.spec.title),
+        notes="<ul>" + "".join(f"<li>{_code(note)}</li>" for note in notes(collected)) + "</ul>",
+        tables="\n".join(parts),
+        runs="\n".join(_runs(collected, system) for system in systems),
+        made=escape(made),
+    )
+
+
+def _table(grid: Grid) -> str:
+    def cell(tag: str, index: int, text: str) -> str:
+        kinds = [*(["word"] if index < grid.words else []), *(["missing"] if text == MISSING else [])]
+        kind = f' class="{" ".join(kinds)}"' if kinds else ""
+        inner = f'<button type="button">{escape(text)}</button>' if tag == "th" else escape(text)
+        return f"<{tag}{kind}>{inner}</{tag}>"
+
+    head = "".join(cell("th", index, text or "system") for index, text in enumerate(grid.header))
+    lines = []
+    for row in grid.rows:
+        kind = ' class="published"' if any(text.startswith("published") for text in row[:2]) else ""
+        lines.append(f"<tr{kind}>{''.join(cell('td', i, text) for i, text in enumerate(row))}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _runs(collected: Collected, system: System) -> str:
+    if not system.folders:
+        return f"<p>{escape(system.name)}: {MISSING}</p>"
+    assert system.cell is not None
+    settings = {
+        run.folder: f"python {run.script} {' '.join(run.overrides)}"
+        for run in collected.table.seeds(system.cell)
+    }
+    parts = []
+    for folder in system.folders:
+        images = "".join(_image(path) for path in sorted((folder / "plots").glob("*.png")))
+        parts.append(
+            f"<p><code>{escape(str(folder))}</code>: <code>{escape(settings[folder])}</code></p>"
+            f'<div class="plots">{images}</div>'
+        )
+    count = f"{len(system.folders)} of {system.planned} runs"
+    return f"<details><summary>{escape(system.name)}: {count}</summary>{''.join(parts)}</details>"
+
+
+def _image(path: Path) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    return f'<img loading="lazy" alt="{escape(path.stem)}" src="data:image/png;base64,{data}">'
+
+
+def _code(text: str) -> str:
+    """Escaped, with `backticks` as code."""
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))

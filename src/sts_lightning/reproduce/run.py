@@ -1,0 +1,60 @@
+"""The runs of a table, carried out in an order in which each finds what it starts from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+
+from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.reproduce.plan import Planned, Table
+from sts_lightning.sweep import Slot, carry_out
+
+log = logging.getLogger(__name__)
+
+
+def run_table(table: Table, slots: Sequence[Slot]) -> bool:
+    """Run what has not finished yet; a run that was cut goes on from its last checkpoint.
+
+    A run that fails is reported at once and leaves out those that start from it; the others go on.
+
+    Args:
+        table: Its runs.
+        slots: What may run at the same time.
+
+    Returns:
+        Whether all runs have finished.
+    """
+    finished = [_carry_out(group, slots) for group in groups(table)]  # all groups, whatever fails
+    return all(finished)
+
+
+def groups(table: Table) -> Iterator[list[Planned]]:
+    """The runs in groups, each planned when those before it are through."""
+    yield table.preparations()
+    for cells in table.levels():
+        yield [run for cell in cells for run in table.searches(cell).values()]
+        runs = []
+        for cell in cells:
+            try:
+                runs += table.seeds(cell)
+            except CheckpointError as error:
+                log.error("%s is left out: %s", cell.row, error)
+        yield runs
+
+
+def _carry_out(planned: Iterable[Planned], slots: Sequence[Slot]) -> bool:
+    runs = list({run.folder: run for run in planned if not run.done}.values())
+    ready = [run for run in runs if run.after is None or (run.after / "metrics.json").is_file()]
+    for run in runs:
+        if run not in ready:
+            log.error("left out: %s, since %s has not finished", " ".join(run.overrides), run.after)
+    if not ready:
+        return not runs
+    try:
+        carry_out([run.job(number) for number, run in enumerate(ready)], slots)
+    except UserError as error:
+        if error.__class__ is not UserError:
+            raise  # the user stopped it
+        log.error("%s", error)
+        return False
+    return len(ready) == len(runs)

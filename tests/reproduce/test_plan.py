@@ -1,0 +1,151 @@
+"""Which runs a table has, and in which folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.reproduce.plan import Cell, Planned, Table
+from sts_lightning.reproduce.run import groups
+from sts_lightning.reproduce.spec import Needs, RowSpec, Scale, Search, TableSpec, load_scale, load_spec
+from tests.conftest import CONF
+
+SPECS = sorted((CONF / "reproduce").glob("*.yaml"))
+
+
+def make(tmp_path: Path, model: str | None = None, scale: Scale | None = None, **changes: object) -> Table:
+    values = {
+        "title": "Toy",
+        "needs": Needs(hours=1),
+        "seeds": [1, 2],
+        "models": ["tiny_bert", "minilm"],
+        "overrides": ["data=toy"],
+        "rows": {
+            "one": RowSpec(["loss=infonce", "data.kind=triplets"]),
+            "two": RowSpec(["loss=pearson"], after="one", at={"minilm": ["optim.lr=1e-4"]}),
+        },
+    }
+    return Table(TableSpec(**(values | changes)), tmp_path, CONF, model, scale)
+
+
+def value(run: Planned, key: str) -> str | None:
+    return dict(text.split("=", 1) for text in run.overrides).get(key)
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+def test_every_run_of_every_table_composes(path: Path, tmp_path: Path) -> None:
+    spec = load_spec(path)
+    spec.seeds, spec.models, spec.search = spec.seeds[:1], spec.models[:1], Search()
+    for row in spec.rows.values():
+        row.choice_of = None
+    tables = [Table(spec, tmp_path, CONF)]
+    if spec.models:
+        scale = load_scale(CONF / "reproduce" / "scale" / "minilm.yaml")
+        tables.append(Table(load_spec(path), tmp_path, CONF, "minilm", scale))
+        tables[1].run_seeds = [1]
+    for table in tables:
+        assert [run for group in groups(table) for run in group]
+
+
+def test_a_row_starts_from_the_run_of_its_seed(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    first, second = (table.seeds(Cell(row, "minilm")) for row in ("one", "two"))
+    assert [run.after for run in second] == [run.folder for run in first]
+    assert [value(run, "init_from") for run in second] == [str(run.folder) for run in first]
+    assert [value(run, "seed") for run in second] == ["1", "2"]
+    assert len({run.folder for run in (*first, *second)}) == 4
+
+
+def test_each_model_has_its_own_overrides(tmp_path: Path) -> None:
+    table = make(tmp_path)
+    assert [value(table.seeds(Cell("two", m))[0], "optim.lr") for m in ("tiny_bert", "minilm")] == [
+        None,
+        "1e-4",
+    ]
+
+
+def test_levels_follow_what_starts_from_what(tmp_path: Path) -> None:
+    levels = make(tmp_path).levels()
+    assert [{cell.row for cell in level} for level in levels] == [{"one"}, {"two"}]
+    circle = {"one": RowSpec(after="two"), "two": RowSpec(after="one")}
+    with pytest.raises(ConfigError, match="in a circle"):
+        make(tmp_path, rows=circle).levels()
+
+
+def test_tables_share_their_runs(tmp_path: Path) -> None:
+    """The same settings are the same folder, whatever the row is called and in whatever order."""
+    rows = {
+        "first": RowSpec(["loss=infonce", "data.kind=triplets"]),
+        "another": RowSpec(["optim.lr=1e-4", "loss=pearson"], after="first"),
+    }
+    ours, theirs = make(tmp_path), make(tmp_path, rows=rows)
+    for one, two in (("one", "first"), ("two", "another")):
+        folders = [
+            [run.folder for run in t.seeds(Cell(n, "minilm"))] for t, n in ((ours, one), (theirs, two))
+        ]
+        assert folders[0] == folders[1]
+    table2, table3 = (
+        Table(load_spec(CONF / "reproduce" / f"pcc_table{n}.yaml"), tmp_path, CONF) for n in (2, 3)
+    )
+    assert table2.seeds(Cell("PromptSUM", "mistral7b")) != table3.seeds(Cell("stage 1", "mistral7b"))
+    assert [run.folder for run in table2.seeds(Cell("PromptSUM", "mistral7b"))] == [
+        run.folder for run in table3.seeds(Cell("stage 1", "mistral7b"))
+    ]
+
+
+def test_preparations_are_one_for_all_seeds(tmp_path: Path) -> None:
+    rows = {"two": RowSpec(["loss=pearson"], after="start")}
+    table = make(tmp_path, rows=rows, before={"start": ["loss=infonce", "data.kind=triplets"], "unused": []})
+    assert len(table.preparations()) == 2  # models
+    starts = {run.after for run in table.seeds(Cell("two", "minilm"))}
+    assert starts == {table.preparations()[1].folder}
+
+
+def test_a_smaller_model_has_the_same_rows(tmp_path: Path) -> None:
+    rows = {
+        "one": RowSpec(["experiment=simcse_unsup", "data.batch_size=32"]),
+        "large only": RowSpec(["loss=pearson"], models=["bert_base"]),
+        "small only": RowSpec(["loss=pearson"], models=["tiny_bert"]),
+        "other small": RowSpec(["loss=pearson"], models=["minilm"]),
+    }
+    scale = Scale(
+        hours=0.1,
+        seeds=[7],
+        overrides=["data.batch_size=8", "optim.lr=1"],
+        experiments={"simcse_unsup": ["optim.lr=2"]},
+    )
+    table = make(tmp_path, "tiny_bert", scale, rows=rows, models=["bert_base"])
+    assert [cell.row for cell in table.cells] == ["one", "large only", "small only"]
+    (run,) = table.seeds(Cell("one", "tiny_bert"))
+    # The row stands over the experiment's scale, which stands over that of all.
+    assert [value(run, key) for key in ("model", "seed", "data.batch_size", "optim.lr")] == [
+        "tiny_bert",
+        "7",
+        "32",
+        "2",
+    ]
+    original = make(tmp_path, rows=rows, models=["bert_base"])
+    assert [cell.row for cell in original.cells] == ["one", "large only"]
+
+
+def test_the_choice_by_dev_comes_first(tmp_path: Path) -> None:
+    search = Search({"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]}, ["trainer.max_steps=8"])
+    table = make(tmp_path, search=search, models=["minilm"])
+    cell = Cell("one", "minilm")
+    with pytest.raises(CheckpointError, match="not a finished run"):
+        table.seeds(cell)
+    for dev, (_, run) in zip((70.0, 60.0), table.searches(cell).items(), strict=True):
+        run.folder.mkdir(parents=True)
+        (run.folder / "metrics.json").write_text(json.dumps({"dev": {"spearman": dev}, "test": None}))
+    assert table.chosen(cell) == "low"
+    assert [value(run, "optim.lr") for run in table.seeds(cell)] == ["1e-9", "1e-9"]
+    assert value(table.seeds(cell)[0], "trainer.max_steps") is None
+
+
+def test_a_mistake_names_the_row(tmp_path: Path) -> None:
+    table = make(tmp_path, rows={"one": RowSpec(["optim.lrr=1"])})
+    with pytest.raises(ConfigError, match=r"Toy, one: .*lrr"):
+        table.seeds(table.cells[0])

@@ -1,0 +1,168 @@
+"""A small table, from spec to runs to report, through the commands that users run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sts_lightning import runs
+from sts_lightning.reproduce.collect import collect
+from sts_lightning.reproduce.formats import markdown
+from sts_lightning.reproduce.plan import Cell, Table
+from sts_lightning.reproduce.run import run_table
+from sts_lightning.reproduce.spec import Needs, RowSpec, Search, TableSpec
+from sts_lightning.sweep import Slot
+from tests.conftest import CONF, ROOT, SHORT_RUN
+
+BASE = [*SHORT_RUN[1:], "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
+SLOTS = [Slot({"OMP_NUM_THREADS": "1"})] * 2
+
+
+def make(folder: Path) -> Table:
+    spec = TableSpec(
+        title="Toy",
+        needs=Needs(hours=1),
+        seeds=[1],
+        models=["tiny_bert"],
+        overrides=BASE,
+        search=Search(
+            {"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]},
+            ["trainer.max_steps=8", "evaluation.final=false"],
+        ),
+        before={
+            "head": ["experiment=regression_head", "data=toy", "data.kind=classes", "trainer.max_steps=4"]
+        },
+        rows={
+            "pearson": RowSpec(["loss=pearson", "trainer.max_steps=8"]),
+            "mse": RowSpec(["loss=mse", "init=final", "trainer.max_steps=8"], after="head", search=False),
+            "broken": RowSpec(["loss=infonce", "trainer.max_steps=8"], search=False),
+            "after broken": RowSpec(["loss=pearson", "trainer.max_steps=8"], after="broken", search=False),
+        },
+        baselines=["mse"],
+    )
+    return Table(spec, folder, CONF)
+
+
+@pytest.fixture(scope="module")
+def log() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory, log: list[str]) -> Table:
+    """All runs of the small table; each is a process of its own."""
+    table = make(tmp_path_factory.mktemp("table"))
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            log.append(record.getMessage())
+
+    handler = Keep()
+    logger = logging.getLogger("sts_lightning")
+    logger.addHandler(handler)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        assert not run_table(table, SLOTS)
+    logger.removeHandler(handler)
+    return table
+
+
+def cell(name: str) -> Cell:
+    return Cell(name, "tiny_bert")
+
+
+def test_the_best_on_dev_is_chosen(table: Table) -> None:
+    scores = table.search_scores(cell("pearson"))
+    assert list(scores) == ["low", "high"]
+    chosen = table.chosen(cell("pearson"))
+    assert chosen == max(scores, key=lambda value: scores[value])
+    cfg = runs.load_config(table.seeds(cell("pearson"))[0].folder)
+    assert cfg.optim.lr == {"low": 1e-9, "high": 1e-3}[str(chosen)]
+
+
+def test_a_row_starts_from_its_preparation(table: Table) -> None:
+    cfg = runs.load_config(table.seeds(cell("mse"))[0].folder)
+    assert cfg.init_from == str(table.preparations()[0].folder)
+
+
+def test_a_failed_run_is_named_and_the_others_go_on(table: Table, log: list[str]) -> None:
+    (first, *_) = table.seeds(cell("broken"))
+    assert "InfoNCELoss needs" in (first.folder / "output.log").read_text()
+    assert any("failed: " in line and "loss=infonce" in line for line in log)
+    for run in table.seeds(cell("after broken")):
+        assert not run.folder.exists()
+        assert any(
+            f"left out: {' '.join(run.overrides)}, since {run.after} has not finished" in x for x in log
+        )
+    text = markdown(collect(table, 20))
+    assert "| broken | here | missing | missing | missing |  |  | 0 of 1 |" in text
+    assert "| pearson | here |" in text
+
+
+def test_report_is_of_the_runs(table: Table) -> None:
+    text = markdown(collect(table, 20))
+    scores = [
+        json.loads(runs.metrics_path(run.folder).read_text())["dev"]["spearman"]
+        for run in table.seeds(cell("pearson"))
+    ]
+    assert f"| pearson | here | {scores[0]:.2f} |" in text
+    assert "Difference to mse" in text
+    assert f"| {table.chosen(cell('pearson'))} |\n" in text
+
+
+def test_started_again_it_does_only_what_is_left(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    finished = sorted(table.root.glob("*/metrics.json"))
+    before = [path.stat().st_mtime_ns for path in finished]
+    again = make(table.root)
+    del again.spec.rows["broken"], again.spec.rows["after broken"]
+    again.cells = [cell("pearson"), cell("mse")]
+    assert run_table(again, SLOTS)
+    assert [path.stat().st_mtime_ns for path in finished] == before
+    assert sorted(table.root.glob("*/metrics.json")) == finished
+
+
+def call(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "sts_lightning.cli", "reproduce", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_command_lists_plans_and_reports(tmp_path: Path) -> None:
+    folder = ["--folder", str(tmp_path / "absent")]
+    listed = call()
+    assert "pcc_table2" in listed.stdout
+    assert "30 runs of opt6_7b, llama7b, llama2_7b, mistral7b; each: 1 GPU with 24 GB" in listed.stdout
+    planned = call("regression_table3", "--plan", "--model", "minilm", *folder)
+    assert planned.stdout.count("to do ") == 8
+    assert "8 runs, 8 left; about 0.5 hours, 1 at a time" in planned.stdout
+    assert not (tmp_path / "absent").exists()
+    report = call("regression_table3", "--report", *folder)
+    assert report.returncode == 0, report.stderr
+    assert "| jina_v2, + regression | published, jina_v2 | 75.17 |" in report.stdout
+    assert "| jina_v2, + regression | here | missing |" in report.stdout
+    assert (tmp_path / "absent" / "tables" / "regression_table3.html").is_file()
+
+
+def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
+    missing = call("no_such_table")
+    assert missing.returncode == 1
+    assert "error: there is no table no_such_table; there are: best_minilm, " in missing.stderr
+    assert "run this in the project's folder" in call("losses_minilm", cwd=tmp_path).stderr
+    assert "'0' is not a positive whole number" in call("losses_minilm", "--jobs", "0").stderr
+
+
+def test_without_a_gpu_a_table_of_large_models_says_so(tmp_path: Path) -> None:
+    refused = call("pcc_table2", "--folder", str(tmp_path / "absent"))
+    assert refused.returncode == 1
+    assert "needs 1 GPU with 24 GB, 6 h, and no GPU is visible. --model minilm" in refused.stderr
+    assert not (tmp_path / "absent").exists()
