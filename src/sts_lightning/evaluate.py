@@ -1,4 +1,4 @@
-"""Evaluation of a model or a run on the STS tasks."""
+"""Evaluation of a model or a run on a suite of tasks."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from omegaconf import DictConfig
 
 from sts_lightning import runs
 from sts_lightning.config import check_config
-from sts_lightning.data.senteval import load_sts_tasks
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.predictions import save_predictions
-from sts_lightning.evaluation.report import print_scores, spearman_row
-from sts_lightning.evaluation.sts import check_aggregate, encode_pairs, score_tasks
+from sts_lightning.evaluation.report import print_scores
+from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import Precision, SentenceEncoder
 
 log = logging.getLogger(__name__)
 
 
 def evaluate(cfg: DictConfig) -> float:
-    """Evaluate as a Hydra job; returns the average Spearman times 100."""
+    """Evaluate as a Hydra job; returns the average score times 100."""
     folder = Path(HydraConfig.get().runtime.output_dir)
     try:
         return evaluate_in(folder, cfg)
@@ -39,7 +37,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
         cfg: A composed configuration of the schema `EvalConfig`.
 
     Returns:
-        The average Spearman times 100.
+        The average score times 100: Spearman's correlation, accuracy, or MTEB's main scores.
 
     Raises:
         UserError: Configuration, data or run folder cannot be used.
@@ -47,30 +45,35 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     started = time.monotonic()
     check_config(cfg)
     device = _device(cfg.accelerator)
-    tasks = load_sts_tasks(cfg.data_root, tuple(cfg.tasks))
+    score = open_suite(cfg)
     encoder, precision = _load_encoder(cfg)
     encoder = encoder.to(device).set_precision(precision).eval()
-    check_aggregate(cfg.aggregate)
-    cosines = encode_pairs(encoder, [table for task in tasks for table in task.subsets.values()])
-    result = score_tasks(tasks, cosines, cfg.aggregate)
+    result, row = score(UnitVectors(encoder) if cfg.normalize else encoder, folder)
     folder.mkdir(parents=True, exist_ok=True)
     runs.save_config(folder, cfg)
-    save_predictions(folder, tasks, cosines)
     runs.save_metrics(
         folder,
         {
+            "suite": cfg.suite,
             "test": result,
             "precision": precision,
             "text_edit": encoder.text_edit,
+            "normalize": cfg.normalize,
             "wall_seconds": round(time.monotonic() - started, 1),
             **runs.environment(),
         },
     )
     name = cfg.ckpt if cfg.ckpt is not None else cfg.model.get("name", cfg.model["_target_"])
-    title = f"Spearman x 100 (aggregate={cfg.aggregate}, {precision}, text_edit={encoder.text_edit})"
-    print_scores(title, {Path(name.partition("@")[0]).name: spearman_row(result)})
+    what = {
+        "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
+        "transfer": f"Accuracy x 100 (logistic regression, {cfg.folds} folds, ",
+        "probing": "Accuracy x 100 (logistic regression, ",
+        "mteb": "MTEB's main scores x 100 (",
+    }[cfg.suite]
+    title = f"{what}{precision}, text_edit={encoder.text_edit})"
+    print_scores(title, {Path(name.partition("@")[0]).name: row})
     log.info("all scores: %s", runs.run_name(runs.metrics_path(folder)))
-    return result["average"]
+    return float(result["average"])
 
 
 def _load_encoder(cfg: DictConfig) -> tuple[SentenceEncoder, Precision]:

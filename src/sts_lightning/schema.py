@@ -122,7 +122,10 @@ class EvalConfig:
 
     ckpt: str | None = None
     data_root: str = MISSING
-    tasks: list[str] = MISSING
+    suite: str = _one_of("sts", "transfer", "probing", "mteb")
+    tasks: list[str] | None = None
+    folds: int = MISSING
+    normalize: bool = MISSING
     aggregate: str = _one_of("all", "mean", "wmean")
     precision: str | None = field(
         default=None, metadata={"choices": (None, "32-true", "bf16-true", "16-true")}

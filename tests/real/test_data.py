@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sts_lightning.data.classification import load_transfer_tasks
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
@@ -60,3 +61,19 @@ def test_number_of_pairs_and_of_each_class(data_root: str) -> None:
 
 def test_number_of_sentences(data_root: str) -> None:
     assert len(SentencesData(data_root, batch_size=64, seed=1).load_train()) == 84254
+
+
+def test_sizes_of_the_transfer_tasks(data_root: str) -> None:
+    found = {
+        task.name: [len(split.labels) for split in (task.train, task.dev, task.test) if split is not None]
+        for task in load_transfer_tasks(data_root)
+    }
+    assert found == {
+        "MR": [10662],
+        "CR": [3775],
+        "SUBJ": [10000],
+        "MPQA": [10606],
+        "SST2": [67349, 872, 1821],
+        "TREC": [5452, 500],
+        "MRPC": [4076, 1725],
+    }

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import mteb
 import pytest
-from datasets import concatenate_datasets
+from datasets import Dataset, DatasetDict, concatenate_datasets
 from omegaconf import DictConfig
+from sentence_transformers import SentenceTransformer
 
 from sts_lightning import runs
 from sts_lightning.data.senteval import STSTask, load_sickr, load_sts_tasks
+from sts_lightning.data.text_files import read_records
+from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
+from sts_lightning.evaluation.suites import UnitVectors
 from sts_lightning.models.offline import packaged_copy
 from sts_lightning.train import train_in
 from sts_lightning.training.history import read_history
@@ -66,3 +72,31 @@ def test_a_few_steps_on_the_real_corpora(
     assert dev == result["dev"]["spearman"] > 85
     assert result["test"] is None
     assert all(row["tokens_per_second"] > 0 for row in read_history(tmp_path / "history.csv")[1:])
+
+
+def test_mteb_scores(data_root: str, config: Config, tmp_path: Path) -> None:
+    """MTEB scores us as it scores sentence-transformers with the same model, on Banking77 and STS-B.
+
+    STS-B's score, 82.03, is the published one.
+    """
+    columns: dict[str, dict[str, list[str]]] = {}
+    for split, part in (("train", 2), ("test", 8)):
+        path = Path(data_root) / "banking77" / f"{split}.csv"
+        rows = [fields for _, fields in read_records(path, ["text", "category"])][::part]
+        columns[split] = {"text": [text for text, _ in rows], "label": [label for _, label in rows]}
+    stsb = load_sts_tasks(data_root, ("STSB",))[0].subsets["test"].rename_column("label", "score")
+    banking = DatasetDict({split: Dataset.from_dict(values) for split, values in columns.items()})
+
+    def tasks() -> list[Any]:
+        found = find_mteb_tasks(["Banking77Classification", "STSBenchmark"])
+        for task, data in zip(found, (banking, DatasetDict(test=stsb)), strict=True):
+            task.dataset, task.data_loaded = data, True
+        return found
+
+    encoder = runs.build_encoder(config().model, config().prompt).eval()
+    ours = evaluate_mteb(UnitVectors(encoder), tasks(), tmp_path)["tasks"]
+    peer = SentenceTransformer(str(packaged_copy(*config().model.name.split("@"))), device="cpu")
+    theirs = mteb.evaluate(peer, tasks(), cache=None, show_progress_bar=False).task_results
+    for result in theirs:
+        assert ours[result.task_name]["score"] == pytest.approx(100 * result.get_score(), abs=0.2)
+    assert ours["STSBenchmark"]["score"] == pytest.approx(82.03, abs=0.02)

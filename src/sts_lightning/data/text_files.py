@@ -14,10 +14,14 @@ Row = tuple[int, list[str]]
 """Line number (1-based) and fields."""
 
 
-def read_lines(path: Path) -> list[str]:
+def read_lines(path: Path, latin1: bool = False) -> list[str]:
     r"""Read a UTF-8 text file as lines without their line ends.
 
     Only ``\n`` and ``\r\n`` end a line: characters such as U+2028 occur inside sentences.
+
+    Args:
+        path: The file.
+        latin1: Whether a file that is not UTF-8 is Latin-1, as some old releases are.
 
     Raises:
         DataError: The file is missing or empty, or a line is not UTF-8.
@@ -28,6 +32,11 @@ def read_lines(path: Path) -> list[str]:
         raise DataError(f"cannot be read ({error.strerror}).", path) from error
     if not raw.strip():
         raise DataError("the file is empty.", path)
+    if latin1:
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError:
+            raw = raw.decode("latin-1").encode("utf-8")
     lines = []
     for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n"), start=1):
         try:

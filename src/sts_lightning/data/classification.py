@@ -1,0 +1,175 @@
+"""SentEval's classification data: the seven transfer tasks and the ten probing tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sts_lightning.data.fields import sentence
+from sts_lightning.data.senteval import senteval_folder
+from sts_lightning.data.text_files import read_lines, read_tsv
+from sts_lightning.errors import DataError
+
+BINARY = {
+    "MR": ("MR/rt-polarity.neg", "MR/rt-polarity.pos"),
+    "CR": ("CR/custrev.neg", "CR/custrev.pos"),
+    "SUBJ": ("SUBJ/subj.subjective", "SUBJ/subj.objective"),
+    "MPQA": ("MPQA/mpqa.neg", "MPQA/mpqa.pos"),
+}
+"""Tasks without a split: the files of class 0 and class 1."""
+
+TRANSFER_TASKS = (*BINARY, "SST2", "TREC", "MRPC")
+
+PROBING_TASKS = {
+    "Length": "sentence_length",
+    "WordContent": "word_content",
+    "Depth": "tree_depth",
+    "TopConstituents": "top_constituents",
+    "BigramShift": "bigram_shift",
+    "Tense": "past_present",
+    "SubjNumber": "subj_number",
+    "ObjNumber": "obj_number",
+    "OddManOut": "odd_man_out",
+    "CoordinationInversion": "coordination_inversion",
+}
+"""Each task's file below the folder ``probing``, without .txt."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Sentences, or pairs of them, with their classes.
+
+    Attributes:
+        sentences: Those of each example: one, or the two of a pair.
+        labels: Classes 0, 1, ...
+    """
+
+    sentences: list[tuple[str, ...]]
+    labels: list[int]
+
+
+@dataclass(frozen=True)
+class ClassificationTask:
+    """A task with the splits that it has.
+
+    Attributes:
+        name: For example ``MR``.
+        train: All examples of a task without a test split.
+        dev: None: the regularisation is chosen by cross-validation on the training split.
+        test: None: the score is that of cross-validation.
+    """
+
+    name: str
+    train: Split
+    dev: Split | None = None
+    test: Split | None = None
+
+
+def load_transfer_tasks(
+    data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS
+) -> list[ClassificationTask]:
+    """Some of the tasks MR, CR, SUBJ, MPQA, SST2, TREC and MRPC of a data root.
+
+    Raises:
+        DataError: A file is missing or malformed, or a name is unknown.
+    """
+    _check_names(names, TRANSFER_TASKS)
+    folder = senteval_folder(data_root)
+    return [_load_transfer(folder, name) for name in names]
+
+
+def load_probing_tasks(
+    data_root: str | Path, names: Sequence[str] = tuple(PROBING_TASKS)
+) -> list[ClassificationTask]:
+    """Some of SentEval's linguistic probing tasks of a data root, in its files ``probing/*.txt``.
+
+    Each line is a split (tr, va or te), a class and a sentence, separated by tabs.
+
+    Raises:
+        DataError: A file is missing or malformed, or a name is unknown.
+    """
+    _check_names(names, PROBING_TASKS)
+    folder = senteval_folder(data_root) / "probing"
+    return [_load_probing(folder / f"{PROBING_TASKS[name]}.txt", name) for name in names]
+
+
+def _check_names(names: Sequence[str], known: Sequence[str] | dict[str, str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.")
+
+
+def _load_transfer(folder: Path, name: str) -> ClassificationTask:
+    if name in BINARY:
+        rows = [
+            (text, label)
+            for label, file in reversed(list(enumerate(BINARY[name])))
+            for text in _read_sentences(folder / file)
+        ]
+        return ClassificationTask(name, _sorted([((text,), label) for text, label in rows]))
+    if name == "SST2":
+        files = [folder / "SST" / "binary" / f"sentiment-{split}" for split in ("train", "dev", "test")]
+        return ClassificationTask(name, *(_split(_read_sst(path), ["0", "1"], path) for path in files))
+    if name == "TREC":
+        paths = [folder / "TREC" / file for file in ("train_5500.label", "TREC_10.label")]
+        classes = ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"]
+        train, test = (_split(_read_trec(path), classes, path) for path in paths)
+        return ClassificationTask(name, train, test=test)
+    paths = [folder / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")]
+    train, test = (_split(_read_mrpc(path), ["0", "1"], path) for path in paths)
+    return ClassificationTask(name, train, test=test)
+
+
+Row = tuple[int, str, tuple[str, ...]]
+"""Line, class, sentences."""
+
+
+def _split(rows: Iterator[Row], classes: Sequence[str], path: Path) -> Split:
+    found = list(rows)
+    for line, label, _ in found:
+        if label not in classes:
+            raise DataError(f"the class {label!r} is not among {', '.join(classes)}.", path, line)
+    return _sorted([(sentences, classes.index(label)) for _, label, sentences in found])
+
+
+def _sorted(examples: list[tuple[tuple[str, ...], int]]) -> Split:
+    """SentEval's order, on which its folds depend: by the number of words, then by class."""
+    examples.sort(key=lambda example: (*(len(text.split()) for text in example[0]), example[1]))
+    return Split([sentences for sentences, _ in examples], [label for _, label in examples])
+
+
+def _read_sentences(path: Path) -> Iterator[str]:
+    """An empty line, of which CR has one, is read as a full stop, as in SentEval's examples."""
+    for line, text in enumerate(read_lines(path, latin1=True), start=1):
+        yield sentence(text if text.strip() else ".", path, line)
+
+
+def _read_sst(path: Path) -> Iterator[Row]:
+    for line, fields in read_tsv(path, columns=2):
+        yield line, fields[1].strip(), (sentence(fields[0], path, line),)
+
+
+def _read_trec(path: Path) -> Iterator[Row]:
+    for line, text in enumerate(read_lines(path, latin1=True), start=1):
+        label, _, question = text.partition(" ")
+        yield line, label.partition(":")[0], (sentence(question, path, line),)
+
+
+def _read_mrpc(path: Path) -> Iterator[Row]:
+    for line, fields in read_tsv(path, columns=5):
+        if line > 1:  # the header
+            yield line, fields[0], (sentence(fields[3], path, line), sentence(fields[4], path, line))
+
+
+def _load_probing(path: Path, name: str) -> ClassificationTask:
+    parts: dict[str, list[Row]] = {"tr": [], "va": [], "te": []}
+    for line, fields in read_tsv(path, columns=3):
+        if fields[0] not in parts:
+            raise DataError(f"the split {fields[0]!r} is not among tr, va, te.", path, line)
+        parts[fields[0]].append((line, fields[1], (sentence(fields[2], path, line),)))
+    for key, rows in parts.items():
+        if not rows:
+            raise DataError(f"there is no line of the split {key}.", path)
+    classes = sorted({label for _, label, _ in parts["tr"]})
+    return ClassificationTask(name, *(_split(iter(rows), classes, path) for rows in parts.values()))

@@ -1,0 +1,110 @@
+"""Suites of tasks that `eval.py` scores a model on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import DictConfig
+
+from sts_lightning.data.classification import (
+    PROBING_TASKS,
+    TRANSFER_TASKS,
+    ClassificationTask,
+    load_probing_tasks,
+    load_transfer_tasks,
+)
+from sts_lightning.data.senteval import SEVEN_TASKS, load_sts_tasks
+from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
+from sts_lightning.evaluation.predictions import save_predictions
+from sts_lightning.evaluation.report import spearman_row
+from sts_lightning.evaluation.sts import Encoder, check_aggregate, encode_pairs, score_tasks
+from sts_lightning.evaluation.transfer import evaluate_transfer
+
+Scored = tuple[dict[str, Any], dict[str, float]]
+"""What metrics.json keeps of a suite, and a row for the terminal."""
+
+Score = Callable[[Encoder, Path], Scored]
+"""Scores an encoder; files besides metrics.json go into the folder, which it makes."""
+
+
+class UnitVectors:
+    """An encoder whose vectors are scaled to length 1, as some models' own pipelines do.
+
+    No cosine changes by that, but what a regression or a clustering makes of the vectors does.
+
+    Args:
+        encoder: Whose vectors.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        """Vectors (N, D); one of zeros stays as it is."""
+        vectors = np.asarray(self.encoder.encode(sentences), dtype=np.float32)
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+
+
+def open_suite(cfg: DictConfig) -> Score:
+    """Read the tasks of a suite, before any weight is loaded.
+
+    Raises:
+        UserError: A task is unknown, its data cannot be read, or a package is missing.
+    """
+    names = None if cfg.tasks is None else tuple(cfg.tasks)
+    if cfg.suite == "sts":
+        return _sts(cfg, names or SEVEN_TASKS)
+    if cfg.suite == "transfer":
+        return _classification(load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS), cfg.folds)
+    if cfg.suite == "probing":
+        return _classification(load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS)), cfg.folds)
+    if not names:
+        raise ConfigError(
+            "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
+        )
+    return _mteb(names)
+
+
+def _sts(cfg: DictConfig, names: Sequence[str]) -> Score:
+    tasks = load_sts_tasks(cfg.data_root, tuple(names))
+    check_aggregate(cfg.aggregate)
+
+    def score(encoder: Encoder, folder: Path) -> Scored:
+        cosines = encode_pairs(encoder, [table for task in tasks for table in task.subsets.values()])
+        result = score_tasks(tasks, cosines, cfg.aggregate)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_predictions(folder, tasks, cosines)
+        return {**result}, spearman_row(result)
+
+    return score
+
+
+def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Score:
+    if folds < 2:
+        raise ConfigError(f"folds must be at least 2, got {folds}.")
+
+    def score(encoder: Encoder, folder: Path) -> Scored:
+        result = evaluate_transfer(encoder, tasks, folds)
+        return {**result, "folds": folds}, _row(result["average"], result["tasks"])
+
+    return score
+
+
+def _mteb(names: Sequence[str]) -> Score:
+    tasks = find_mteb_tasks(names)
+
+    def score(encoder: Encoder, folder: Path) -> Scored:
+        result = evaluate_mteb(encoder, tasks, folder / "mteb")
+        return {**result}, _row(result["average"], result["tasks"])
+
+    return score
+
+
+def _row(average: float, tasks: dict[str, Any]) -> dict[str, float]:
+    row = {name: task["score"] for name, task in tasks.items()}
+    return {**row, "average": average} if len(row) > 1 else row

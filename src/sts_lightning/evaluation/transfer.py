@@ -1,0 +1,159 @@
+"""Transfer and probing tasks by SentEval's protocol: logistic regression on frozen sentence vectors."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from typing import TypedDict
+
+import numpy as np
+
+from sts_lightning.data.classification import ClassificationTask, Split
+from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.sts import Encoder
+
+log = logging.getLogger(__name__)
+
+GRIDS = {
+    "outer folds": tuple(2.0**power for power in range(-2, 4)),
+    "test": tuple(2.0**power for power in range(-1, 6)),
+    "dev": tuple(2.0**power for power in range(-2, 4)),
+}
+"""Inverse strengths of the L2 penalty that SentEval tries, by what the task has."""
+
+SEED = 1111
+"""Of the folds, as in SentEval."""
+
+
+class Accuracy(TypedDict):
+    """Accuracy times 100 of a task; ``dev`` is that by which the penalty was chosen."""
+
+    score: float
+    dev: float
+    f1: float | None
+    examples: int
+
+
+class TransferResult(TypedDict):
+    """Accuracies by task; ``average`` is their plain mean."""
+
+    average: float
+    tasks: dict[str, Accuracy]
+
+
+def evaluate_transfer(
+    encoder: Encoder, tasks: Sequence[ClassificationTask], folds: int = 10
+) -> TransferResult:
+    """Train a logistic regression for each task on vectors that are computed once.
+
+    Features are the vector of a sentence, or [|u - v|; u * v] of a pair. The L2 penalty is chosen on the
+    dev split, or by cross-validation on the training examples; tasks without a test split are scored by
+    an outer cross-validation. These are the folds, the grid and the solver of SentEval with
+    ``usepytorch=False``; its PyTorch variant stops the same regression early instead.
+
+    Args:
+        encoder: What is evaluated; it is not trained.
+        tasks: At least one.
+        folds: Of each cross-validation; SentEval's reports use 10.
+
+    Raises:
+        ConfigError: scikit-learn is not installed.
+    """
+    texts = list(dict.fromkeys(text for task in tasks for text in _texts(task)))
+    index = {text: row for row, text in enumerate(texts)}
+    vectors = np.asarray(encoder.encode(texts), dtype=np.float32)
+    results: dict[str, Accuracy] = {}
+    for task in tasks:
+        splits = [
+            None if split is None else (_features(split, vectors, index), np.asarray(split.labels))
+            for split in (task.train, task.dev, task.test)
+        ]
+        results[task.name] = _score(task, splits, folds)
+        log.info("%s: %.2f", task.name, results[task.name]["score"])
+    average = float(np.mean([result["score"] for result in results.values()]))
+    return {"average": average, "tasks": results}
+
+
+Examples = tuple[np.ndarray, np.ndarray]
+"""Features (N, M) and classes (N,)."""
+
+
+def _texts(task: ClassificationTask) -> list[str]:
+    splits = [split for split in (task.train, task.dev, task.test) if split is not None]
+    return [text for split in splits for sentences in split.sentences for text in sentences]
+
+
+def _features(split: Split, vectors: np.ndarray, index: dict[str, int]) -> np.ndarray:
+    columns = [vectors[[index[text] for text in column]] for column in zip(*split.sentences, strict=True)]
+    if len(columns) == 1:
+        return columns[0]
+    first, second = columns
+    return np.concatenate([np.abs(first - second), first * second], axis=1)
+
+
+def _score(task: ClassificationTask, splits: Sequence[Examples | None], folds: int) -> Accuracy:
+    train, dev, test = splits
+    assert train is not None
+    if test is None:
+        scores, chosen_scores = [], []
+        for inner, outer in _folds(train[1], folds):
+            held_in, held_out = (_take(train, rows) for rows in (inner, outer))
+            strength, chosen = _choose(held_in, folds, GRIDS["outer folds"])
+            scores.append(round(_accuracy(_fit(held_in, strength), held_out), 2))
+            chosen_scores.append(chosen)
+        return _result(float(np.mean(scores)), float(np.mean(chosen_scores)), None, len(train[1]))
+    if dev is None:
+        strength, chosen = _choose(train, folds, GRIDS["test"])
+    else:
+        accuracies = {value: round(_accuracy(_fit(train, value), dev), 2) for value in GRIDS["dev"]}
+        strength, chosen = max(accuracies.items(), key=lambda item: item[1])
+    model = _fit(train, strength)
+    f1 = None
+    if len(task.train.sentences[0]) == 2:
+        predicted, wanted = model.predict(test[0]), test[1]
+        f1 = 200 * float((predicted & wanted).sum() / (predicted.sum() + wanted.sum()))
+    return _result(_accuracy(model, test), chosen, f1, len(test[1]))
+
+
+def _result(score: float, dev: float, f1: float | None, examples: int) -> Accuracy:
+    return {"score": score, "dev": dev, "f1": f1, "examples": examples}
+
+
+def _choose(examples: Examples, folds: int, grid: Sequence[float]) -> tuple[float, float]:
+    """The strength with the best mean accuracy over folds, rounded as in SentEval, and that accuracy."""
+    parts = [[_take(examples, rows) for rows in pair] for pair in _folds(examples[1], folds)]
+    means = [
+        round(float(np.mean([_accuracy(_fit(inner, strength), outer) for inner, outer in parts])), 2)
+        for strength in grid
+    ]
+    best = int(np.argmax(means))
+    return grid[best], means[best]
+
+
+def _folds(labels: np.ndarray, folds: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    from sklearn.model_selection import StratifiedKFold
+
+    splitter = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
+    return list(splitter.split(np.zeros(len(labels)), labels))
+
+
+def _take(examples: Examples, rows: np.ndarray) -> Examples:
+    return examples[0][rows], examples[1][rows]
+
+
+def _fit(examples: Examples, strength: float):  # type: ignore[no-untyped-def]  # scikit-learn is optional
+    try:
+        from sklearn.linear_model import LogisticRegression
+    except ImportError as error:
+        raise ConfigError(
+            "transfer and probing tasks need scikit-learn: pip install 'sts-lightning[transfer]'."
+        ) from error
+    model = LogisticRegression(C=strength)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # 100 iterations, as in SentEval, are not always enough
+        return model.fit(*examples)
+
+
+def _accuracy(model, examples: Examples) -> float:  # type: ignore[no-untyped-def]
+    return 100 * float(np.mean(model.predict(examples[0]) == examples[1]))

@@ -1,0 +1,150 @@
+"""Logistic regression on vectors, against a regression that is solved here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from sts_lightning.data.classification import ClassificationTask, Split
+from sts_lightning.evaluation.transfer import GRIDS, evaluate_transfer
+
+DIMENSION = 6
+
+
+class Vectors:
+    """An encoder whose sentences are numbers: the rows of a table."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+        self.calls = 0
+
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        self.calls += 1
+        assert len(set(sentences)) == len(sentences)
+        return self.rows[[int(text) for text in sentences]]
+
+
+def make(size: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(classes, size=size)
+    return (rng.normal(size=(classes, DIMENSION))[labels] + 1.5 * rng.normal(size=(size, DIMENSION))).astype(
+        np.float32
+    ), labels
+
+
+def solve(features: np.ndarray, labels: np.ndarray, strength: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Multinomial logistic regression with C = strength by BFGS on its definition; the bias is free."""
+    classes = int(labels.max()) + 1
+    x, target = features.astype(np.float64), np.eye(classes)[labels]
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = flat.reshape(classes, -1)
+        logits = x @ weights[:, :-1].T + weights[:, -1]
+        log_p = logits - logsumexp(logits, axis=1, keepdims=True)
+        error = np.exp(log_p) - target
+        gradient = np.concatenate([error.T @ x + weights[:, :-1] / strength, error.sum(0)[:, None]], axis=1)
+        value = -(target * log_p).sum() + (weights[:, :-1] ** 2).sum() / (2 * strength)
+        return float(value), gradient.ravel()
+
+    weights = minimize(loss, np.zeros(classes * (x.shape[1] + 1)), jac=True, method="BFGS").x.reshape(
+        classes, -1
+    )
+    return lambda rows: (rows @ weights[:, :-1].T + weights[:, -1]).argmax(axis=1)
+
+
+def split(rows: range, labels: np.ndarray) -> Split:
+    return Split([(str(row),) for row in rows], [int(labels[row]) for row in rows])
+
+
+def test_a_task_with_a_dev_split_is_that_of_the_definition() -> None:
+    vectors, labels = make(300, 3, seed=0)
+    parts = [range(150), range(150, 220), range(220, 300)]
+    task = ClassificationTask("x", *(split(part, labels) for part in parts))
+    encoder = Vectors(vectors)
+    found = evaluate_transfer(encoder, [task])["tasks"]["x"]
+
+    def accuracy(strength: float, part: range) -> float:
+        predict = solve(vectors[:150], labels[:150], strength)
+        rows = list(part)
+        return 100 * float(np.mean(predict(vectors[rows]) == labels[rows]))
+
+    dev = [accuracy(strength, parts[1]) for strength in GRIDS["dev"]]
+    chosen = GRIDS["dev"][int(np.argmax(dev))]
+    assert found["dev"] == pytest.approx(max(dev), abs=0.005)
+    assert found["score"] == pytest.approx(accuracy(chosen, parts[2]))
+    assert found["f1"] is None
+    assert found["examples"] == 80
+    assert encoder.calls == 1
+
+
+def test_cross_validation_is_nested() -> None:
+    """Each outer fold's penalty is chosen within the rest; the folds are counted by hand."""
+    vectors, labels = make(60, 2, seed=1)
+    task = ClassificationTask("x", split(range(60), labels))
+    found = evaluate_transfer(Vectors(vectors), [task], folds=3)["tasks"]["x"]
+    from sklearn.model_selection import StratifiedKFold
+
+    scores = []
+    folds = StratifiedKFold(3, shuffle=True, random_state=1111)
+    for inner, outer in folds.split(vectors, labels):
+        means = []
+        for strength in GRIDS["outer folds"]:
+            hits = []
+            for train, held_out in folds.split(vectors[inner], labels[inner]):
+                predict = solve(vectors[inner][train], labels[inner][train], strength)
+                hits.append(np.mean(predict(vectors[inner][held_out]) == labels[inner][held_out]))
+            means.append(round(100 * float(np.mean(hits)), 2))
+        predict = solve(vectors[inner], labels[inner], GRIDS["outer folds"][int(np.argmax(means))])
+        scores.append(100 * np.mean(predict(vectors[outer]) == labels[outer]))
+    assert found["score"] == pytest.approx(np.mean(scores), abs=0.01)
+
+
+def test_pairs_are_read_as_difference_and_product() -> None:
+    """Equal sentences are a class that only |u - v| shows."""
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(200, DIMENSION)).astype(np.float32)
+    pairs = [(str(i), str(i)) if i % 2 else (str(i), str((i + 7) % 200)) for i in range(200)]
+    labels = [i % 2 for i in range(200)]
+    task = ClassificationTask("x", Split(pairs[:150], labels[:150]), test=Split(pairs[150:], labels[150:]))
+    found = evaluate_transfer(Vectors(vectors), [task], folds=3)["tasks"]["x"]
+    assert found["score"] >= 96
+    assert found["f1"] is not None
+    assert found["f1"] >= 96
+
+
+def test_command(tmp_path: Path, cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    root = tmp_path / "senteval"
+    (root / "STS").mkdir(parents=True)
+    (root / "probing").mkdir()
+    lines = []
+    for index in range(60):
+        part = ("tr", "tr", "tr", "va", "te")[index % 5]
+        label, word = [("NN", "dog"), ("NNS", "dogs")][index // 5 % 2]
+        lines.append(f"{part}\t{label}\tThe {word} ran away {index} times .")
+    for file in ("subj_number", "obj_number"):
+        (root / "probing" / f"{file}.txt").write_text("\n".join(lines) + "\n")
+    done = cli(
+        "eval.py",
+        "suite=probing",
+        "tasks=[SubjNumber,ObjNumber]",
+        f"data_root={tmp_path}",
+        "model=tiny_bert",
+        f"hydra.run.dir={tmp_path / 'run'}",
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Accuracy x 100 (logistic regression" in " ".join(done.stdout.split())
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["suite"] == "probing"
+    tasks = metrics["test"]["tasks"]
+    assert list(tasks) == ["SubjNumber", "ObjNumber"]
+    assert metrics["test"]["average"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 2)
+    missing = cli("eval.py", "suite=transfer", f"data_root={tmp_path}", "model=tiny_bert")
+    assert missing.returncode == 1
+    assert "rt-polarity.pos: cannot be read" in missing.stderr
