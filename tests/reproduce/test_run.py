@@ -16,7 +16,7 @@ from sts_lightning.reproduce.formats import markdown
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run import run_table
 from sts_lightning.reproduce.spec import Needs, RowSpec, Search, TableSpec
-from sts_lightning.sweep import Slot
+from sts_lightning.sweep.job import Slot
 from tests.conftest import CONF, ROOT, SHORT_RUN
 
 BASE = [*SHORT_RUN[1:], "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]

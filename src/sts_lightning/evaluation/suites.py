@@ -47,7 +47,8 @@ class UnitVectors:
         """Vectors (N, D); one of zeros stays as it is."""
         vectors = np.asarray(self.encoder.encode(sentences), dtype=np.float32)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+        unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+        return unit
 
 
 def open_suite(cfg: DictConfig) -> Score:

@@ -15,7 +15,7 @@ from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
 from sts_lightning.reproduce.spec import Needs, load_scale, load_spec
-from sts_lightning.sweep import make_slots
+from sts_lightning.sweep.slots import make_slots
 
 log = logging.getLogger(__name__)
 

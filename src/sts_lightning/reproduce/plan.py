@@ -17,7 +17,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.results import read_scores
 from sts_lightning.reproduce.spec import RowSpec, Scale, TableSpec
 from sts_lightning.schema import register_schemas
-from sts_lightning.sweep import Job, job_folder
+from sts_lightning.sweep.job import Job, job_folder
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.reproduce.plan import Planned, Table
-from sts_lightning.sweep import Slot, carry_out
+from sts_lightning.sweep.job import Slot
+from sts_lightning.sweep.local import carry_out
 
 log = logging.getLogger(__name__)
 
@@ -57,4 +58,4 @@ def _carry_out(planned: Iterable[Planned], slots: Sequence[Slot]) -> bool:
             raise  # the user stopped it
         log.error("%s", error)
         return False
-    return len(ready) == len(runs)
+    return all(run.done for run in runs)

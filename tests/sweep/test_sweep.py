@@ -16,53 +16,16 @@ from pathlib import Path
 import pytest
 from hydra import compose, initialize_config_dir
 
-from sts_lightning import sweep
 from sts_lightning.errors import UserError
-from sts_lightning.sweep import Job, Slot, carry_out, job_folder, make_slots, result
+from sts_lightning.sweep.job import Slot, job_folder, result
+from sts_lightning.sweep.local import carry_out
+from sts_lightning.sweep.slots import make_slots
 from tests.conftest import CONF, SHORT_RUN
+from tests.sweep.conftest import jobs, starts
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
-SCRIPT = """
-import json, os, pathlib, signal, sys, time
-arguments = dict(text.split("=", 1) for text in sys.argv[1:])
-folder = pathlib.Path(arguments.get("resume") or arguments["hydra.run.dir"])
-resumed = "resume" in arguments
-what = (folder / "what").read_text() if resumed else arguments["what"]
-(folder / "what").write_text(what)
-with (folder / "starts").open("a") as file:
-    file.write(f"{resumed} {os.environ.get('CUDA_VISIBLE_DEVICES')} {time.time()}\\n")
-print("working on", what, flush=True)
-if what == "kill":
-    os.kill(os.getpid(), signal.SIGKILL)
-if what == "fail":
-    sys.exit("error: it went wrong")
-if what == "hang" and not resumed:
-    (folder / "checkpoints").mkdir()
-    (folder / "checkpoints" / "last.ckpt").touch()
-    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
-    time.sleep(60)
-time.sleep(0.2)
-(folder / "metrics.json").write_text(json.dumps({"dev": {"spearman": 50.0 + len(what)}}))
-"""
-
 FREE = [Slot({})]
-
-
-@pytest.fixture(autouse=True)
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "script.py"
-    path.write_text(SCRIPT)
-    monkeypatch.setattr(sys, "argv", [str(path)])
-    return path
-
-
-def jobs(folder: Path, *whats: str) -> list[Job]:
-    return [Job(number, (f"what={what}",), folder / f"{what}{number}") for number, what in enumerate(whats)]
-
-
-def starts(job: Job) -> list[list[str]]:
-    return [line.split() for line in (job.folder / "starts").read_text().splitlines()]
 
 
 def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -139,9 +102,32 @@ def test_a_broken_result_is_named_and_kept(tmp_path: Path, caplog: pytest.LogCap
     assert (planned[0].folder / "metrics.json").read_text() == "{"
 
 
+def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, script: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from sts_lightning.sweep.job import *\n"
+        f"sys.argv = [{str(script)!r}]\n"
+        f"run_job(Job(0, ('what=slow',), Path({str(tmp_path / 'slow0')!r})), Slot({{}}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "slow0" / "starts").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    (again,) = jobs(tmp_path, "slow")
+    carry_out([again], FREE)
+    assert again.state == "runs elsewhere"
+    while again.state == "runs elsewhere" and time.monotonic() < deadline:
+        time.sleep(0.2)
+        (again,) = jobs(tmp_path, "slow")
+        carry_out([again], FREE)
+    assert again.state == "was done"
+    assert len(starts(again)) == 1
+
+
 def test_ctrl_c_lets_the_jobs_save_and_leaves_the_rest(tmp_path: Path, script: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from sts_lightning.sweep import *\n"
+        "import sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
         f"sys.argv = [{str(script)!r}]\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "jobs = [Job(n, (f'what={w}',), folder / w) for n, w in enumerate(['hang', 'one'])]\n"
@@ -184,7 +170,7 @@ def test_gpus_are_handed_out_as_the_user_sees_them(monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError, match=r"gpus_per_job=6, but 5 GPUs are visible"):
         make_slots(None, 6, "gpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(sweep.os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     slots = make_slots(None, 1, "gpu")
     assert [slot.environment for slot in slots] == [{"OMP_NUM_THREADS": "2"}] * 4
 

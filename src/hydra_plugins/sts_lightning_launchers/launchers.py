@@ -1,0 +1,188 @@
+"""`hydra/launcher=process|slurm|ray`: each job of a sweep in a fresh process, with its own GPUs or cores."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.config_store import ConfigStore
+from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+if TYPE_CHECKING:
+    from sts_lightning.sweep.job import Job
+
+log = logging.getLogger(__name__)
+
+
+class JobLauncher(Launcher):
+    """Runs each job as a command of its own, as if the user had typed it without ``-m``.
+
+    A job's folder is named after its configuration, so a sweep that is started again leaves alone what has
+    finished and goes on with what was cut.
+    """
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Hydra hands over what it has composed."""
+        self.hydra_context = hydra_context
+        self.config = config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
+        """Run the jobs.
+
+        Raises:
+            UserError: Some failed, or the user stopped them.
+        """
+        from sts_lightning.sweep.job import Job, job_folder  # not needed before a sweep
+
+        configure_log(self.config.hydra.job_logging, self.config.hydra.verbose)
+        jobs: list[Job] = []
+        for number, overrides in enumerate(job_overrides, start=initial_job_idx):
+            composed = self._compose(list(overrides), number)
+            jobs.append(Job(number, tuple(filter_overrides(overrides)), job_folder(composed)))
+        self.carry_out(jobs)
+        return [_returned(job.overrides, job.score) for job in jobs]
+
+    @abstractmethod
+    def carry_out(self, jobs: Sequence[Job]) -> None:
+        """Run the jobs, and put into each what became of it."""
+
+    def _compose(self, overrides: list[str], number: int) -> DictConfig:
+        composed: Any = self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
+        with open_dict(composed):
+            composed.hydra.job.id = composed.hydra.job.num = number
+        assert isinstance(composed, DictConfig)
+        return composed
+
+
+class ProcessLauncher(JobLauncher):
+    """Jobs on this machine.
+
+    Args:
+        jobs: At a time; null: one for each GPU, or for each two cores without.
+        gpus_per_job: GPUs that a job sees; none are handed out where there are none.
+        timeout_minutes: After which a job is stopped; null: never.
+    """
+
+    def __init__(self, jobs: int | None, gpus_per_job: int, timeout_minutes: float | None) -> None:
+        self.jobs = jobs
+        self.gpus_per_job = gpus_per_job
+        self.timeout_minutes = timeout_minutes
+
+    def carry_out(self, jobs: Sequence[Job]) -> None:
+        """Several at a time."""
+        from sts_lightning.sweep.local import carry_out
+        from sts_lightning.sweep.slots import make_slots
+
+        accelerator = OmegaConf.select(self.config, "trainer.accelerator") or self.config.get("accelerator")
+        carry_out(jobs, make_slots(self.jobs, self.gpus_per_job, accelerator), self.timeout_minutes)
+
+
+class SlurmLauncher(JobLauncher):
+    """Jobs as an array of SLURM's, through submitit; the machines share the file system.
+
+    A job whose time is up is queued again and goes on from its last checkpoint.
+
+    Args:
+        jobs: At a time; null: as many as SLURM allows.
+        gpus_per_job: GPUs of each job, all on one node.
+        cpus_per_job: Cores of each.
+        memory_gb: Memory of each; null: SLURM's default.
+        timeout_minutes: SLURM's time limit.
+        partition: Where they run; null: SLURM's default.
+        cluster: ``slurm``; ``local``: processes of this machine, to try a sweep out.
+        extra: Further parameters of submitit's executor, such as ``slurm_account``.
+    """
+
+    def __init__(
+        self,
+        jobs: int | None,
+        gpus_per_job: int,
+        cpus_per_job: int,
+        memory_gb: float | None,
+        timeout_minutes: int,
+        partition: str | None,
+        cluster: str,
+        extra: dict[str, Any],
+    ) -> None:
+        self.cluster = cluster
+        wanted = {
+            "slurm_array_parallelism": jobs,
+            "gpus_per_node": gpus_per_job,
+            "cpus_per_task": cpus_per_job,
+            "tasks_per_node": 1,  # Lightning starts the processes of a job with several devices itself
+            "mem_gb": memory_gb,
+            "timeout_min": timeout_minutes,
+            "slurm_partition": partition,
+            **extra,
+        }
+        self.parameters = {name: value for name, value in wanted.items() if value is not None}
+
+    def carry_out(self, jobs: Sequence[Job]) -> None:
+        """All submitted at once."""
+        from sts_lightning.sweep.cluster import watch
+        from sts_lightning.sweep.slurm import submit_to_slurm
+
+        folder = Path(self.config.hydra.sweep.dir) / ".submitit"
+        watch(jobs, submit_to_slurm(jobs, folder, self.cluster, **self.parameters))
+
+
+class RayLauncher(JobLauncher):
+    """Jobs on a Ray cluster whose machines share the file system.
+
+    Args:
+        address: Of the cluster, such as ``auto`` on one of its machines; null: one on this machine.
+        gpus_per_job: GPUs that a job is given and sees.
+        cpus_per_job: Cores of each.
+        timeout_minutes: After which a job is stopped; null: never.
+    """
+
+    def __init__(
+        self, address: str | None, gpus_per_job: int, cpus_per_job: int, timeout_minutes: float | None
+    ) -> None:
+        self.address = address
+        self.gpus_per_job = gpus_per_job
+        self.cpus_per_job = cpus_per_job
+        self.timeout_minutes = timeout_minutes
+
+    def carry_out(self, jobs: Sequence[Job]) -> None:
+        """As many at a time as the cluster has room for."""
+        from sts_lightning.sweep.cluster import watch
+        from sts_lightning.sweep.ray_cluster import submit_to_ray
+
+        watch(
+            jobs,
+            submit_to_ray(jobs, self.address, self.cpus_per_job, self.gpus_per_job, self.timeout_minutes),
+        )
+
+
+def _returned(overrides: tuple[str, ...], score: float | None) -> JobReturn:
+    result = JobReturn(overrides=overrides, status=JobStatus.COMPLETED)
+    result.return_value = score
+    return result
+
+
+def _store(name: str, launcher: type[JobLauncher], **settings: Any) -> None:
+    node = {"_target_": f"{__name__}.{launcher.__name__}", **settings}
+    ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
+
+
+_store("process", ProcessLauncher, jobs=None, gpus_per_job=1, timeout_minutes=None)
+_store(
+    "slurm",
+    SlurmLauncher,
+    jobs=None,
+    gpus_per_job=1,
+    cpus_per_job=8,
+    memory_gb=None,
+    timeout_minutes=24 * 60,
+    partition=None,
+    cluster="slurm",
+    extra={},
+)
+_store("ray", RayLauncher, address=None, gpus_per_job=0, cpus_per_job=2, timeout_minutes=None)

@@ -1,0 +1,1 @@
+"""Sweeps: jobs in fresh processes, several at a time, none run twice."""

@@ -1,0 +1,184 @@
+"""A job of a sweep: its folder, its process, its result."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Literal
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from sts_lightning.errors import UserError
+
+VOLATILE = ("hydra", "debug", "resume", "data_root")
+"""Keys that do not change what a run is."""
+
+State = Literal["queued", "running", "done", "was done", "runs elsewhere", "failed", "stopped", "timed out"]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What a job may use: environment variables."""
+
+    environment: dict[str, str]
+
+
+@dataclass
+class Job:
+    """One job of a sweep.
+
+    Attributes:
+        number: In the sweep.
+        overrides: The job's command line.
+        folder: Its run folder.
+        script: What is run; by default what runs now.
+        state: Where it stands.
+        score: Its result once it has one.
+        seconds: How long it ran.
+        problem: Why it could not be run.
+        process: It, while it runs.
+    """
+
+    number: int
+    overrides: tuple[str, ...]
+    folder: Path
+    script: str = field(default_factory=lambda: sys.argv[0])
+    state: State = "queued"
+    score: float | None = None
+    seconds: float = 0.0
+    problem: str | None = None
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+
+def job_folder(composed: DictConfig) -> Path:
+    """The folder of a run: ten letters below the sweep's, the same for configurations of the same run."""
+    composed = composed.copy()
+    if "data_root" in composed:
+        with open_dict(composed):
+            composed.data_root = ""  # other keys contain it
+    hydra = HydraConfig.instance()
+    previous = hydra.cfg
+    hydra.set_config(composed)  # for interpolations such as ${hydra:runtime.choices.model}
+    try:
+        values = {
+            key: OmegaConf.to_container(composed[key], resolve=True)
+            if OmegaConf.is_config(composed[key])
+            else composed[key]
+            for key in composed
+            if key not in VOLATILE and not OmegaConf.is_missing(composed, key)
+        }
+        parent = Path(composed.hydra.sweep.dir)
+    finally:
+        hydra.cfg = previous
+    text = json.dumps(values, sort_keys=True, default=str)
+    return parent / hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def run_job(job: Job, slot: Slot, timeout_minutes: float | None = None) -> None:
+    """Run a job unless it has finished or another sweep has it; what became of it stands in the job.
+
+    Args:
+        job: What is run.
+        slot: What it may use.
+        timeout_minutes: After which it is stopped; None: never.
+    """
+    try:
+        job.folder.mkdir(parents=True, exist_ok=True)
+        with (job.folder / ".lock").open("w") as lock:
+            if _locked(lock):
+                _run(job, slot, timeout_minutes, lock)
+            else:
+                job.state = "runs elsewhere"
+    except (OSError, UserError) as error:
+        job.state, job.problem = "failed", str(error)
+    if job.state == "failed" and job.problem is None:
+        job.problem = _last_line(job.folder / "output.log")
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Whether no other sweep has this job at present; held until sweep and job are through."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _last_line(path: Path) -> str:
+    try:
+        text = path.read_text("utf-8", errors="replace")
+    except OSError as error:
+        return str(error)
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
+
+
+def _run(job: Job, slot: Slot, timeout_minutes: float | None, lock: IO[str]) -> None:
+    if (score := result(job.folder)) is not None:
+        job.state, job.score = "was done", score
+        return
+    if _can_go_on(job.folder):
+        arguments = [f"resume={job.folder}"]
+    else:
+        (job.folder / "config.yaml").unlink(missing_ok=True)  # cut before its first checkpoint
+        arguments = [*job.overrides, f"hydra.run.dir={job.folder}"]
+    job.state, begin = "running", time.monotonic()
+    environment = {
+        name: value for name, value in os.environ.items() if name != "LOCAL_RANK"
+    } | slot.environment
+    with (job.folder / "output.log").open("ab") as output:
+        job.process = subprocess.Popen(
+            [sys.executable, job.script, *arguments],
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=[lock.fileno()],  # the job keeps the lock if the sweep is killed
+        )
+        try:
+            code = job.process.wait(None if timeout_minutes is None else 60 * timeout_minutes)
+        except subprocess.TimeoutExpired:
+            signal_job(job, signal.SIGKILL)
+            job.process.wait()
+            job.state, job.problem = "timed out", f"it took longer than {timeout_minutes:g} minutes"
+            return
+    job.seconds = time.monotonic() - begin
+    job.score = result(job.folder)
+    if code < 0:
+        out_of_memory = " (perhaps memory ran out)" if code == -signal.SIGKILL else ""
+        job.problem = f"it was killed by {signal.Signals(-code).name}{out_of_memory}"
+    job.state = "stopped" if code == 130 else "done" if code == 0 else "failed"
+
+
+def _can_go_on(folder: Path) -> bool:
+    return (folder / "checkpoints" / "last.ckpt").is_file() or (folder / "stages.yaml").is_file()
+
+
+def result(folder: Path) -> float | None:
+    """The dev Spearman of a finished run, or of its last stage; of an evaluation the average on tests."""
+    stages = folder / "stages.yaml"
+    if stages.is_file():
+        folder = folder / str(list(OmegaConf.load(stages))[-1])
+    try:
+        metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+        return float(metrics["dev"]["spearman"] if "dev" in metrics else metrics["test"]["average"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{folder / 'metrics.json'} is broken ({type(error).__name__}); remove it to score the run again."
+        ) from error
+
+
+def signal_job(job: Job, number: signal.Signals) -> None:
+    """Send a signal to a job that runs on this machine, and to what it started."""
+    if job.process is not None and job.process.poll() is None:
+        os.killpg(job.process.pid, number)

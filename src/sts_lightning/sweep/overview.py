@@ -1,0 +1,93 @@
+"""Where the jobs of a sweep stand, in a terminal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from sts_lightning.errors import InterruptedRunError, UserError
+from sts_lightning.sweep.job import Job
+
+log = logging.getLogger(__name__)
+
+
+def report_job(job: Job) -> None:
+    """Say what became of a job."""
+    message = f"{job.state}: {' '.join(job.overrides)}"
+    if job.state in ("failed", "timed out"):
+        log.error("%s\n  %s; see %s", message, job.problem, job.folder / "output.log")
+    else:
+        log.info("%s%s", message, "" if job.score is None else f" ({job.score:.2f})")
+
+
+def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
+    """Print what became of all jobs.
+
+    Raises:
+        UserError: Some failed; the message says which.
+    """
+    Console().print(overview_table(jobs, workers, begin))
+    bad = [job for job in jobs if job.state in ("failed", "timed out")]
+    if bad:
+        logs = ", ".join(str(job.folder / "output.log") for job in bad)
+        raise UserError(f"{len(bad)} of {len(jobs)} jobs failed; see {logs}.")
+
+
+def interrupted(jobs: Sequence[Job]) -> InterruptedRunError:
+    """What to say when the user has stopped a sweep."""
+    left = sum(job.state not in ("done", "was done") for job in jobs)
+    return InterruptedRunError(
+        f"stopped by Ctrl-C; {left} of {len(jobs)} jobs are left. The same command goes on with them."
+    )
+
+
+@contextmanager
+def overview(jobs: Sequence[Job], workers: int, begin: float) -> Iterator[None]:
+    """A table that is kept up to date, in a terminal."""
+    console = Console()
+    if not console.is_terminal:
+        log.info("%d jobs, %d at a time", len(jobs), workers)
+        yield
+        return
+    live = Live(get_renderable=lambda: overview_table(jobs, workers, begin), console=console, transient=True)
+    with live:
+        yield
+
+
+def overview_table(jobs: Sequence[Job], workers: int, begin: float) -> Table:
+    """A row for each job, and in the title how many are through, the time left and the best score.
+
+    Args:
+        jobs: Of the sweep.
+        workers: How many run at a time.
+        begin: When the sweep began, by the monotonic clock.
+    """
+    counts = {state: sum(job.state == state for job in jobs) for state in ("queued", "running", "failed")}
+    finished = sum(job.state in ("done", "was done") for job in jobs)
+    title = f"{finished} of {len(jobs)} done, " + ", ".join(
+        f"{n} {state}" for state, n in counts.items() if n
+    )
+    times = [job.seconds for job in jobs if job.state == "done"]
+    if times and counts["queued"] + counts["running"]:
+        left = sum(times) / len(times) * (counts["queued"] + counts["running"] / 2) / workers
+        title += f", about {left / 60:.0f} minutes left"
+    scores = [job.score for job in jobs if job.score is not None]
+    if scores:
+        title += f", best {max(scores):.2f}"
+    table = Table(title=title, title_justify="left")
+    for heading in ("job", "state", "score", "minutes", "folder"):
+        table.add_column(
+            heading, justify="right" if heading in ("score", "minutes") else "left", overflow="fold"
+        )
+    shared = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
+    for job in jobs:
+        own = " ".join(text for text in job.overrides if text not in shared)
+        score = "" if job.score is None else f"{job.score:.2f}"
+        minutes = f"{job.seconds / 60:.1f}" if job.seconds else ""
+        table.add_row(own, job.state, score, minutes, str(job.folder))
+    return table

@@ -1,0 +1,49 @@
+"""A small script in place of train.py, and jobs that run it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.sweep.job import Job
+
+SCRIPT = """
+import json, os, pathlib, signal, sys, time
+arguments = dict(text.split("=", 1) for text in sys.argv[1:])
+folder = pathlib.Path(arguments.get("resume") or arguments["hydra.run.dir"])
+resumed = "resume" in arguments
+what = (folder / "what").read_text() if resumed else arguments["what"]
+(folder / "what").write_text(what)
+with (folder / "starts").open("a") as file:
+    file.write(f"{resumed} {os.environ.get('CUDA_VISIBLE_DEVICES')} {time.time()}\\n")
+print("working on", what, flush=True)
+if what == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+if what == "fail":
+    sys.exit("error: it went wrong")
+if what == "hang" and not resumed:
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "last.ckpt").touch()
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+    time.sleep(60)
+time.sleep(4 if what == "slow" else 0.2)
+(folder / "metrics.json").write_text(json.dumps({"dev": {"spearman": 50.0 + len(what)}}))
+"""
+
+
+@pytest.fixture(autouse=True)
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    monkeypatch.setattr(sys, "argv", [str(path)])
+    return path
+
+
+def jobs(folder: Path, *whats: str) -> list[Job]:
+    return [Job(number, (f"what={what}",), folder / f"{what}{number}") for number, what in enumerate(whats)]
+
+
+def starts(job: Job) -> list[list[str]]:
+    return [line.split() for line in (job.folder / "starts").read_text().splitlines()]
