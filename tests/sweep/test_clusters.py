@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,6 @@ import pytest
 from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import Handle, watch
-from sts_lightning.sweep.job import Job
 from sts_lightning.sweep.ray_cluster import submit_to_ray
 from sts_lightning.sweep.slurm import submit_to_slurm
 from tests.sweep.conftest import jobs, starts
@@ -107,14 +108,18 @@ def test_ctrl_c_takes_jobs_off_the_cluster(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_job_goes_on_after_slurms_time_limit(tmp_path: Path) -> None:
-    """submitit queues again what `checkpoint` returns; it resumes the run."""
+    """What submitit's signal handler calls: the job saves its state; queued again, it resumes."""
     pytest.importorskip("submitit")
-    (job,) = jobs(tmp_path, "one")
-    (job.folder / "checkpoints").mkdir(parents=True)
-    (job.folder / "checkpoints" / "last.ckpt").touch()
-    (job.folder / "what").write_text("one")
-    again = cluster.RemoteJob(job).checkpoint()
-    found: Job = again.function()
-    assert found.state == "done"
-    assert starts(job)[0][0] == "True"
-    assert json.loads((job.folder / "metrics.json").read_text())["dev"]["spearman"] == 53.0
+    (job,) = jobs(tmp_path, "hang")
+    remote = cluster.RemoteJob(job)
+    thread = threading.Thread(target=remote)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not (job.folder / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    again = pickle.loads(pickle.dumps(remote.checkpoint()))
+    thread.join(10)
+    assert remote.job.state == "stopped"
+    assert again.function().state == "done"
+    assert [start[0] for start in starts(job)] == ["False", "True"]

@@ -113,7 +113,7 @@ class SlurmLauncher(JobLauncher):
         self.cluster = cluster
         wanted = {
             "slurm_array_parallelism": jobs,
-            "gpus_per_node": gpus_per_job,
+            "gpus_per_node": gpus_per_job or None,  # clusters without GPUs refuse to be asked for none
             "cpus_per_task": cpus_per_job,
             "tasks_per_node": 1,  # Lightning starts the processes of a job with several devices itself
             "mem_gb": memory_gb,

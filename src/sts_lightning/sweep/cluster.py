@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from sts_lightning.errors import UserError
-from sts_lightning.sweep.job import Job, Slot, State, run_job
+from sts_lightning.sweep.job import PATIENCE, Job, Slot, State, run_job, signal_job, wait_for_exit
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 
 POLL = 1.0
@@ -62,10 +63,18 @@ class RemoteJob:
         return dataclasses.replace(self.job, process=None)
 
     def checkpoint(self) -> Any:
-        """What submitit queues again when SLURM's time is up: the same, which goes on where it was."""
+        """What submitit queues again when SLURM's time is up: the same, which goes on where it was.
+
+        submitit calls this from a signal handler some time before SLURM kills the job, which is asked to save
+        its state first.
+        """
         from submitit.helpers import DelayedSubmission
 
-        return DelayedSubmission(self)
+        signal_job(self.job, signal.SIGINT)
+        wait_for_exit(self.job, PATIENCE)
+        again = RemoteJob(self.job, self.timeout_minutes)
+        again.folder = self.folder
+        return DelayedSubmission(again)
 
 
 def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:

@@ -22,6 +22,9 @@ from sts_lightning.errors import UserError
 VOLATILE = ("hydra", "debug", "resume", "data_root")
 """Keys that do not change what a run is."""
 
+PATIENCE = 60.0
+"""Seconds that a job gets to save its state when the user stops the sweep."""
+
 State = Literal["queued", "running", "done", "was done", "runs elsewhere", "failed", "stopped", "timed out"]
 
 
@@ -182,3 +185,15 @@ def signal_job(job: Job, number: signal.Signals) -> None:
     """Send a signal to a job that runs on this machine, and to what it started."""
     if job.process is not None and job.process.poll() is None:
         os.killpg(job.process.pid, number)
+
+
+def wait_for_exit(job: Job, seconds: float) -> None:
+    """Wait so long for a job to leave, without taking its exit status from whoever else waits for it."""
+    deadline = time.monotonic() + seconds
+    while job.process is not None and time.monotonic() < deadline:
+        try:
+            if os.waitid(os.P_PID, job.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+                return
+        except ChildProcessError:  # the status has been taken already
+            return
+        time.sleep(0.1)

@@ -9,13 +9,10 @@ import time
 from collections.abc import Sequence
 from queue import SimpleQueue
 
-from sts_lightning.sweep.job import Job, Slot, run_job, signal_job
+from sts_lightning.sweep.job import PATIENCE, Job, Slot, run_job, signal_job
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 
 log = logging.getLogger(__name__)
-
-PATIENCE = 60.0
-"""Seconds that a job gets to save its state when the user stops the sweep."""
 
 
 def carry_out(jobs: Sequence[Job], slots: Sequence[Slot], timeout_minutes: float | None = None) -> None:
