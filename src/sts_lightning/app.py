@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
@@ -18,7 +19,10 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config import flat_keys, suggest
-from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
+from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
+
+STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+"""Of an OSError that says that a file cannot be written."""
 
 
 def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
@@ -40,6 +44,10 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
         _leave(error, debug)
     except KeyboardInterrupt:
         _leave(InterruptedRunError("stopped by Ctrl-C."), debug)
+    except OSError as error:
+        if error.errno not in STORAGE:
+            raise
+        _leave(storage_error(error, None), debug)
     except (HydraException, OmegaConfBaseException) as error:
         _leave(ConfigError(_explain(error, config_path, config_name)), debug)
 
@@ -59,8 +67,26 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
             if HydraConfig.get().mode is RunMode.MULTIRUN:
                 raise
             _leave(error, cfg.debug)
+        except OSError as error:
+            if error.errno not in STORAGE or HydraConfig.get().mode is RunMode.MULTIRUN:
+                raise
+            _leave(storage_error(error, cfg.get("resume") or HydraConfig.get().runtime.output_dir), cfg.debug)
 
     return wrapped
+
+
+def storage_error(error: OSError, folder: str | None) -> StorageError:
+    """What to say when a file cannot be written; those before it are whole, since none is written in place.
+
+    Args:
+        error: What the system said.
+        folder: The run folder, if there is one.
+    """
+    where = f": {error.filename}" if error.filename else ""
+    message = f"{error.strerror}{where}. Finished files are whole."
+    if folder is not None and (Path(folder) / "checkpoints" / "last.ckpt").is_file():
+        message += f" Mend it, then go on with: python {Path(sys.argv[0]).name} resume={folder}"
+    return StorageError(message)
 
 
 def _leave(error: UserError, debug: bool) -> NoReturn:

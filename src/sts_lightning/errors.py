@@ -35,5 +35,9 @@ class TrainingError(UserError):
     """Training cannot go on, for example because the loss is not finite."""
 
 
+class StorageError(UserError):
+    """A file could not be written: the disk is full, read-only or not the user's."""
+
+
 class InterruptedRunError(UserError):
     """The user stopped the run; everything up to the last completed step is saved."""

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.training.callbacks import DevReport, LastCheckpoint, RandomState, Throughput
+from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.training.module import MONITOR
 
 
@@ -142,6 +143,7 @@ def make_trainer(
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)
     try:
         return pl.Trainer(
+            plugins=[AtomicCheckpointIO()],
             accelerator=cfg.accelerator,
             devices=cfg.devices,
             num_nodes=cfg.num_nodes,
