@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,11 @@ from omegaconf import DictConfig
 from sts_lightning import runs, train
 from sts_lightning.errors import InterruptedRunError
 from sts_lightning.train import train_in
+from tests.conftest import ROOT
 from tests.training.helpers import EPOCHS, same_results
 
 Config = Callable[..., DictConfig]
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 class StopAt(Callback):
@@ -55,6 +60,47 @@ def test_interrupted_and_resumed_equals_uninterrupted(
         train_with(StopAt(step), run, config(*EPOCHS), monkeypatch)
     assert not (run / "metrics.json").exists()
     train_in(run, runs.load_config(run), resume=True)
+    same_results(uninterrupted, run)
+
+
+def test_slurms_warning_and_an_interrupt_together_save_the_step(
+    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+
+    class Warned(StopAt):
+        def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
+            if trainer.global_step + 1 == self.step:
+                signal.raise_signal(signal.SIGUSR2)
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(InterruptedRunError, match="stopped by SIGUSR2 after step 7"):
+        train_with(Warned(7), run, config(*EPOCHS), monkeypatch)
+    train_in(run, runs.load_config(run), resume=True)
+    same_results(uninterrupted, run)
+
+
+def test_sigkill_in_training(
+    uninterrupted: Path, cli: Cli, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed from outside between two checkpoints, as by a machine that runs out of memory."""
+    run = tmp_path / "run"
+    command = [
+        sys.executable,
+        str(ROOT / "train.py"),
+        *EPOCHS,
+        "trainer.save_every=3",
+        f"hydra.run.dir={run}",
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (run / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not (run / "metrics.json").exists()
+    done = cli("train.py", f"resume={run}")
+    assert done.returncode == 0, done.stderr
     same_results(uninterrupted, run)
 
 

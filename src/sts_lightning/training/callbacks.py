@@ -21,6 +21,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.data.share import Share
 from sts_lightning.errors import CheckpointError, InterruptedRunError
 from sts_lightning.models.tokenize import Rows
+from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.module import MONITOR
 
 log = logging.getLogger(__name__)
@@ -124,10 +125,11 @@ class DevReport(Callback):
 class LastCheckpoint(Checkpoint):
     """Saves the state to go on from: every so many steps, and when the user stops the run.
 
-    On Ctrl-C or SIGTERM the step is finished, the state saved, and the user told how to go on; a second
-    Ctrl-C stops at once. Where a dev evaluation is due, the state is saved behind it: Lightning would not
-    make up for it on resumption. (Lightning runs subclasses of `Checkpoint` behind all other callbacks, in
-    the order given; this one has to come after the one that keeps the best weights.)
+    On Ctrl-C, SIGTERM or SIGUSR2 (SLURM's warning that time is up, as submitit asks for it) the step is
+    finished, the state saved, and the user told how to go on; the same signal once more stops at once.
+    Where a dev evaluation is due, the state is saved behind it: Lightning would not make up for it on
+    resumption. (Lightning runs subclasses of `Checkpoint` behind all other callbacks, in the order given;
+    this one has to come after the one that keeps the best weights.)
 
     Args:
         path: The checkpoint file.
@@ -147,13 +149,16 @@ class LastCheckpoint(Checkpoint):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Listen to the signals; only the main thread can."""
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
                 self._previous[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         if self.stopped_by is not None:
-            raise KeyboardInterrupt
-        self.stopped_by = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+            if self.stopped_by == name:
+                raise KeyboardInterrupt
+            return  # a cluster may send several kinds
+        self.stopped_by = name
         log.warning("%s: stopping after this step; once more to stop at once.", self.stopped_by)
 
     def on_train_batch_end(
@@ -186,7 +191,14 @@ class LastCheckpoint(Checkpoint):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Leave if asked to; here, since the metrics of a step are logged after its last hook."""
+        """Leave if asked to; here, since the metrics of a step are logged after its last hook.
+
+        The history is written up to a checkpoint, so that a run killed behind it has lost none of it.
+        """
+        if trainer.global_step == self._saved_step:
+            for logger in trainer.loggers:
+                if isinstance(logger, HistoryLogger):
+                    logger.flush()
         if self.stopped_by is not None and trainer.global_step == self._saved_step:
             raise InterruptedRunError(
                 f"stopped by {self.stopped_by} after step {trainer.global_step}. "

@@ -64,10 +64,14 @@ class HistoryLogger(Logger):
             self._write()
 
     @rank_zero_only
-    def finalize(self, status: str) -> None:
-        """Write the file."""
+    def flush(self) -> None:
+        """Write the file now."""
         if self.rows:
             self._write()
+
+    def finalize(self, status: str) -> None:
+        """Write the file."""
+        self.flush()
 
     def _write(self) -> None:
         columns = list(dict.fromkeys(column for row in self.rows.values() for column in row))
