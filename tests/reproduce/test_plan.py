@@ -67,6 +67,20 @@ def test_each_model_has_its_own_overrides(tmp_path: Path) -> None:
     ]
 
 
+def test_an_evaluation_of_a_trained_row(tmp_path: Path) -> None:
+    rows = {
+        "one": RowSpec(["loss=infonce", "data.kind=triplets"]),
+        "transfer": RowSpec(["suite=transfer"], trains=False, after="one"),
+        "untuned": RowSpec(["suite=transfer"], trains=False),
+    }
+    table = make(tmp_path, rows=rows)
+    trained, evaluated = (table.seeds(Cell(row, "minilm")) for row in ("one", "transfer"))
+    assert [run.script for run in evaluated] == ["eval.py"] * 2
+    assert [value(run, "ckpt") for run in evaluated] == [str(run.folder) for run in trained]
+    assert [run.after for run in evaluated] == [run.folder for run in trained]
+    assert len(table.seeds(Cell("untuned", "minilm"))) == 1
+
+
 def test_levels_follow_what_starts_from_what(tmp_path: Path) -> None:
     levels = make(tmp_path).levels()
     assert [{cell.row for cell in level} for level in levels] == [{"one"}, {"two"}]

@@ -24,7 +24,7 @@ def test_published_averages_are_those_of_their_sets(path: Path) -> None:
     """A slip of the pen in one of the eight numbers of a row would show in their mean."""
     printed_so = {"Sentence-BERT": 74.89, "PromCSE-BERT-base": 81.81}  # not the mean of what stands beside it
     spec = load_spec(path)
-    if len(spec.columns) == 8:
+    if len(spec.columns) == 8 and spec.columns[-1] == "average":
         for systems in spec.published.values():
             for name, values in systems.items():
                 if values[7] == printed_so.get(name):

@@ -104,7 +104,8 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
         resamples: Draws of the bootstrap.
     """
     problems: list[str] = []
-    systems = [_system(table, cell, problems) for cell in table.cells]
+    shown = [cell for cell in table.cells if table.spec.rows[cell.row].shown]
+    systems = [_system(table, cell, problems) for cell in shown]
     found = dict.fromkeys(column for system in systems for row in system.scores for column in row)
     found.pop("memory", None)
     columns = list(table.spec.columns) or sorted(found, key=lambda column: column != "dev")

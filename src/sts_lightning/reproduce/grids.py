@@ -45,7 +45,7 @@ def notes(collected: Collected) -> list[str]:
             "scores stand here so that orders can be compared, not values."
         )
     text.append(
-        "`here`: Spearman x 100, mean over seeds; weights selected by STS-B dev, never by a test set. "
+        "`here`: scores x 100, mean over seeds; weights selected by STS-B dev, never by a test set. "
         "`interval`: 95 % of the average, bootstrap over test pairs."
         if "average" in collected.columns
         else "`here`: mean over seeds. Weights are selected by STS-B dev."

@@ -134,11 +134,19 @@ class Table:
         """
         row = self.spec.rows[cell.row]
         if not row.trains:
-            scale = [] if self.scale is None else self.scale.evaluate
-            return [self._planned("eval.py", (*_model(cell), *scale, *_own(row, cell)), cell)]
+            return self._evaluations(row, cell)
         chosen = self.chosen(cell)
         choice = () if chosen is None else self.spec.search.candidates[chosen]
         return [self._trained(cell, seed, tuple(choice)) for seed in self.run_seeds]
+
+    def _evaluations(self, row: RowSpec, cell: Cell) -> list[Planned]:
+        """Of the model as it is, or of each run of the row that this one comes after."""
+        scale = [] if self.scale is None else self.scale.evaluate
+        overrides = (*_model(cell), *scale, *_own(row, cell))
+        if row.after is None:
+            return [self._planned("eval.py", overrides, cell)]
+        starts = dict.fromkeys(self._start(row, cell.model, seed) for seed in self.run_seeds)
+        return [self._planned("eval.py", overrides, cell, start) for start in starts]
 
     def chosen(self, cell: Cell) -> str | None:
         """The candidate with the best dev score in the row's search, or in that of the row it follows.
@@ -207,7 +215,8 @@ class Table:
         self, script: str, overrides: tuple[str, ...], cell: Cell, start: Path | None = None
     ) -> Planned:
         if start is not None:
-            overrides = (*overrides, f"init_from={start}")
+            key = "init_from" if script == "train.py" else "ckpt"
+            overrides = (*overrides, f"{key}={start}")
         try:
             # The last one of a key holds; Hydra refuses two for a group.
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
@@ -232,7 +241,7 @@ def _run_id(conf: Path, config_name: str, overrides: tuple[str, ...]) -> str:
 
     Runs that differ only by the values below are composed once: composing takes a third of a second.
     """
-    varying = {"seed": int, "init_from": str}
+    varying = {"seed": int, "init_from": str, "ckpt": str}
     given = {}
     for text in overrides:
         key, _, value = text.partition("=")

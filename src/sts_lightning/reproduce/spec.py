@@ -36,10 +36,11 @@ class RowSpec:
     Attributes:
         overrides: Of train.py; for a row without training those of eval.py.
         trains: Whether it is trained.
-        after: The preparatory run, or the row, whose weights it starts from, if any; those of the row's run
-            with the same seed.
+        after: The preparatory run, or the row, whose weights it starts from, or evaluates, if any; those of
+            the row's run with the same seed.
         models: The models that it is run with; all of the table's if empty.
         at: Further overrides with a model, by the model's name.
+        shown: Whether it stands in the table; else it is run for the rows after it.
         search: Whether the table's search is made for it.
         choice_of: A row whose choice it shares, in place of a search of its own.
     """
@@ -49,6 +50,7 @@ class RowSpec:
     after: str | None = None
     models: list[str] = field(default_factory=list)
     at: dict[str, list[str]] = field(default_factory=dict)
+    shown: bool = True
     search: bool = True
     choice_of: str | None = None
 
