@@ -60,8 +60,15 @@ def evaluate_transfer(
     Raises:
         ConfigError: scikit-learn is not installed.
     """
+    try:
+        from threadpoolctl import threadpool_limits  # comes with scikit-learn
+    except ImportError as error:
+        raise ConfigError(
+            "transfer and probing tasks need scikit-learn: pip install 'sts-lightning[transfer]'."
+        ) from error
     texts = list(dict.fromkeys(text for task in tasks for text in _texts(task)))
     index = {text: row for row, text in enumerate(texts)}
+    log.info("%s sentences to encode", f"{len(texts):,}")
     vectors = np.asarray(encoder.encode(texts), dtype=np.float32)
     results: dict[str, Accuracy] = {}
     for task in tasks:
@@ -69,7 +76,9 @@ def evaluate_transfer(
             None if split is None else (_features(split, vectors, index), np.asarray(split.labels))
             for split in (task.train, task.dev, task.test)
         ]
-        results[task.name] = _score(task, splits, folds)
+        # Hundreds of small fits: threads would spend more time waiting for each other.
+        with threadpool_limits(limits=1):
+            results[task.name] = _score(task, splits, folds)
         log.info("%s: %.2f", task.name, results[task.name]["score"])
     average = float(np.mean([result["score"] for result in results.values()]))
     return {"average": average, "tasks": results}
@@ -143,12 +152,8 @@ def _take(examples: Examples, rows: np.ndarray) -> Examples:
 
 
 def _fit(examples: Examples, strength: float):  # type: ignore[no-untyped-def]  # scikit-learn is optional
-    try:
-        from sklearn.linear_model import LogisticRegression
-    except ImportError as error:
-        raise ConfigError(
-            "transfer and probing tasks need scikit-learn: pip install 'sts-lightning[transfer]'."
-        ) from error
+    from sklearn.linear_model import LogisticRegression
+
     model = LogisticRegression(C=strength)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # 100 iterations, as in SentEval, are not always enough
