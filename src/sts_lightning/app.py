@@ -44,12 +44,12 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
         _leave(error, debug)
     except KeyboardInterrupt:
         _leave(InterruptedRunError("stopped by Ctrl-C."), debug)
+    except (HydraException, OmegaConfBaseException) as error:
+        _leave(ConfigError(_explain(error, config_path, config_name)), debug)
     except OSError as error:
         if error.errno not in STORAGE:
             raise
         _leave(storage_error(error, None), debug)
-    except (HydraException, OmegaConfBaseException) as error:
-        _leave(ConfigError(_explain(error, config_path, config_name)), debug)
 
 
 def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
