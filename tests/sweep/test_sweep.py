@@ -19,6 +19,7 @@ from hydra import compose, initialize_config_dir
 from sts_lightning.errors import UserError
 from sts_lightning.sweep.job import Slot, job_folder, result
 from sts_lightning.sweep.local import carry_out
+from sts_lightning.sweep.overview import overview_table
 from sts_lightning.sweep.slots import make_slots
 from tests.conftest import CONF, SHORT_RUN
 from tests.sweep.conftest import jobs, starts
@@ -36,6 +37,18 @@ def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, caplog: pytest.Lo
     assert [job.score for job in planned] == [53.0, None, 55.0]
     assert "error: it went wrong; see" in caplog.text
     assert "working on fail" in (planned[1].folder / "output.log").read_text()
+
+
+def test_overview_counts(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, "one", "two", "three", "four")
+    planned[0].state, planned[0].score, planned[0].seconds = "done", 50.0, 120.0
+    planned[1].state = "running"
+    assert overview_table(planned, 1, 0.0).title == (
+        "1 of 4 done, 2 queued, 1 running, about 5 minutes left, best 50.00"
+    )
+    for job in planned:
+        job.state = "was done"
+    assert overview_table(planned, 1, 0.0).title == "4 of 4 done, best 50.00"
 
 
 def test_a_killed_job_is_named_as_such(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

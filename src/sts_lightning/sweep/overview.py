@@ -69,17 +69,15 @@ def overview_table(jobs: Sequence[Job], workers: int, begin: float) -> Table:
     """
     counts = {state: sum(job.state == state for job in jobs) for state in ("queued", "running", "failed")}
     finished = sum(job.state in ("done", "was done") for job in jobs)
-    title = f"{finished} of {len(jobs)} done, " + ", ".join(
-        f"{n} {state}" for state, n in counts.items() if n
-    )
+    parts = [f"{finished} of {len(jobs)} done", *(f"{n} {state}" for state, n in counts.items() if n)]
     times = [job.seconds for job in jobs if job.state == "done"]
     if times and counts["queued"] + counts["running"]:
         left = sum(times) / len(times) * (counts["queued"] + counts["running"] / 2) / workers
-        title += f", about {left / 60:.0f} minutes left"
+        parts.append(f"about {left / 60:.0f} minutes left")
     scores = [job.score for job in jobs if job.score is not None]
     if scores:
-        title += f", best {max(scores):.2f}"
-    table = Table(title=title, title_justify="left")
+        parts.append(f"best {max(scores):.2f}")
+    table = Table(title=", ".join(parts), title_justify="left")
     for heading in ("job", "state", "score", "minutes", "folder"):
         table.add_column(
             heading, justify="right" if heading in ("score", "minutes") else "left", overflow="fold"
