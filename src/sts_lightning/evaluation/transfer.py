@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -151,7 +151,7 @@ def _take(examples: Examples, rows: np.ndarray) -> Examples:
     return examples[0][rows], examples[1][rows]
 
 
-def _fit(examples: Examples, strength: float):  # type: ignore[no-untyped-def]  # scikit-learn is optional
+def _fit(examples: Examples, strength: float) -> Any:  # scikit-learn is optional and has no types
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(C=strength)
@@ -160,5 +160,5 @@ def _fit(examples: Examples, strength: float):  # type: ignore[no-untyped-def]  
         return model.fit(*examples)
 
 
-def _accuracy(model, examples: Examples) -> float:  # type: ignore[no-untyped-def]
+def _accuracy(model: Any, examples: Examples) -> float:
     return 100 * float(np.mean(model.predict(examples[0]) == examples[1]))

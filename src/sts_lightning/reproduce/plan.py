@@ -10,7 +10,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import open_dict
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.errors import ConfigError
@@ -255,7 +255,7 @@ def _run_id(conf: Path, config_name: str, overrides: tuple[str, ...]) -> str:
 
 
 @cache
-def _composed(conf: Path, config_name: str, overrides: tuple[str, ...]):  # type: ignore[no-untyped-def]
+def _composed(conf: Path, config_name: str, overrides: tuple[str, ...]) -> DictConfig:
     GlobalHydra.instance().clear()
     register_schemas()
     with initialize_config_dir(str(conf), version_base="1.3"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 
-from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.errors import CheckpointError, InterruptedRunError, UserError
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.sweep.job import Slot
 from sts_lightning.sweep.local import carry_out
@@ -53,9 +53,9 @@ def _carry_out(planned: Iterable[Planned], slots: Sequence[Slot]) -> bool:
         return not runs
     try:
         carry_out([run.job(number) for number, run in enumerate(ready)], slots)
+    except InterruptedRunError:
+        raise
     except UserError as error:
-        if error.__class__ is not UserError:
-            raise  # the user stopped it
         log.error("%s", error)
         return False
     return all(run.done for run in runs)
