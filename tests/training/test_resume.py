@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from sts_lightning import runs, train
 from sts_lightning.errors import InterruptedRunError
 from sts_lightning.train import train_in
+from sts_lightning.training.callbacks import LastCheckpoint
 from tests.conftest import ROOT
 from tests.training.helpers import EPOCHS, same_results
 
@@ -116,6 +117,25 @@ def test_killed_run_goes_on_from_its_last_checkpoint(
 
     with pytest.raises(RuntimeError, match="power cut"):
         train_with(Crash(), run, config(*EPOCHS), monkeypatch)
+    train_in(run, runs.load_config(run), resume=True)
+    same_results(uninterrupted, run)
+
+
+def test_killed_right_behind_a_checkpoint(
+    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning has not logged the step by then; its row is in the history all the same."""
+    run = tmp_path / "run"
+    save = LastCheckpoint._save
+
+    def cut(self: LastCheckpoint, trainer: Any) -> None:
+        save(self, trainer)
+        if trainer.global_step == 10:
+            raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
+        patch.setattr(LastCheckpoint, "_save", cut)
+        train_in(run, config(*EPOCHS))
     train_in(run, runs.load_config(run), resume=True)
     same_results(uninterrupted, run)
 

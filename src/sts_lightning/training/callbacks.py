@@ -172,6 +172,7 @@ class LastCheckpoint(Checkpoint):
         batches = trainer.fit_loop.total_batch_idx + 1
         evaluation_next = batches % (trainer.val_check_batch or math.inf) == 0
         if self._due and not evaluation_next:
+            self._expect_row(trainer)
             self._save(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -183,7 +184,20 @@ class LastCheckpoint(Checkpoint):
         """Save the end of training, so that a run killed in its final evaluation only repeats that."""
         self._save(trainer)
 
+    def _expect_row(self, trainer: pl.Trainer) -> None:
+        """Lightning logs the metrics of a step behind its last hook, which is behind the checkpoint here."""
+        if trainer.global_step % trainer.log_every_n_steps == 0:
+            row = {
+                name: float(value)
+                for name, value in trainer.logged_metrics.items()
+                if name != "step" and not name.startswith("dev/")  # of the latest dev evaluation
+            }
+            for logger in _histories(trainer):
+                logger.expect(row, trainer.global_step)
+
     def _save(self, trainer: pl.Trainer) -> None:
+        for logger in _histories(trainer):  # first: a run killed behind a checkpoint has its rows up to there
+            logger.flush()
         trainer.save_checkpoint(self.path)
         self._due = False
         self._saved_step = trainer.global_step
@@ -191,14 +205,7 @@ class LastCheckpoint(Checkpoint):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Leave if asked to; here, since the metrics of a step are logged after its last hook.
-
-        The history is written up to a checkpoint, so that a run killed behind it has lost none of it.
-        """
-        if trainer.global_step == self._saved_step:
-            for logger in trainer.loggers:
-                if isinstance(logger, HistoryLogger):
-                    logger.flush()
+        """Leave if asked to; here, since the metrics of a step are logged after its last hook."""
         if self.stopped_by is not None and trainer.global_step == self._saved_step:
             raise InterruptedRunError(
                 f"stopped by {self.stopped_by} after step {trainer.global_step}. "
@@ -210,3 +217,7 @@ class LastCheckpoint(Checkpoint):
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()
+
+
+def _histories(trainer: pl.Trainer) -> list[HistoryLogger]:
+    return [logger for logger in trainer.loggers if isinstance(logger, HistoryLogger)]

@@ -30,6 +30,7 @@ class HistoryLogger(Logger):
         super().__init__()
         self.path = Path(save_dir) / "history.csv"
         self.rows: dict[int, dict[str, Any]] = {}
+        self._expected: dict[int, dict[str, float]] = {}
         self._written = 0.0
 
     @property
@@ -55,7 +56,13 @@ class HistoryLogger(Logger):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         """Add metrics to the row of a step."""
         number = step or 0
+        self._expected.pop(number, None)
         self.rows.setdefault(number, {"step": number}).update(metrics)
+
+    @rank_zero_only
+    def expect(self, metrics: dict[str, float], step: int) -> None:
+        """What Lightning is about to log for a step; written in its place until it does."""
+        self._expected[step] = metrics
 
     @rank_zero_only
     def save(self) -> None:
@@ -66,7 +73,7 @@ class HistoryLogger(Logger):
     @rank_zero_only
     def flush(self) -> None:
         """Write the file now."""
-        if self.rows:
+        if self.rows or self._expected:
             self._write()
 
     def finalize(self, status: str) -> None:
@@ -74,11 +81,14 @@ class HistoryLogger(Logger):
         self.flush()
 
     def _write(self) -> None:
-        columns = list(dict.fromkeys(column for row in self.rows.values() for column in row))
+        rows = dict(self.rows)
+        for step, metrics in self._expected.items():
+            rows[step] = {"step": step, **metrics, **rows.get(step, {})}
+        columns = list(dict.fromkeys(column for row in rows.values() for column in row))
         text = io.StringIO()
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(self.rows[step] for step in sorted(self.rows))
+        writer.writerows(rows[step] for step in sorted(rows))
         write_atomic(self.path, text.getvalue())
         self._written = time.monotonic()
 
