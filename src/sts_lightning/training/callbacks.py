@@ -134,12 +134,14 @@ class LastCheckpoint(Checkpoint):
     Args:
         path: The checkpoint file.
         every: Steps between checkpoints.
+        log_every: Steps between logged rows.
         how_to_resume: The command that goes on.
     """
 
-    def __init__(self, path: Path, every: int, how_to_resume: str) -> None:
+    def __init__(self, path: Path, every: int, log_every: int, how_to_resume: str) -> None:
         self.path = path
         self.every = every
+        self.log_every = log_every
         self.how_to_resume = how_to_resume
         self.stopped_by: str | None = None
         self._due = False
@@ -186,7 +188,7 @@ class LastCheckpoint(Checkpoint):
 
     def _expect_row(self, trainer: pl.Trainer) -> None:
         """Lightning logs the metrics of a step behind its last hook, which is behind the checkpoint here."""
-        if trainer.global_step % trainer.log_every_n_steps == 0:
+        if trainer.global_step % self.log_every == 0:
             row = {
                 name: float(value)
                 for name, value in trainer.logged_metrics.items()

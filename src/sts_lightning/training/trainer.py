@@ -136,7 +136,8 @@ def make_trainer(
         save_weights_only=not averages,
         enable_version_counter=False,
     )
-    last = LastCheckpoint(folder / "last.ckpt", cfg.save_every, resume_command)
+    log_every = min(cfg.log_every_n_steps, plan.epoch_steps)
+    last = LastCheckpoint(folder / "last.ckpt", cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))
@@ -155,7 +156,7 @@ def make_trainer(
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,
             gradient_clip_val=cfg.gradient_clip_val,
-            log_every_n_steps=min(cfg.log_every_n_steps, plan.epoch_steps),
+            log_every_n_steps=log_every,
             deterministic=cfg.deterministic,
             default_root_dir=run,
             logger=list(loggers),
