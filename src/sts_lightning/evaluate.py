@@ -68,6 +68,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
         "transfer": f"Accuracy x 100 (logistic regression, {cfg.folds} folds, ",
         "probing": "Accuracy x 100 (logistic regression, ",
+        "relatedness": "Correlation x 100 (regression on frozen vectors, ",
         "mteb": "MTEB's main scores x 100 (",
     }[cfg.suite]
     title = f"{what}{precision}, text_edit={encoder.text_edit})"

@@ -122,7 +122,7 @@ class EvalConfig:
 
     ckpt: str | None = None
     data_root: str = MISSING
-    suite: str = _one_of("sts", "transfer", "probing", "mteb")
+    suite: str = _one_of("sts", "transfer", "probing", "relatedness", "mteb")
     tasks: list[str] | None = None
     folds: int = MISSING
     normalize: bool = MISSING

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sts_lightning.data.classification import load_transfer_tasks
+from sts_lightning.data.classification import TRANSFER_TASKS, load_transfer_tasks
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval import load_sts_tasks, load_stsb
 from sts_lightning.data.sts import STSData
+from sts_lightning.evaluation.relatedness import load_relatedness_tasks
 
 
 def test_sizes_of_the_seven_tasks(data_root: str) -> None:
@@ -66,7 +67,7 @@ def test_number_of_sentences(data_root: str) -> None:
 def test_sizes_of_the_transfer_tasks(data_root: str) -> None:
     found = {
         task.name: [len(split.labels) for split in (task.train, task.dev, task.test) if split is not None]
-        for task in load_transfer_tasks(data_root)
+        for task in load_transfer_tasks(data_root, [*TRANSFER_TASKS, "SICKE"])
     }
     assert found == {
         "MR": [10662],
@@ -76,4 +77,13 @@ def test_sizes_of_the_transfer_tasks(data_root: str) -> None:
         "SST2": [67349, 872, 1821],
         "TREC": [5452, 500],
         "MRPC": [4076, 1725],
+        "SICKE": [4500, 500, 4927],
     }
+
+
+def test_sizes_of_the_relatedness_tasks(data_root: str) -> None:
+    found = {
+        task.name: [len(part.scores) for part in (task.train, task.dev, task.test)]
+        for task in load_relatedness_tasks(data_root)
+    }
+    assert found == {"STSB": [5749, 1500, 1379], "SICKR": [4500, 500, 4927]}

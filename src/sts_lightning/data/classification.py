@@ -1,4 +1,4 @@
-"""SentEval's classification data: the seven transfer tasks and the ten probing tasks."""
+"""SentEval's classification data: the seven transfer tasks, SICK's entailment and the ten probing tasks."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ BINARY = {
 """Tasks without a split: the files of class 0 and class 1."""
 
 TRANSFER_TASKS = (*BINARY, "SST2", "TREC", "MRPC")
+"""The seven whose average is reported."""
+
+ENTAILMENT = "SICKE"
 
 PROBING_TASKS = {
     "Length": "sentence_length",
@@ -69,12 +72,12 @@ class ClassificationTask:
 def load_transfer_tasks(
     data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS
 ) -> list[ClassificationTask]:
-    """Some of the tasks MR, CR, SUBJ, MPQA, SST2, TREC and MRPC of a data root.
+    """Some of the tasks MR, CR, SUBJ, MPQA, SST2, TREC, MRPC and SICKE of a data root.
 
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
     """
-    _check_names(names, TRANSFER_TASKS)
+    _check_names(names, (*TRANSFER_TASKS, ENTAILMENT))
     folder = senteval_folder(data_root)
     return [_load_transfer(folder, name) for name in names]
 
@@ -116,6 +119,10 @@ def _load_transfer(folder: Path, name: str) -> ClassificationTask:
         classes = ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"]
         train, test = (_split(_read_trec(path), classes, path) for path in paths)
         return ClassificationTask(name, train, test=test)
+    if name == ENTAILMENT:
+        files = [folder / "SICK" / f"SICK_{part}.txt" for part in ("train", "trial", "test_annotated")]
+        classes = ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"]
+        return ClassificationTask(name, *(_split(_read_sick(path), classes, path) for path in files))
     paths = [folder / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")]
     train, test = (_split(_read_mrpc(path), ["0", "1"], path) for path in paths)
     return ClassificationTask(name, train, test=test)
@@ -160,6 +167,12 @@ def _read_mrpc(path: Path) -> Iterator[Row]:
     for line, fields in read_tsv(path, columns=5):
         if line > 1:  # the header
             yield line, fields[0], (sentence(fields[3], path, line), sentence(fields[4], path, line))
+
+
+def _read_sick(path: Path) -> Iterator[Row]:
+    for line, fields in read_tsv(path, columns=5):
+        if line > 1:  # the header
+            yield line, fields[4].strip(), (sentence(fields[1], path, line), sentence(fields[2], path, line))
 
 
 def _load_probing(path: Path, name: str) -> ClassificationTask:

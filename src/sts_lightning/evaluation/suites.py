@@ -20,6 +20,12 @@ from sts_lightning.data.senteval import SEVEN_TASKS, load_sts_tasks
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.predictions import save_predictions
+from sts_lightning.evaluation.relatedness import (
+    RELATEDNESS_TASKS,
+    RelatednessTask,
+    evaluate_relatedness,
+    load_relatedness_tasks,
+)
 from sts_lightning.evaluation.report import spearman_row
 from sts_lightning.evaluation.sts import Encoder, check_aggregate, encode_pairs, score_tasks
 from sts_lightning.evaluation.transfer import evaluate_transfer
@@ -64,6 +70,8 @@ def open_suite(cfg: DictConfig) -> Score:
         return _classification(load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS), cfg.folds)
     if cfg.suite == "probing":
         return _classification(load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS)), cfg.folds)
+    if cfg.suite == "relatedness":
+        return _relatedness(load_relatedness_tasks(cfg.data_root, names or RELATEDNESS_TASKS))
     if not names:
         raise ConfigError(
             "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
@@ -92,6 +100,19 @@ def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Score:
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_transfer(encoder, tasks, folds)
         return {**result, "folds": folds}, _row(result["average"], result["tasks"])
+
+    return score
+
+
+def _relatedness(tasks: Sequence[RelatednessTask]) -> Score:
+    def score(encoder: Encoder, folder: Path) -> Scored:
+        result = evaluate_relatedness(encoder, tasks)
+        row = {
+            f"{name} {kind}": value
+            for name, task in result["tasks"].items()
+            for kind, value in (("Pearson", task["pearson"]), ("Spearman", task["spearman"]))
+        }
+        return {**result}, row
 
     return score
 

@@ -9,8 +9,9 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from sts_lightning.data.classification import ClassificationTask, Split
+from sts_lightning.data.classification import ClassificationTask
 from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.features import FrozenFeatures
 from sts_lightning.evaluation.sts import Encoder
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,10 @@ SEED = 1111
 
 
 class Accuracy(TypedDict):
-    """Accuracy times 100 of a task; ``dev`` is that by which the penalty was chosen."""
+    """Accuracy times 100 of a task; ``dev`` is that by which the penalty was chosen.
+
+    ``f1`` is that of pairs with two classes, times 100.
+    """
 
     score: float
     dev: float
@@ -66,14 +70,11 @@ def evaluate_transfer(
         raise ConfigError(
             "transfer and probing tasks need scikit-learn: pip install 'sts-lightning[transfer]'."
         ) from error
-    texts = list(dict.fromkeys(text for task in tasks for text in _texts(task)))
-    index = {text: row for row, text in enumerate(texts)}
-    log.info("%s sentences to encode", f"{len(texts):,}")
-    vectors = np.asarray(encoder.encode(texts), dtype=np.float32)
+    features = FrozenFeatures(encoder, (text for task in tasks for text in _texts(task)))
     results: dict[str, Accuracy] = {}
     for task in tasks:
         splits = [
-            None if split is None else (_features(split, vectors, index), np.asarray(split.labels))
+            None if split is None else (features(split.sentences), np.asarray(split.labels))
             for split in (task.train, task.dev, task.test)
         ]
         # Hundreds of small fits: threads would spend more time waiting for each other.
@@ -91,14 +92,6 @@ Examples = tuple[np.ndarray, np.ndarray]
 def _texts(task: ClassificationTask) -> list[str]:
     splits = [split for split in (task.train, task.dev, task.test) if split is not None]
     return [text for split in splits for sentences in split.sentences for text in sentences]
-
-
-def _features(split: Split, vectors: np.ndarray, index: dict[str, int]) -> np.ndarray:
-    columns = [vectors[[index[text] for text in column]] for column in zip(*split.sentences, strict=True)]
-    if len(columns) == 1:
-        return columns[0]
-    first, second = columns
-    return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
 def _score(task: ClassificationTask, splits: Sequence[Examples | None], folds: int) -> Accuracy:
@@ -119,7 +112,7 @@ def _score(task: ClassificationTask, splits: Sequence[Examples | None], folds: i
         strength, chosen = max(accuracies.items(), key=lambda item: item[1])
     model = _fit(train, strength)
     f1 = None
-    if len(task.train.sentences[0]) == 2:
+    if len(task.train.sentences[0]) == 2 and len(model.classes_) == 2:
         predicted, wanted = model.predict(test[0]), test[1]
         f1 = 200 * float((predicted & wanted).sum() / (predicted.sum() + wanted.sum()))
     return _result(_accuracy(model, test), chosen, f1, len(test[1]))

@@ -1,0 +1,193 @@
+"""SentEval's supervised variants of STS-B and SICK-R: a regression on frozen vectors of pairs."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+import torch
+from datasets import Dataset
+from scipy.stats import pearsonr, spearmanr
+from torch import Tensor, nn
+
+from sts_lightning.data.senteval import load_sickr, load_stsb
+from sts_lightning.errors import DataError
+from sts_lightning.evaluation.features import FrozenFeatures
+from sts_lightning.evaluation.sts import Encoder
+
+log = logging.getLogger(__name__)
+
+LEVELS = 5
+BATCH_SIZE = 64
+EPOCHS_PER_CHECK = 50
+MAX_EPOCHS = 1000
+PATIENCE = 3
+SEED = 1111
+
+RELATEDNESS_TASKS = ("STSB", "SICKR")
+
+
+@dataclass(frozen=True)
+class RelatednessTask:
+    """Pairs with gold scores on the scale of their own release.
+
+    Attributes:
+        name: For example ``SICKR``.
+        train, dev, test: Sentences and scores.
+    """
+
+    name: str
+    train: ScoredPairs
+    dev: ScoredPairs
+    test: ScoredPairs
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """Pairs in SentEval's order: by the numbers of words, then by score."""
+
+    pairs: list[tuple[str, ...]]
+    scores: np.ndarray
+
+
+class Correlation(TypedDict):
+    """Correlations times 100 with the test scores; ``dev`` is Pearson's, by which training stopped."""
+
+    spearman: float
+    pearson: float
+    dev: float
+    examples: int
+
+
+class RelatednessResult(TypedDict):
+    """Correlations by task; ``average`` is the plain mean of Spearman's."""
+
+    average: float
+    tasks: dict[str, Correlation]
+
+
+def load_relatedness_tasks(
+    data_root: str | Path, names: Sequence[str] = RELATEDNESS_TASKS
+) -> list[RelatednessTask]:
+    """STS-B (scores in [0, 5]) and SICK-R (in [1, 5]) of a data root, whole: no pair is filtered out.
+
+    Raises:
+        DataError: A file is missing or malformed, or a name is unknown.
+    """
+    unknown = [name for name in names if name not in RELATEDNESS_TASKS]
+    if unknown:
+        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(RELATEDNESS_TASKS)}.")
+    tasks = []
+    for name in names:
+        if name == "STSB":
+            parts = [_in_order(load_stsb(data_root, part)) for part in ("train", "dev", "test")]
+        else:
+            tables = [load_sickr(data_root, part) for part in ("train", "trial", "test")]
+            parts = [_in_order(table, scale=4 / 5, shift=1) for table in tables]
+        tasks.append(RelatednessTask(name, *parts))
+    return tasks
+
+
+def _in_order(table: Dataset, scale: float = 1, shift: float = 0) -> ScoredPairs:
+    scores = shift + scale * np.asarray(table["label"], dtype=np.float64)
+    pairs = list(zip(table["sentence1"], table["sentence2"], strict=True))
+    order = sorted(range(len(pairs)), key=lambda row: (*(len(t.split()) for t in pairs[row]), scores[row]))
+    return ScoredPairs([pairs[row] for row in order], scores[order])
+
+
+def evaluate_relatedness(encoder: Encoder, tasks: Sequence[RelatednessTask]) -> RelatednessResult:
+    """Train a regression for each task on [|u - v|; u * v] of vectors that are computed once.
+
+    The protocol is SentEval's, which is that of Tai et al. (2015): a linear layer gives a distribution
+    over the levels 1 to 5, whose expectation is the prediction; its target puts a score's mass on the two
+    levels next to it; the squared error is minimised by Adam, batch 64, and dev's Pearson, looked at every
+    50 epochs, decides what is kept and when to stop. As in SentEval, a score of STS-B below 1 has a target
+    of less mass than one, and training stops at the fourth look without a new best, wherever these were.
+    The random numbers are SentEval's too.
+
+    Args:
+        encoder: What is evaluated; it is not trained.
+        tasks: At least one.
+    """
+    features = FrozenFeatures(
+        encoder,
+        (
+            text
+            for task in tasks
+            for part in (task.train, task.dev, task.test)
+            for pair in part.pairs
+            for text in pair
+        ),
+    )
+    results: dict[str, Correlation] = {}
+    for task in tasks:
+        results[task.name] = _score(task, features)
+        found = results[task.name]
+        log.info("%s: Spearman %.2f, Pearson %.2f", task.name, found["spearman"], found["pearson"])
+    average = float(np.mean([result["spearman"] for result in results.values()]))
+    return {"average": average, "tasks": results}
+
+
+def _score(task: RelatednessTask, features: FrozenFeatures) -> Correlation:
+    train, dev, test = (torch.from_numpy(features(part.pairs)) for part in (task.train, task.dev, task.test))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        model = nn.Linear(train.shape[1], LEVELS)
+    best, best_dev = _fit(model, train, level_targets(task.train.scores), dev, task.dev.scores)
+    predicted = _predict(best, test)
+    return {
+        "spearman": 100 * float(spearmanr(predicted, task.test.scores)[0]),
+        "pearson": 100 * float(pearsonr(predicted, task.test.scores)[0]),
+        "dev": 100 * best_dev,
+        "examples": len(task.test.scores),
+    }
+
+
+def level_targets(scores: np.ndarray) -> Tensor:
+    """The mass of each score on the levels 1 to 5.
+
+    A score s has the mass s - floor(s) on the level above it and the rest on floor(s); there is no level 0.
+
+    Args:
+        scores: (N,), in [0, 5].
+
+    Returns:
+        (N, 5), float32.
+    """
+    levels = np.arange(1, LEVELS + 1)
+    return torch.from_numpy(np.maximum(0, 1 - np.abs(scores[:, None] - levels)).astype(np.float32))
+
+
+def _fit(
+    model: nn.Linear, inputs: Tensor, targets: Tensor, dev: Tensor, dev_scores: np.ndarray
+) -> tuple[nn.Linear, float]:
+    optimizer = torch.optim.Adam(model.parameters())
+    shuffle = np.random.RandomState(SEED)
+    best, best_dev, misses = copy.deepcopy(model), -1.0, 0
+    for epoch in range(1, MAX_EPOCHS + EPOCHS_PER_CHECK + 1):
+        for rows in torch.from_numpy(shuffle.permutation(len(inputs))).split(BATCH_SIZE):
+            loss = nn.functional.mse_loss(model(inputs[rows]).softmax(-1), targets[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        if epoch % EPOCHS_PER_CHECK:
+            continue
+        correlation = float(pearsonr(_predict(model, dev), dev_scores)[0])
+        if correlation > best_dev:
+            best, best_dev = copy.deepcopy(model), correlation
+        elif misses == PATIENCE:
+            break
+        else:
+            misses += 1
+    return best, best_dev
+
+
+def _predict(model: nn.Linear, inputs: Tensor) -> np.ndarray:
+    with torch.no_grad():
+        shares: np.ndarray = model(inputs).softmax(-1).numpy()
+    return shares @ np.arange(1, LEVELS + 1)
