@@ -37,7 +37,7 @@ from sts_lightning.models.encoder import Precision, SentenceEncoder
 from sts_lightning.training.history import HistoryLogger, read_history
 from sts_lightning.training.memory import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
-from sts_lightning.training.optim import make_optimizer, make_schedule
+from sts_lightning.training.optim import check_optim, make_optimizer, make_schedule
 from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.trainer import check_trainer, make_plan, make_trainer
 
@@ -75,6 +75,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
         )
     check_config(cfg)
     check_trainer(cfg.trainer, cfg.data.batch_size)
+    check_optim(cfg.optim)
     loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
     check_fit(loss, data)

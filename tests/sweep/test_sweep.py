@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
 
-from sts_lightning.errors import UserError
+from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.sweep.job import Slot, job_folder, result
 from sts_lightning.sweep.local import carry_out
 from sts_lightning.sweep.overview import overview_table
-from sts_lightning.sweep.slots import make_slots
+from sts_lightning.sweep.slots import check_devices, make_slots
 from tests.conftest import CONF, SHORT_RUN
 from tests.sweep.conftest import jobs, starts
 
@@ -188,6 +189,19 @@ def test_gpus_are_handed_out_as_the_user_sees_them(monkeypatch: pytest.MonkeyPat
     assert [slot.environment for slot in slots] == [{"OMP_NUM_THREADS": "2"}] * 4
 
 
+def test_a_job_gets_the_gpus_that_it_trains_on(config: Callable[..., DictConfig]) -> None:
+    check_devices(config(of="eval"), 0)
+    check_devices(config("trainer.devices=4"), 0)  # processes of a CPU
+    two = config("trainer=ddp", "trainer.accelerator=gpu", "trainer.devices=2")
+    check_devices(two, 2)
+    with pytest.raises(ConfigError, match=r"gets 1 GPUs; add hydra\.launcher\.gpus_per_job=2\."):
+        check_devices(two, 1)
+    with pytest.raises(ConfigError, match=r"gets 0 GPUs; add hydra\.launcher\.gpus_per_job=1\."):
+        check_devices(config("trainer=gpu"), 0)
+    with pytest.raises(ConfigError, match="num_nodes=2: a job of a sweep"):
+        check_devices(config("trainer=ddp", "trainer.num_nodes=2"), 8)
+
+
 def test_a_folder_belongs_to_a_configuration() -> None:
     def folder(*overrides: str) -> Path:
         return job_folder(compose("train", [*SHORT_RUN, "name=x", *overrides], return_hydra_config=True))
@@ -213,3 +227,9 @@ def test_a_sweep_through_the_command_line(cli: Cli, tmp_path: Path) -> None:
     assert (first / "metrics.json").read_bytes() == before
     seeds = [json.loads(path.read_text())["seed"] for path in tmp_path.glob("runs/s/*/metrics.json")]
     assert sorted(seeds) == [1, 2]
+    refused = cli(*command, "seed=3", "trainer=gpu", "trainer.devices=2")
+    assert refused.returncode == 1
+    assert "add hydra.launcher.gpus_per_job=2" in refused.stderr
+    assert (
+        len([path for path in tmp_path.glob("runs/s/*") if path.is_dir()]) == 3
+    )  # no folder for a job that was not started

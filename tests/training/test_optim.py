@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from omegaconf import DictConfig
 from torch import nn
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses.l1 import L1Loss
 from sts_lightning.models.tiny_bert import tiny_bert
-from sts_lightning.training.optim import make_optimizer, make_schedule
+from sts_lightning.training.optim import check_optim, make_optimizer, make_schedule
 
 BETAS = (0.9, 0.999)
 
@@ -55,9 +57,26 @@ def test_warmup_is_a_share_or_steps(warmup: float, steps: int) -> None:
     assert optimizer.param_groups[0]["lr"] == 0.0
 
 
-def test_values_out_of_range() -> None:
-    with pytest.raises(ConfigError, match=r"optim\.lr must be positive"):
-        make_optimizer(tiny_bert(), 0.0, 0.0, BETAS, 1e-8, fused=True)
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optim.lr=-1", r"optim\.lr must be positive, got -1"),
+        ("optim.head_lr=0", r"optim\.head_lr must be positive"),
+        ("optim.weight_decay=-0.1", r"optim\.weight_decay must not be negative"),
+        ("optim.layer_decay=1.1", r"optim\.layer_decay must lie in \(0, 1\], got 1\.1"),
+        ("optim.layer_decay=0", r"optim\.layer_decay"),
+        ("optim.betas=[0.9,1.0]", r"optim\.betas must lie in \[0, 1\)"),
+        ("optim.eps=0", r"optim\.eps must be positive"),
+        ("optim.warmup=-1", r"optim\.warmup must not be negative"),
+    ],
+)
+def test_values_out_of_range(override: str, message: str, config: Callable[..., DictConfig]) -> None:
+    check_optim(config().optim)
+    with pytest.raises(ConfigError, match=message):
+        check_optim(config(override).optim)
+
+
+def test_nothing_to_train_and_a_warmup_that_is_too_long() -> None:
     with pytest.raises(ConfigError, match="no parameter"):
         make_optimizer(tiny_bert().requires_grad_(False), 1e-3, 0.0, BETAS, 1e-8, fused=True)
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -96,12 +115,3 @@ def test_rates_fall_from_layer_to_layer(decay_embeddings: bool) -> None:
 def test_the_head_may_have_a_rate_of_its_own() -> None:
     for name, rate in rates(head_lr=7.0).items():
         assert rate == (7.0 if name.startswith("loss.") else 1.0), name
-
-
-def test_refuses_rates_out_of_range() -> None:
-    for settings, message in (
-        ({"head_lr": 0.0}, "head_lr must be positive"),
-        ({"layer_decay": 1.1}, "layer_decay"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            rates(**settings)

@@ -27,6 +27,8 @@ class JobLauncher(Launcher):
     finished and goes on with what was cut.
     """
 
+    gpus_per_job: int
+
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Hydra hands over what it has composed."""
         self.hydra_context = hydra_context
@@ -39,11 +41,13 @@ class JobLauncher(Launcher):
             UserError: Some failed, or the user stopped them.
         """
         from sts_lightning.sweep.job import Job, job_folder  # not needed before a sweep
+        from sts_lightning.sweep.slots import check_devices
 
         configure_log(self.config.hydra.job_logging, self.config.hydra.verbose)
         jobs: list[Job] = []
         for number, overrides in enumerate(job_overrides, start=initial_job_idx):
             composed = self._compose(list(overrides), number)
+            check_devices(composed, self.gpus_per_job)
             jobs.append(Job(number, tuple(filter_overrides(overrides)), job_folder(composed)))
         self.carry_out(jobs)
         return [_returned(job.overrides, job.score) for job in jobs]
@@ -111,6 +115,7 @@ class SlurmLauncher(JobLauncher):
         extra: dict[str, Any],
     ) -> None:
         self.cluster = cluster
+        self.gpus_per_job = gpus_per_job
         wanted = {
             "slurm_array_parallelism": jobs,
             "gpus_per_node": gpus_per_job or None,  # clusters without GPUs refuse to be asked for none

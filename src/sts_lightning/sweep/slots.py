@@ -4,8 +4,36 @@ from __future__ import annotations
 
 import os
 
-from sts_lightning.errors import UserError
+from omegaconf import DictConfig
+
+from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.sweep.job import Slot
+
+
+def check_devices(cfg: DictConfig, gpus_per_job: int) -> None:
+    """Refuse a job that would get fewer GPUs than it trains on.
+
+    Args:
+        cfg: The job's configuration.
+        gpus_per_job: What it would get.
+
+    Raises:
+        ConfigError: It would, or it is one for several machines.
+    """
+    trainer = cfg.get("trainer")
+    if trainer is None:
+        return
+    if trainer.num_nodes > 1:
+        raise ConfigError(
+            f"trainer.num_nodes={trainer.num_nodes}: a job of a sweep (-m) runs on one machine; "
+            "run it without -m."
+        )
+    needed = max(1, trainer.devices)
+    if trainer.accelerator == "gpu" and needed > gpus_per_job:
+        raise ConfigError(
+            f"trainer.devices={trainer.devices}, but each job of the sweep gets {gpus_per_job} GPUs; "
+            f"add hydra.launcher.gpus_per_job={needed}."
+        )
 
 
 def make_slots(jobs: int | None, gpus_per_job: int, accelerator: str) -> list[Slot]:

@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 import torch
+from omegaconf import DictConfig
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LRScheduler
@@ -17,6 +18,29 @@ Schedule = Literal["linear", "cosine", "constant_with_warmup"]
 
 NO_DECAY = ("bias", "norm.weight", "Norm.weight")
 """Name endings of parameters that weight decay leaves alone."""
+
+
+def check_optim(optim: DictConfig) -> None:
+    """Refuse values out of range, before anything is loaded.
+
+    Args:
+        optim: The group ``optim``.
+
+    Raises:
+        ConfigError: One of them; PyTorch's own messages do not name the setting.
+    """
+    bounds = {
+        "lr": (optim.lr > 0, "be positive"),
+        "head_lr": (optim.head_lr is None or optim.head_lr > 0, "be positive"),
+        "weight_decay": (optim.weight_decay >= 0, "not be negative"),
+        "layer_decay": (0 < optim.layer_decay <= 1, "lie in (0, 1]"),
+        "betas": (all(0 <= beta < 1 for beta in optim.betas), "lie in [0, 1)"),
+        "eps": (optim.eps > 0, "be positive"),
+        "warmup": (optim.warmup >= 0, "not be negative"),
+    }
+    for key, (holds, what) in bounds.items():
+        if not holds:
+            raise ConfigError(f"optim.{key} must {what}, got {optim[key]}.")
 
 
 def make_optimizer(
@@ -50,16 +74,11 @@ def make_optimizer(
         head_lr: Peak learning rate of the loss head, where it differs.
 
     Raises:
-        ConfigError: Nothing trains, or a value is out of range.
+        ConfigError: Nothing trains, or the layers of a model with ``layer_decay`` are not known.
     """
-    for key, value in (("lr", lr), ("head_lr", head_lr)):
-        if value is not None and value <= 0:
-            raise ConfigError(f"optim.{key} must be positive, got {value}.")
     trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     if not trained:
         raise ConfigError("no parameter of the model trains.")
-    if not 0 < layer_decay <= 1:
-        raise ConfigError(f"optim.layer_decay must lie in (0, 1], got {layer_decay}.")
     depths = layer_depths(module)
     if layer_decay < 1 and not depths:
         raise ConfigError("optim.layer_decay: the parameters of this model do not name their layers.")
