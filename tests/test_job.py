@@ -10,13 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 import sts_lightning
 from sts_lightning import runs
 from sts_lightning.data.toy import ToyData
+from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.correlation import correlate
 from sts_lightning.evaluation.sts import encode_pairs
+from sts_lightning.job import load_run_config
+from tests.conftest import SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -110,3 +113,28 @@ def test_published_cells(config: Callable[..., OmegaConf]) -> None:
     cfg = config("experiment=pcc_stage1", "model=mistral7b", "prompt=sth", "data.batch_size=32")
     assert cfg.data.batch_size == 32
     assert config("experiment=pcc_stage1", "model=tiny_opt").data.batch_size == 256
+
+
+def test_a_run_of_an_earlier_version_goes_on(
+    config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its configuration lacks what has come since; what it has stands, also where it is no default."""
+    full = config(*SHORT_RUN, "optim.warmup=0.3", "logger=csv", "loss=infonce", "data.kind=triplets")
+    OmegaConf.resolve(full)
+    old = OmegaConf.create(OmegaConf.to_container(full))
+    with open_dict(full):
+        full.loss.pop("temperature")  # its signature has the default
+    for key in ("queue", "init", "regularizer", "stages"):
+        old.pop(key)
+    old.trainer.pop("micro_batch_size")
+    old.prompt.pop("denoise")
+    old.loss.pop("temperature")
+    runs.save_config(tmp_path, old)
+    with caplog.at_level("INFO"):
+        found = load_run_config(tmp_path)
+    assert found == full
+    assert "have their defaults: init, prompt.denoise, queue, queue.momentum, queue.size, " in caplog.text
+    old.trainer.later = 1
+    runs.save_config(tmp_path, old)
+    with pytest.raises(CheckpointError, match=r"config.yaml: trainer.later: Key 'later' not in"):
+        load_run_config(tmp_path)

@@ -13,13 +13,16 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import runs
-from sts_lightning.config import check_config
+from sts_lightning.config import check_config, flat_keys
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
 from sts_lightning.train import train_in
 from sts_lightning.training.trainer import several
 
 log = logging.getLogger(__name__)
+
+UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks")
+"""Groups of the configuration whose keys differ by choice."""
 
 STAGES = "stages.yaml"
 """The file of a folder of stages that names them in order."""
@@ -43,7 +46,7 @@ def train(cfg: DictConfig) -> float:
             run = Path(cfg.resume)
             if (run / STAGES).is_file():
                 return _go_on_with_stages(run)
-            return train_in(run, runs.load_config(run), resume=True)
+            return train_in(run, load_run_config(run), resume=True)
         if (
             hydra.mode is RunMode.MULTIRUN
             and several(cfg.trainer)
@@ -58,6 +61,29 @@ def train(cfg: DictConfig) -> float:
         return train_in(folder, cfg)
     finally:
         runs.remove_empty(folder)
+
+
+def load_run_config(run: Path) -> DictConfig:
+    """The configuration of a run that goes on; settings that are younger than the run have their defaults.
+
+    Raises:
+        CheckpointError: It cannot be read, or has a setting that this version does not know.
+    """
+    cfg = runs.load_config(run)
+    complete = compose("train")
+    with open_dict(complete):
+        for group in set(UNTYPED) & set(cfg):  # what they build has defaults in its signature
+            complete[group] = cfg[group]
+    younger = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
+    try:
+        merged = OmegaConf.merge(complete, cfg)
+    except OmegaConfBaseException as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(f"{runs.config_path(run)}: {error.full_key}: {reason}") from error
+    if younger:
+        log.info("settings that are younger than the run have their defaults: %s", ", ".join(younger))
+    assert isinstance(merged, DictConfig)
+    return merged
 
 
 def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConfig]:
@@ -113,7 +139,7 @@ def _go_on_with_stages(folder: Path) -> float:
                 stage.init_from = stage.init_from if before is None else str(before)
             log.info("stage %s: %s", name, runs.run_name(run))
             if runs.last_checkpoint(run).exists():
-                score = train_in(run, runs.load_config(run), resume=True)
+                score = train_in(run, load_run_config(run), resume=True)
             else:
                 runs.config_path(run).unlink(missing_ok=True)  # cut before its first checkpoint
                 score = train_in(run, stage)
