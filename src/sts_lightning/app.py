@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -101,6 +102,8 @@ def _leave(error: UserError, debug: bool) -> NoReturn:
 
 def _explain(error: Exception, config_path: str, config_name: str) -> str:
     """A composition error in a sentence, with the nearest known key where a key is unknown."""
+    if "In 'hydra/sweeper/search': Could not" in str(error) and find_spec("optuna") is None:
+        return "hydra/sweeper=search needs Optuna's sweeper: pip install 'sts-lightning[optuna]'."
     cause = error.__cause__
     unknown = re.search(r"Could not override '([^']+)'", str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -39,5 +39,9 @@ class StorageError(UserError):
     """A file could not be written: the disk is full, read-only or not the user's."""
 
 
+class FailedJobsError(UserError):
+    """Some jobs of a sweep failed; the others have their results."""
+
+
 class InterruptedRunError(UserError):
     """The user stopped the run; everything up to the last completed step is saved."""

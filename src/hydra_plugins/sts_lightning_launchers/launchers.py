@@ -14,6 +14,8 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from sts_lightning.errors import ConfigError, FailedJobsError
+
 if TYPE_CHECKING:
     from sts_lightning.sweep.job import Job
 
@@ -37,20 +39,35 @@ class JobLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
         """Run the jobs.
 
+        A sweeper that chooses what to try next is told which failed, and decides whether to go on.
+
         Raises:
-            UserError: Some failed, or the user stopped them.
+            FailedJobsError: Some failed, in a sweep that was known from the start.
+            UserError: They cannot be run, or the user stopped them.
         """
         from sts_lightning.sweep.job import Job, job_folder  # not needed before a sweep
         from sts_lightning.sweep.slots import check_devices
 
+        direction = self.config.hydra.sweeper.get("direction")
+        if getattr(direction, "name", direction) == "minimize":  # Optuna's sweeper by itself
+            raise ConfigError(
+                "hydra.sweeper.direction=minimize looks for the lowest dev Spearman; use "
+                "hydra/sweeper=search, or hydra.sweeper.direction=maximize."
+            )
         configure_log(self.config.hydra.job_logging, self.config.hydra.verbose)
         jobs: list[Job] = []
+        distinct: dict[Path, Job] = {}  # a sweeper may propose the same values twice
         for number, overrides in enumerate(job_overrides, start=initial_job_idx):
             composed = self._compose(list(overrides), number)
             check_devices(composed, self.gpus_per_job)
-            jobs.append(Job(number, tuple(filter_overrides(overrides)), job_folder(composed)))
-        self.carry_out(jobs)
-        return [_returned(job.overrides, job.score) for job in jobs]
+            job = Job(number, tuple(filter_overrides(overrides)), job_folder(composed))
+            jobs.append(distinct.setdefault(job.folder, job))
+        try:
+            self.carry_out(list(distinct.values()))
+        except FailedJobsError:
+            if "BasicSweeper" in self.config.hydra.sweeper._target_:
+                raise
+        return [_returned(job) for job in jobs]
 
     @abstractmethod
     def carry_out(self, jobs: Sequence[Job]) -> None:
@@ -166,9 +183,10 @@ class RayLauncher(JobLauncher):
         )
 
 
-def _returned(overrides: tuple[str, ...], score: float | None) -> JobReturn:
-    result = JobReturn(overrides=overrides, status=JobStatus.COMPLETED)
-    result.return_value = score
+def _returned(job: Job) -> JobReturn:
+    failed = job.state in ("failed", "timed out")
+    result = JobReturn(overrides=job.overrides, status=JobStatus.FAILED if failed else JobStatus.COMPLETED)
+    result.return_value = FailedJobsError(f"{job.folder}: {job.problem}") if failed else job.score
     return result
 
 

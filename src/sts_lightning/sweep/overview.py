@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sts_lightning.errors import InterruptedRunError, UserError
+from sts_lightning.errors import FailedJobsError, InterruptedRunError
 from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
@@ -29,13 +29,13 @@ def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
     """Print what became of all jobs.
 
     Raises:
-        UserError: Some failed; the message says which.
+        FailedJobsError: Some failed; the message says which.
     """
     Console().print(overview_table(jobs, workers, begin))
     bad = [job for job in jobs if job.state in ("failed", "timed out")]
     if bad:
         logs = ", ".join(str(job.folder / "output.log") for job in bad)
-        raise UserError(f"{len(bad)} of {len(jobs)} jobs failed; see {logs}.")
+        raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs failed; see {logs}.")
 
 
 def interrupted(jobs: Sequence[Job]) -> InterruptedRunError:
