@@ -146,6 +146,16 @@ def _add_reproduce(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--plan", action="store_true", help="only print the runs and an estimate")
     parser.add_argument("--report", action="store_true", help="only collect what has finished")
     parser.add_argument("--jobs", type=_positive, help="at a time; default: one a GPU, or for each two cores")
+    parser.add_argument(
+        "--launcher", choices=("process", "slurm", "ray"), default="process", help="default: this machine"
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="settings of the launcher, such as partition=gpu",
+    )
     parser.add_argument("--resamples", type=_positive, default=1000, help="of the bootstrap; default: 1000")
     parser.add_argument(
         "--folder",
@@ -172,7 +182,7 @@ def _reproduce(options: argparse.Namespace) -> None:
     if options.plan:
         command.print_plan(table, options.jobs)
         return
-    finished = True if options.report else command.reproduce(table, options.jobs)
+    finished = options.report or command.reproduce(table, options.jobs, options.launcher, options.set)
     command.write_report(table, options.table, options.resamples)
     if not finished:
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import subprocess
@@ -13,14 +14,16 @@ import pytest
 from sts_lightning import runs
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import markdown
+from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.run import run_table
+from sts_lightning.reproduce.run import CarryOut, run_table
 from sts_lightning.reproduce.spec import Needs, RowSpec, Search, TableSpec
 from sts_lightning.sweep.job import Slot
+from sts_lightning.sweep.local import carry_out
 from tests.conftest import CONF, ROOT, SHORT_RUN
 
 BASE = [*SHORT_RUN[1:], "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
-SLOTS = [Slot({"OMP_NUM_THREADS": "1"})] * 2
+HERE: CarryOut = functools.partial(carry_out, slots=[Slot({"OMP_NUM_THREADS": "1"})] * 2)
 
 
 def make(folder: Path) -> Table:
@@ -67,7 +70,7 @@ def table(tmp_path_factory: pytest.TempPathFactory, log: list[str]) -> Table:
     logger.addHandler(handler)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
-        assert not run_table(table, SLOTS)
+        assert not run_table(table, HERE)
     logger.removeHandler(handler)
     return table
 
@@ -122,9 +125,25 @@ def test_started_again_it_does_only_what_is_left(table: Table, monkeypatch: pyte
     again = make(table.root)
     del again.spec.rows["broken"], again.spec.rows["after broken"]
     again.cells = [cell("pearson"), cell("mse")]
-    assert run_table(again, SLOTS)
+    assert run_table(again, HERE)
     assert [path.stat().st_mtime_ns for path in finished] == before
     assert sorted(table.root.glob("*/metrics.json")) == finished
+
+
+def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With submitit's processes in place of SLURM's; a preparation, then what starts from it."""
+    pytest.importorskip("submitit")
+    monkeypatch.chdir(ROOT)
+    other = make(table.root)
+    other.spec.before["head"] = [*other.spec.before["head"][:-1], "trainer.max_steps=2"]
+    other.cells = [cell("mse")]
+    settings = ["cluster=local", "timeout_minutes=5", "cpus_per_job=1"]
+    assert run_table(other, open_launcher("slurm", settings, CONF, table.root, gpus=0))
+    (run,) = other.seeds(cell("mse"))
+    assert run.after is not None
+    assert (run.after / "metrics.json").is_file()
+    assert runs.load_config(run.folder).init_from == str(run.after)
+    assert (table.root / ".submitit").is_dir()
 
 
 def call(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -157,6 +176,8 @@ def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
     missing = call("no_such_table")
     assert missing.returncode == 1
     assert "error: there is no table no_such_table; there are: best_minilm, " in missing.stderr
+    unknown = call("losses_minilm", "--launcher", "slurm", "--set", "partitoin=gpu")
+    assert "error: --launcher slurm: Key 'partitoin' is not in struct" in unknown.stderr
     assert "run this in the project's folder" in call("losses_minilm", cwd=tmp_path).stderr
     assert "'0' is not a positive whole number" in call("losses_minilm", "--jobs", "0").stderr
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.files import write_atomic
+from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
 from sts_lightning.reproduce.spec import Needs, load_scale, load_spec
-from sts_lightning.sweep.slots import make_slots
 
 log = logging.getLogger(__name__)
 
@@ -111,15 +111,21 @@ def _needed(table: Table) -> Needs:
     return table.spec.needs if table.scale is None else Needs(hours=table.scale.hours)
 
 
-def reproduce(table: Table, jobs: int | None) -> bool:
+def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[str]) -> bool:
     """Run what is left of a table; returns whether all of it has finished.
 
+    Args:
+        table: The table.
+        jobs: At a time; None: as many as the launcher has room for.
+        launcher: ``process`` for this machine, ``slurm`` or ``ray``.
+        settings: Of the launcher, such as ``partition=gpu``.
+
     Raises:
-        ConfigError: It needs GPUs and there are none.
+        ConfigError: It needs GPUs and there are none, or a setting is unknown.
         InterruptedRunError: The user stopped it.
     """
     needs = _needed(table)
-    if needs.gpus and all(not run.done for group in groups(table) for run in group):
+    if launcher == "process" and needs.gpus and all(not run.done for group in groups(table) for run in group):
         import torch  # not needed for a report
 
         if not torch.cuda.is_available():
@@ -127,8 +133,8 @@ def reproduce(table: Table, jobs: int | None) -> bool:
                 f"each run of this table needs {_needs(needs)}, and no GPU is visible. --model minilm (make: "
                 "MODEL=minilm) runs the same rows at a small scale, --plan (PLAN=1) shows the runs."
             )
-    slots = make_slots(jobs, max(1, needs.gpus), "auto" if needs.gpus else "cpu")
-    return run_table(table, slots)
+    given = [*settings] if jobs is None else [f"jobs={jobs}", *settings]
+    return run_table(table, open_launcher(launcher, given, table.conf, table.root, needs.gpus))
 
 
 def write_report(table: Table, name: str, resamples: int) -> str:

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from sts_lightning.errors import CheckpointError, InterruptedRunError, UserError
+from sts_lightning.errors import CheckpointError, FailedJobsError
 from sts_lightning.reproduce.plan import Planned, Table
-from sts_lightning.sweep.job import Slot
-from sts_lightning.sweep.local import carry_out
+from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
 
+CarryOut = Callable[[Sequence[Job]], None]
+"""Runs jobs, and puts into each what became of it; it raises `FailedJobsError` if some failed."""
 
-def run_table(table: Table, slots: Sequence[Slot]) -> bool:
+
+def run_table(table: Table, carry_out: CarryOut) -> bool:
     """Run what has not finished yet; a run that was cut goes on from its last checkpoint.
 
     A run that fails is reported at once and leaves out those that start from it; the others go on.
 
     Args:
         table: Its runs.
-        slots: What may run at the same time.
+        carry_out: Where they run, and how many at a time.
 
     Returns:
         Whether all runs have finished.
     """
-    finished = [_carry_out(group, slots) for group in groups(table)]  # all groups, whatever fails
+    finished = [_carry_out(group, carry_out) for group in groups(table)]  # all groups, whatever fails
     return all(finished)
 
 
@@ -43,7 +45,7 @@ def groups(table: Table) -> Iterator[list[Planned]]:
         yield runs
 
 
-def _carry_out(planned: Iterable[Planned], slots: Sequence[Slot]) -> bool:
+def _carry_out(planned: Iterable[Planned], carry_out: CarryOut) -> bool:
     runs = list({run.folder: run for run in planned if not run.done}.values())
     ready = [run for run in runs if run.after is None or (run.after / "metrics.json").is_file()]
     for run in runs:
@@ -52,10 +54,8 @@ def _carry_out(planned: Iterable[Planned], slots: Sequence[Slot]) -> bool:
     if not ready:
         return not runs
     try:
-        carry_out([run.job(number) for number, run in enumerate(ready)], slots)
-    except InterruptedRunError:
-        raise
-    except UserError as error:
+        carry_out([run.job(number) for number, run in enumerate(ready)])
+    except FailedJobsError as error:
         log.error("%s", error)
         return False
     return all(run.done for run in runs)

@@ -1,0 +1,50 @@
+"""Where the runs of a table are carried out: by any launcher of the sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from hydra.utils import instantiate
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.reproduce.run import CarryOut
+from sts_lightning.schema import register_schemas
+
+
+def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path, gpus: int) -> CarryOut:
+    """What runs jobs as ``hydra/launcher=name`` does in a sweep.
+
+    Args:
+        name: ``process``, ``slurm`` or ``ray``.
+        settings: Its settings, such as ``partition=gpu``.
+        conf: The folder of the configuration.
+        root: Of the runs; the launcher's own files go there too.
+        gpus: Of each job, unless the settings say otherwise.
+
+    Raises:
+        ConfigError: There is no such launcher or setting.
+    """
+    overrides = [
+        f"hydra/launcher={name}",
+        f"hydra.sweep.dir={root}",
+        f"trainer.accelerator={'gpu' if gpus else 'cpu'}",
+        f"hydra.launcher.gpus_per_job={gpus}",
+        *(f"hydra.launcher.{setting}" for setting in settings),
+    ]
+    GlobalHydra.instance().clear()
+    register_schemas()
+    try:
+        with initialize_config_dir(str(conf), version_base="1.3"):
+            cfg = compose("train", overrides, return_hydra_config=True)
+        launcher: Any = instantiate(cfg.hydra.launcher)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(f"--launcher {name}: {' '.join(str(error.__cause__ or error).split())}") from error
+    launcher.config = cfg
+    carry_out: CarryOut = launcher.carry_out
+    return carry_out
