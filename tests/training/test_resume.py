@@ -121,16 +121,19 @@ def test_killed_run_goes_on_from_its_last_checkpoint(
     same_results(uninterrupted, run)
 
 
+@pytest.mark.parametrize("step", [10, 20])
 def test_killed_right_behind_a_checkpoint(
-    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lightning has not logged the step by then; its row is in the history all the same."""
+    """Lightning has not logged step 10 by then, its row is in the history all the same; 20 is behind a dev
+    evaluation.
+    """
     run = tmp_path / "run"
     save = LastCheckpoint._save
 
     def cut(self: LastCheckpoint, trainer: Any) -> None:
         save(self, trainer)
-        if trainer.global_step == 10:
+        if trainer.global_step == step:
             raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
