@@ -141,7 +141,8 @@ def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, scri
 
 def test_ctrl_c_lets_the_jobs_save_and_leaves_the_rest(tmp_path: Path, script: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
+        "import signal, sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's & would have it ignored
         f"sys.argv = [{str(script)!r}]\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "jobs = [Job(n, (f'what={w}',), folder / w) for n, w in enumerate(['hang', 'one'])]\n"
