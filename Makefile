@@ -25,8 +25,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install  ## fine-tune MiniLM on a generated corpus; needs no data and no model hub
 	$(BIN)/python train.py experiment=demo
 
-test: install  ## run the tests; those on real data too where STS_DATA_ROOT is set
-	$(BIN)/python -m pytest
+test: install  ## run the tests, two files at a time [JOBS=4]; those on real data too where STS_DATA_ROOT is set
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
 
 lint: install  ## ruff and mypy
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,16 @@ def test_gradient_of_the_shared_look_up_equals_one_look_up_a_chunk() -> None:
         torch.testing.assert_close(shared[name], gradient, atol=1e-6, rtol=1e-5)
 
 
-def test_encode_equals_one_by_one(encoder: SentenceEncoder) -> None:
+@pytest.fixture(params=[1, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Threads that torch may use, whatever the tests were started with."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_encode_equals_one_by_one(encoder: SentenceEncoder, threads: int) -> None:
     together = encoder.encode(SENTENCES, chunk_tokens=30)
     assert together.dtype == np.float32
     singly = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
@@ -53,9 +63,9 @@ def test_encode_equals_one_by_one(encoder: SentenceEncoder) -> None:
     np.testing.assert_array_equal(together[2], together[5])
 
 
-def test_encode_leaves_mode_threads_and_randomness_alone() -> None:
+def test_encode_leaves_mode_threads_and_randomness_alone(threads: int) -> None:
     encoder = tiny_bert(dropout=0.5).train()
-    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    state = torch.get_rng_state()
     first, second = encoder.encode(SENTENCES, chunk_tokens=20), encoder.encode(SENTENCES, chunk_tokens=20)
     np.testing.assert_array_equal(first, second)  # no dropout
     assert encoder.training
