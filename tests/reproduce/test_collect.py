@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sts_lightning.reproduce import formats
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.command import write_report
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
@@ -151,9 +152,21 @@ def test_one_broken_file_among_many(table: Table, scores: dict[str, list[float]]
 def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[float]]) -> None:
     text = latex(collect(table, 50))
     assert r"a\textbar{}b\_c & here" in text
-    assert r"\caption{Toy \& <others>}" in text
+    assert r"\caption{Toy \& \textless{}others\textgreater{}}" in text
     body = text[: text.index(r"\caption")].split(r"\midrule")[1]
     assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {7}
+
+
+def test_a_wide_table_is_shrunk_to_the_page(
+    table: Table, scores: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected = collect(table, 50)
+    monkeypatch.setattr(formats, "PAGE", 10_000)
+    assert "resizebox" not in latex(collected)
+    monkeypatch.setattr(formats, "PAGE", 10)
+    shrunk = latex(collected)
+    assert shrunk.count(r"\resizebox{\linewidth}{!}{%") == shrunk.count(r"\begin{tabular}")
+    assert shrunk.count(r"\end{tabular}}") == shrunk.count(r"\begin{tabular}")
 
 
 class Checker(HTMLParser):

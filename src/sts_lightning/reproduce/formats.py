@@ -8,6 +8,9 @@ import io
 from sts_lightning.reproduce.collect import Collected
 from sts_lightning.reproduce.grids import Grid, grids, notes
 
+PAGE = 90
+"""Letters beside each other that a LaTeX page holds; a wider table is shrunk to it."""
+
 
 def markdown(collected: Collected) -> str:
     """All grids with what one must know to read them."""
@@ -66,10 +69,16 @@ def _latex(grid: Grid) -> str:
 
     body = "\n".join(line(row) for row in grid.rows)
     columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
-    return (
-        "% \\usepackage{booktabs}\n\\begin{table}\n\\centering\n"
+    tabular = (
         f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{line(grid.header)}\n\\midrule\n{body}\n\\bottomrule\n"
-        f"\\end{{tabular}}\n\\caption{{{_tex(grid.title)}}}\n\\end{{table}}\n"
+        "\\end{tabular}"
+    )
+    width = sum(max(len(str(row[i])) for row in [grid.header, *grid.rows]) + 2 for i in range(len(columns)))
+    if width > PAGE:
+        tabular = f"\\resizebox{{\\linewidth}}{{!}}{{%\n{tabular}}}"
+    return (
+        f"% \\usepackage{{booktabs,graphicx}}\n\\begin{{table}}\n\\centering\n{tabular}\n"
+        f"\\caption{{{_tex(grid.title)}}}\n\\end{{table}}\n"
     )
 
 
@@ -77,6 +86,8 @@ def _tex(text: str) -> str:
     replaced = {
         "\\": r"\textbackslash{}",
         "|": r"\textbar{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
     }
