@@ -12,15 +12,10 @@ import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
 
+from sts_lightning.data.relatedness import RelatednessTask, ScoredPairs, load_relatedness_tasks
 from sts_lightning.data.senteval import load_sickr
 from sts_lightning.errors import DataError
-from sts_lightning.evaluation.relatedness import (
-    RelatednessTask,
-    ScoredPairs,
-    evaluate_relatedness,
-    level_targets,
-    load_relatedness_tasks,
-)
+from sts_lightning.evaluation.relatedness import evaluate_relatedness, level_targets
 
 DIMENSION = 4
 LEVELS = np.arange(1, 6)

@@ -9,10 +9,10 @@ from sts_lightning.data.classification import TRANSFER_TASKS, load_transfer_task
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
+from sts_lightning.data.relatedness import load_relatedness_tasks
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval import load_sts_tasks, load_stsb
 from sts_lightning.data.sts import STSData
-from sts_lightning.evaluation.relatedness import load_relatedness_tasks
 
 
 def test_sizes_of_the_seven_tasks(data_root: str) -> None:

@@ -5,18 +5,14 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
 import torch
-from datasets import Dataset
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
-from sts_lightning.data.senteval import load_sickr, load_stsb
-from sts_lightning.errors import DataError
+from sts_lightning.data.relatedness import RelatednessTask
 from sts_lightning.evaluation.features import FrozenFeatures
 from sts_lightning.evaluation.sts import Encoder
 
@@ -28,31 +24,6 @@ EPOCHS_PER_CHECK = 50
 MAX_EPOCHS = 1000
 PATIENCE = 3
 SEED = 1111
-
-RELATEDNESS_TASKS = ("STSB", "SICKR")
-
-
-@dataclass(frozen=True)
-class RelatednessTask:
-    """Pairs with gold scores on the scale of their own release.
-
-    Attributes:
-        name: For example ``SICKR``.
-        train, dev, test: Sentences and scores.
-    """
-
-    name: str
-    train: ScoredPairs
-    dev: ScoredPairs
-    test: ScoredPairs
-
-
-@dataclass(frozen=True)
-class ScoredPairs:
-    """Pairs in SentEval's order: by the numbers of words, then by score."""
-
-    pairs: list[tuple[str, ...]]
-    scores: np.ndarray
 
 
 class Correlation(TypedDict):
@@ -69,35 +40,6 @@ class RelatednessResult(TypedDict):
 
     average: float
     tasks: dict[str, Correlation]
-
-
-def load_relatedness_tasks(
-    data_root: str | Path, names: Sequence[str] = RELATEDNESS_TASKS
-) -> list[RelatednessTask]:
-    """STS-B (scores in [0, 5]) and SICK-R (in [1, 5]) of a data root, whole: no pair is filtered out.
-
-    Raises:
-        DataError: A file is missing or malformed, or a name is unknown.
-    """
-    unknown = [name for name in names if name not in RELATEDNESS_TASKS]
-    if unknown:
-        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(RELATEDNESS_TASKS)}.")
-    tasks = []
-    for name in names:
-        if name == "STSB":
-            parts = [_in_order(load_stsb(data_root, part)) for part in ("train", "dev", "test")]
-        else:
-            tables = [load_sickr(data_root, part) for part in ("train", "trial", "test")]
-            parts = [_in_order(table, scale=4 / 5, shift=1) for table in tables]
-        tasks.append(RelatednessTask(name, *parts))
-    return tasks
-
-
-def _in_order(table: Dataset, scale: float = 1, shift: float = 0) -> ScoredPairs:
-    scores = shift + scale * np.asarray(table["label"], dtype=np.float64)
-    pairs = list(zip(table["sentence1"], table["sentence2"], strict=True))
-    order = sorted(range(len(pairs)), key=lambda row: (*(len(t.split()) for t in pairs[row]), scores[row]))
-    return ScoredPairs([pairs[row] for row in order], scores[order])
 
 
 def evaluate_relatedness(encoder: Encoder, tasks: Sequence[RelatednessTask]) -> RelatednessResult:
@@ -169,7 +111,7 @@ def _fit(
     optimizer = torch.optim.Adam(model.parameters())
     shuffle = np.random.RandomState(SEED)
     best, best_dev, misses = copy.deepcopy(model), -1.0, 0
-    for epoch in range(1, MAX_EPOCHS + EPOCHS_PER_CHECK + 1):
+    for epoch in range(1, MAX_EPOCHS + EPOCHS_PER_CHECK + 1):  # SentEval's loop has one look more
         for rows in torch.from_numpy(shuffle.permutation(len(inputs))).split(BATCH_SIZE):
             loss = nn.functional.mse_loss(model(inputs[rows]).softmax(-1), targets[rows])
             optimizer.zero_grad()

@@ -16,16 +16,12 @@ from sts_lightning.data.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
+from sts_lightning.data.relatedness import RELATEDNESS_TASKS, RelatednessTask, load_relatedness_tasks
 from sts_lightning.data.senteval import SEVEN_TASKS, load_sts_tasks
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.predictions import save_predictions
-from sts_lightning.evaluation.relatedness import (
-    RELATEDNESS_TASKS,
-    RelatednessTask,
-    evaluate_relatedness,
-    load_relatedness_tasks,
-)
+from sts_lightning.evaluation.relatedness import evaluate_relatedness
 from sts_lightning.evaluation.report import spearman_row
 from sts_lightning.evaluation.sts import Encoder, check_aggregate, encode_pairs, score_tasks
 from sts_lightning.evaluation.transfer import evaluate_transfer
