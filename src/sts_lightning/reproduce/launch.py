@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.reproduce.plan import compose_job
 from sts_lightning.reproduce.run import CarryOut
-from sts_lightning.schema import register_schemas
 
 
 def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path, gpus: int) -> CarryOut:
@@ -30,18 +28,15 @@ def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path, gp
     Raises:
         ConfigError: There is no such launcher or setting.
     """
-    overrides = [
+    overrides = (
         f"hydra/launcher={name}",
         f"hydra.sweep.dir={root}",
         f"trainer.accelerator={'gpu' if gpus else 'cpu'}",
         f"hydra.launcher.gpus_per_job={gpus}",
         *(f"hydra.launcher.{setting}" for setting in settings),
-    ]
-    GlobalHydra.instance().clear()
-    register_schemas()
+    )
     try:
-        with initialize_config_dir(str(conf), version_base="1.3"):
-            cfg = compose("train", overrides, return_hydra_config=True)
+        cfg = compose_job(conf, "train", overrides)
         launcher: Any = instantiate(cfg.hydra.launcher)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(f"--launcher {name}: {' '.join(str(error.__cause__ or error).split())}") from error

@@ -248,14 +248,15 @@ def _run_id(conf: Path, config_name: str, overrides: tuple[str, ...]) -> str:
         if key in varying:
             given[key] = varying[key](value)
     fixed = tuple(text for text in overrides if text.partition("=")[0] not in varying)
-    composed = _composed(conf, config_name, fixed).copy()
+    composed = compose_job(conf, config_name, fixed).copy()
     with open_dict(composed):
         composed.update(given)
     return job_folder(composed).name
 
 
 @cache
-def _composed(conf: Path, config_name: str, overrides: tuple[str, ...]) -> DictConfig:
+def compose_job(conf: Path, config_name: str, overrides: tuple[str, ...]) -> DictConfig:
+    """The configuration of a job with Hydra's own part, outside a Hydra job; not to be changed."""
     GlobalHydra.instance().clear()
     register_schemas()
     with initialize_config_dir(str(conf), version_base="1.3"):
