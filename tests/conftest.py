@@ -19,7 +19,19 @@ CONF = ROOT / "conf"
 
 register_schemas()
 
-SHORT_RUN = ["model=tiny_bert", "data=toy", "data.train_size=256", "data.dev_size=40", "data.test_size=40"]
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the expected numbers are those of a CPU
+
+EXACT = "precision=32-true"
+"""Put first, so that a test may override it: precision=auto depends on the machine."""
+
+SHORT_RUN = [
+    EXACT,
+    "model=tiny_bert",
+    "data=toy",
+    "data.train_size=256",
+    "data.dev_size=40",
+    "data.test_size=40",
+]
 """Overrides that make a run of a few seconds: 16 steps an epoch with batch 16."""
 
 
@@ -46,7 +58,8 @@ def config() -> Iterator[Callable[..., DictConfig]]:
             name = (
                 ["name=test"] if of == "train" and not any(o.startswith("name=") for o in overrides) else []
             )
-            return compose(of, [*overrides, *name])
+            exact = [EXACT] if of == "train" else []
+            return compose(of, [*exact, *overrides, *name])
 
         yield make
 
@@ -56,8 +69,10 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs train.py or eval.py as a user does, in an empty folder."""
 
     def call(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        resumes = any(argument.startswith("resume=") for argument in arguments)
+        exact = [EXACT] if script == "train.py" and not resumes else []
         return subprocess.run(
-            [sys.executable, str(ROOT / script), *arguments],
+            [sys.executable, str(ROOT / script), *exact, *arguments],
             cwd=tmp_path,
             capture_output=True,
             text=True,

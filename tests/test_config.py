@@ -12,6 +12,7 @@ from sts_lightning.config import build, check_config, flat_keys, suggest
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
+from sts_lightning.machine import decide
 from sts_lightning.training.trainer import check_trainer, make_plan
 from tests.conftest import CONF
 
@@ -86,10 +87,11 @@ def test_mistakes_are_named(overrides: list[str], message: str, config: Config) 
     ("overrides", "message"),
     [
         (["trainer.devices=0"], "must be positive, or -1 for all"),
-        (["trainer.devices=-1"], "on a CPU give the number of processes"),
+        (["trainer.devices=-1"], "without any give the number of processes"),
         (["trainer.micro_batch_size=24"], r"does not divide data\.batch_size=64; choose among 1, 2, 4, 8"),
-        (["trainer.accelerator=tpu"], "must be cpu or gpu"),
-        (["precision=16-mixed"], "needs a GPU"),
+        (["trainer=gpu"], "no CUDA device is visible"),
+        (["trainer.chunk_tokens=many"], "must be a whole number or auto"),
+        (["precision=16-mixed"], "needs a CUDA device"),
         (["+trainer.extra.accumulate_grad_batches=2"], "raise data.batch_size instead"),
         (["trainer.save_every=0"], "at least 1"),
     ],
@@ -97,7 +99,7 @@ def test_mistakes_are_named(overrides: list[str], message: str, config: Config) 
 def test_settings_that_cannot_run(overrides: list[str], message: str, config: Config) -> None:
     with pytest.raises(ConfigError, match=message):
         cfg = config(*overrides)
-        check_trainer(cfg.trainer, cfg.data.batch_size)
+        check_trainer(cfg.trainer, decide(cfg.trainer), cfg.data.batch_size)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     check_config(cfg)
     device = _device(cfg.accelerator)
     score = open_suite(cfg)
-    encoder, precision = _load_encoder(cfg)
+    encoder, precision = _load_encoder(cfg, str(device))
     encoder = encoder.to(device).set_precision(precision).eval()
     result, row = score(UnitVectors(encoder) if cfg.normalize else encoder, folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,18 +77,18 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
     return float(result["average"])
 
 
-def _load_encoder(cfg: DictConfig) -> tuple[SentenceEncoder, Precision]:
+def _load_encoder(cfg: DictConfig, device: str) -> tuple[SentenceEncoder, Precision]:
     if cfg.ckpt is None:
         model = runs.with_quantization(cfg.model, cfg.quantization)
         if model.get("adapter") is not None:
             model.adapter = None  # not trained, it adds nothing
-        encoder = runs.build_encoder(model, cfg.prompt)
+        encoder = runs.build_encoder(model, cfg.prompt, device)
         precision = cfg.precision or encoder.precision
     else:
         run = Path(cfg.ckpt)
         config = runs.load_config(run)
         config.model = runs.with_quantization(config.model, cfg.quantization)
-        encoder = runs.load_from(run, config)
+        encoder = runs.load_from(run, config, device)
         precision = cfg.precision or config.evaluation.precision or encoder.precision
     if cfg.text_edit is not None:
         encoder.text_edit = cfg.text_edit

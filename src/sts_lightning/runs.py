@@ -118,8 +118,13 @@ def save_metrics(run: Path, metrics: dict[str, Any]) -> None:
     write_atomic(metrics_path(run), json.dumps(metrics, indent=2) + "\n")
 
 
-def build_encoder(model: DictConfig, prompt: DictConfig) -> SentenceEncoder:
-    """The encoder of a configuration; the prompt's pooling, if it has one, stands over the model's.
+def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = None) -> SentenceEncoder:
+    """Build the encoder of a configuration; the prompt's pooling, if any, takes precedence over the model's.
+
+    Args:
+        model: The group ``model``.
+        prompt: The group ``prompt``.
+        device: Where quantised weights are loaded to; by default a CUDA device if there is one.
 
     Raises:
         UserError: The configuration has a setting that the model does not, or the model cannot be loaded.
@@ -128,6 +133,8 @@ def build_encoder(model: DictConfig, prompt: DictConfig) -> SentenceEncoder:
     if prompt.pooling is not None:
         arguments["pooling"] = prompt.pooling
     check_target("model", model)
+    if device is not None and model.get("quantization", "none") != "none":
+        arguments["device"] = device
     encoder: SentenceEncoder = build("model", model, **arguments)
     return encoder
 
@@ -272,17 +279,18 @@ def load(run: str | Path) -> SentenceEncoder:
     return encoder.set_precision(cfg.evaluation.precision or encoder.precision).eval()
 
 
-def load_from(run: Path, cfg: DictConfig) -> SentenceEncoder:
+def load_from(run: Path, cfg: DictConfig, device: str | None = None) -> SentenceEncoder:
     """The encoder of a run, built by its configuration or a variant of that, in the model's precision.
 
     Args:
         run: The run folder.
         cfg: The run's configuration, perhaps with its base quantised otherwise.
+        device: See `build_encoder`.
 
     Raises:
         CheckpointError: The run's files are broken or do not fit.
     """
-    encoder = freeze(build_encoder(cfg.model, cfg.prompt), cfg.get("freeze", "none"))
+    encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.get("freeze", "none"))
     load_best(run, encoder)
     encoder.text_edit = cfg.evaluation.get("text_edit", "none")
     return encoder

@@ -48,10 +48,11 @@ class OptimConfig:
 class TrainerConfig:
     """What Lightning's Trainer is told."""
 
-    accelerator: str = MISSING
+    accelerator: str = _one_of("auto", "cpu", "gpu", "mps")
+    cpu_fallback: bool = MISSING
     devices: int = MISSING
     num_nodes: int = MISSING
-    precision: str = _one_of("32-true", "bf16-mixed", "16-mixed")
+    precision: str = _one_of("auto", "32-true", "bf16-mixed", "16-mixed")
     max_epochs: int = MISSING
     max_steps: int = MISSING
     limit_train_batches: int | None = None
@@ -59,8 +60,8 @@ class TrainerConfig:
     save_every: int = MISSING
     gradient_clip_val: float | None = None
     log_every_n_steps: int = MISSING
-    deterministic: bool = MISSING
-    chunk_tokens: int = MISSING
+    deterministic: Any = field(default=MISSING, metadata={"choices": ("auto", "warn", True, False)})
+    chunk_tokens: Any = MISSING
     micro_batch_size: Any = None
     gradient_checkpointing: bool = MISSING
     official_gather: bool = MISSING
@@ -98,6 +99,7 @@ class TrainConfig:
     path: str | None = None
     precision: str = MISSING
     debug: bool = MISSING
+    published: dict[str, Any] = field(default_factory=dict)
     resume: str | None = None
     stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None

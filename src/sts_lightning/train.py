@@ -33,11 +33,12 @@ from sts_lightning.evaluation.report import print_scores, spearman_row
 from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
 from sts_lightning.logs import log_to, quiet_lightning
 from sts_lightning.losses.base import Loss
+from sts_lightning.machine import decide, decided, weights_device
 from sts_lightning.models.encoder import Precision, SentenceEncoder
 from sts_lightning.training.history import HistoryLogger, read_history
 from sts_lightning.training.memory import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
-from sts_lightning.training.optim import check_optim, make_optimizer, make_schedule
+from sts_lightning.training.optim import check_optim, check_warmup, make_optimizer, make_schedule
 from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.trainer import check_trainer, make_plan, make_trainer
 
@@ -74,7 +75,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             f"resume={runs.run_name(run)}, or choose another folder."
         )
     check_config(cfg)
-    check_trainer(cfg.trainer, cfg.data.batch_size)
+    machine = decide(cfg.trainer)
+    check_trainer(cfg.trainer, machine, cfg.data.batch_size)
     check_optim(cfg.optim)
     loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
@@ -86,7 +88,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     check_extras(cfg, loss, regularizer, callbacks)
     data.load()
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    encoder = runs.build_encoder(cfg.model, cfg.prompt)
+    encoder = runs.build_encoder(cfg.model, cfg.prompt, weights_device(machine))
     loss.make_head(encoder.dimension, data.top_label)
     keep: set[str] = set()
     if cfg.init_from is not None:
@@ -98,10 +100,11 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     encoder.text_edit = cfg.evaluation.text_edit
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
-    chunk_tokens = cfg.trainer.chunk_tokens
+    chunk_tokens = machine.chunk_tokens
     data.connect(encoder.prepare(chunk_tokens, training=True), encoder.prepare(chunk_tokens, training=False))
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps
+    check_warmup(cfg.optim.warmup, plan.total_steps)
     module = STSModule(
         encoder,
         loss,
@@ -114,7 +117,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             layer_decay=cfg.optim.layer_decay,
             decay_embeddings=cfg.optim.decay_embeddings,
             head_lr=cfg.optim.head_lr,
-            fused=cfg.trainer.precision != "16-mixed",
+            fused=machine.precision != "16-mixed",
         ),
         partial(
             make_schedule, schedule=cfg.optim.schedule, warmup=cfg.optim.warmup, total_steps=plan.total_steps
@@ -131,10 +134,19 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     resume_command = f"python {Path(sys.argv[0]).name} resume={runs.run_name(run)}"
     with log_to(run / "train.log"), quiet_lightning():
         if first:
-            runs.save_config(run, cfg)
+            runs.save_config(run, decided(cfg, machine))
         trainer = make_trainer(
-            cfg.trainer, plan, run, loggers, callbacks, resume_command, partly_used=encoder.layer != -1
+            cfg.trainer,
+            machine,
+            plan,
+            run,
+            loggers,
+            callbacks,
+            resume_command,
+            partly_used=encoder.layer != -1,
         )
+        if machine.reasons:
+            log.info("%s", machine.describe())
         log.info(
             "%s examples, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
             f"{len(data.train):,}",
@@ -177,6 +189,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
                 "steps": plan.total_steps,
                 "seed": cfg.seed,
                 "precision": encoder.precision,
+                "machine": machine.record(),
                 "text_edit": encoder.text_edit,
                 "processes": trainer.world_size,
                 "micro_batch_size": module.micro_batch_size,

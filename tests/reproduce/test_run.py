@@ -18,12 +18,12 @@ from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run import CarryOut, run_table
 from sts_lightning.reproduce.spec import Needs, RowSpec, Search, TableSpec
-from sts_lightning.sweep.job import Slot
 from sts_lightning.sweep.local import carry_out
+from sts_lightning.sweep.resources import Pool
 from tests.conftest import CONF, ROOT, SHORT_RUN
 
 BASE = [*SHORT_RUN[1:], "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
-HERE: CarryOut = functools.partial(carry_out, slots=[Slot({"OMP_NUM_THREADS": "1"})] * 2)
+HERE: CarryOut = functools.partial(carry_out, pool=Pool([], cores=2, limit=2))
 
 
 def make(folder: Path) -> Table:

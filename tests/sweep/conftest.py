@@ -28,7 +28,7 @@ if what == "hang" and not resumed:
     (folder / "checkpoints" / "last.ckpt").touch()
     signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
     time.sleep(60)
-time.sleep(4 if what == "slow" else 0.2)
+time.sleep({"slow": 4, "wait": 3}.get(what, 0.2))
 (folder / "metrics.json").write_text(json.dumps({"dev": {"spearman": 50.0 + len(what)}}))
 """
 

@@ -15,25 +15,27 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
 
-from sts_lightning.errors import ConfigError, UserError
-from sts_lightning.sweep.job import Slot, job_folder, result
+from sts_lightning.errors import UserError
+from sts_lightning.sweep.job import Demand, job_folder, result
 from sts_lightning.sweep.local import carry_out
 from sts_lightning.sweep.overview import overview_table
-from sts_lightning.sweep.slots import check_devices, make_slots
+from sts_lightning.sweep.resources import Pool
 from tests.conftest import CONF, SHORT_RUN
 from tests.sweep.conftest import jobs, starts
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
-FREE = [Slot({})]
+
+def alone() -> Pool:
+    """One job at a time, on the CPU."""
+    return Pool([], cores=2, limit=1)
 
 
 def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     planned = jobs(tmp_path, "one", "fail", "three")
     with pytest.raises(UserError, match=r"1 of 3 jobs failed; see .*fail1/output.log"):
-        carry_out(planned, FREE)
+        carry_out(planned, alone())
     assert [job.state for job in planned] == ["done", "failed", "done"]
     assert [job.score for job in planned] == [53.0, None, 55.0]
     assert "error: it went wrong; see" in caplog.text
@@ -55,18 +57,18 @@ def test_overview_counts(tmp_path: Path) -> None:
 def test_a_killed_job_is_named_as_such(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     planned = jobs(tmp_path, "kill", "one")
     with pytest.raises(UserError, match=r"1 of 2 jobs failed"):
-        carry_out(planned, FREE)
+        carry_out(planned, alone())
     assert [job.state for job in planned] == ["failed", "done"]
     assert "it was killed by SIGKILL (perhaps memory ran out); see" in caplog.text
 
 
 def test_started_again_it_does_only_what_is_left(tmp_path: Path) -> None:
     with pytest.raises(UserError):
-        carry_out(jobs(tmp_path, "one", "fail"), FREE)
+        carry_out(jobs(tmp_path, "one", "fail"), alone())
     before = (tmp_path / "one0" / "metrics.json").read_bytes()
     again = jobs(tmp_path, "one", "fail", "new")
     with pytest.raises(UserError):
-        carry_out(again, FREE)
+        carry_out(again, alone())
     assert [job.state for job in again] == ["was done", "failed", "done"]
     assert again[0].score == 53.0
     assert len(starts(again[0])) == 1
@@ -76,7 +78,9 @@ def test_started_again_it_does_only_what_is_left(tmp_path: Path) -> None:
 
 def test_as_many_at_a_time_as_there_are_slots_each_with_its_own_gpu(tmp_path: Path) -> None:
     planned = jobs(tmp_path, *"abcdef")
-    carry_out(planned, [Slot({"CUDA_VISIBLE_DEVICES": name}) for name in ("4", "7")])
+    for job in planned:
+        job.demand = Demand(1)
+    carry_out(planned, Pool(["4", "7"], cores=2))
     begun = [(float(start[2]), start[1]) for job in planned for start in starts(job)]
     assert {gpu for _, gpu in begun} == {"4", "7"}
     for gpu in ("4", "7"):
@@ -87,10 +91,10 @@ def test_as_many_at_a_time_as_there_are_slots_each_with_its_own_gpu(tmp_path: Pa
 def test_a_job_that_hangs_is_stopped_and_resumed(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "hang", "one")
     with pytest.raises(UserError, match="1 of 2"):
-        carry_out(planned, FREE, timeout_minutes=0.05)
+        carry_out(planned, alone(), timeout_minutes=0.05)
     assert [job.state for job in planned] == ["timed out", "done"]
     again = jobs(tmp_path, "hang", "one")
-    carry_out(again, FREE)
+    carry_out(again, alone())
     assert [job.state for job in again] == ["done", "was done"]
     assert [start[0] for start in starts(again[0])] == ["False", "True"]
 
@@ -100,7 +104,7 @@ def test_a_job_that_another_sweep_runs_is_left_to_it(tmp_path: Path) -> None:
     planned[0].folder.mkdir()
     with (planned[0].folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        carry_out(planned, FREE)
+        carry_out(planned, alone())
     assert [job.state for job in planned] == ["runs elsewhere", "done"]
     assert not (planned[0].folder / "starts").exists()
 
@@ -110,7 +114,7 @@ def test_a_broken_result_is_named_and_kept(tmp_path: Path, caplog: pytest.LogCap
     planned[0].folder.mkdir()
     (planned[0].folder / "metrics.json").write_text("{")
     with pytest.raises(UserError, match="1 of 2 jobs failed"):
-        carry_out(planned, FREE)
+        carry_out(planned, alone())
     assert [job.state for job in planned] == ["failed", "done"]
     assert "one0/metrics.json is broken (JSONDecodeError); remove it to score the run again" in caplog.text
     assert (planned[0].folder / "metrics.json").read_text() == "{"
@@ -129,12 +133,12 @@ def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, scri
     process.kill()
     process.wait()
     (again,) = jobs(tmp_path, "slow")
-    carry_out([again], FREE)
+    carry_out([again], alone())
     assert again.state == "runs elsewhere"
     while again.state == "runs elsewhere" and time.monotonic() < deadline:
         time.sleep(0.2)
         (again,) = jobs(tmp_path, "slow")
-        carry_out([again], FREE)
+        carry_out([again], alone())
     assert again.state == "was done"
     assert len(starts(again)) == 1
 
@@ -146,7 +150,7 @@ def test_ctrl_c_lets_the_jobs_save_and_leaves_the_rest(tmp_path: Path, script: P
         f"sys.argv = [{str(script)!r}]\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "jobs = [Job(n, (f'what={w}',), folder / w) for n, w in enumerate(['hang', 'one'])]\n"
-        "carry_out(jobs, [Slot({})])"
+        "carry_out(jobs, Pool([], 2, 1))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 60
@@ -169,38 +173,6 @@ def test_results_of_runs_stages_and_evaluations(tmp_path: Path) -> None:
     (tmp_path / "last").mkdir()
     (tmp_path / "last" / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": None}))
     assert result(tmp_path) == 80.0
-
-
-def test_gpus_are_handed_out_as_the_user_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7,9,11")
-
-    def devices(*arguments: object) -> list[str | None]:
-        slots = make_slots(*arguments)  # type: ignore[arg-type]
-        return [slot.environment.get("CUDA_VISIBLE_DEVICES") for slot in slots]
-
-    assert devices(None, 1, "gpu") == ["3", "5", "7", "9", "11"]
-    assert devices(None, 2, "gpu") == ["3,5", "7,9"]
-    assert devices(1, 2, "gpu") == ["3,5"]
-    assert devices(3, 1, "cpu") == [None, None, None]
-    with pytest.raises(UserError, match=r"gpus_per_job=6, but 5 GPUs are visible"):
-        make_slots(None, 6, "gpu")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    slots = make_slots(None, 1, "gpu")
-    assert [slot.environment for slot in slots] == [{"OMP_NUM_THREADS": "2"}] * 4
-
-
-def test_a_job_gets_the_gpus_that_it_trains_on(config: Callable[..., DictConfig]) -> None:
-    check_devices(config(of="eval"), 0)
-    check_devices(config("trainer.devices=4"), 0)  # processes of a CPU
-    two = config("trainer=ddp", "trainer.accelerator=gpu", "trainer.devices=2")
-    check_devices(two, 2)
-    with pytest.raises(ConfigError, match=r"gets 1 GPUs; add hydra\.launcher\.gpus_per_job=2\."):
-        check_devices(two, 1)
-    with pytest.raises(ConfigError, match=r"gets 0 GPUs; add hydra\.launcher\.gpus_per_job=1\."):
-        check_devices(config("trainer=gpu"), 0)
-    with pytest.raises(ConfigError, match="num_nodes=2: a job of a sweep"):
-        check_devices(config("trainer=ddp", "trainer.num_nodes=2"), 8)
 
 
 def test_a_folder_belongs_to_a_configuration() -> None:
@@ -228,9 +200,9 @@ def test_a_sweep_through_the_command_line(cli: Cli, tmp_path: Path) -> None:
     assert (first / "metrics.json").read_bytes() == before
     seeds = [json.loads(path.read_text())["seed"] for path in tmp_path.glob("runs/s/*/metrics.json")]
     assert sorted(seeds) == [1, 2]
-    refused = cli(*command, "seed=3", "trainer=gpu", "trainer.devices=2")
-    assert refused.returncode == 1
-    assert "add hydra.launcher.gpus_per_job=2" in refused.stderr
+    rejected = cli(*command, "seed=3", "trainer=gpu", "trainer.devices=2")
+    assert rejected.returncode == 1
+    assert "a job of the sweep needs 2 GPUs, but 0 are visible" in rejected.stderr
     assert (
         len([path for path in tmp_path.glob("runs/s/*") if path.is_dir()]) == 3
     )  # no folder for a job that was not started

@@ -12,7 +12,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 
 from sts_lightning.errors import ConfigError, FailedJobsError
 
@@ -29,7 +29,7 @@ class JobLauncher(Launcher):
     finished and goes on with what was cut.
     """
 
-    gpus_per_job: int
+    gpus_per_job: int | None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Hydra hands over what it has composed."""
@@ -46,7 +46,7 @@ class JobLauncher(Launcher):
             UserError: They cannot be run, or the user stopped them.
         """
         from sts_lightning.sweep.job import Job, job_folder  # not needed before a sweep
-        from sts_lightning.sweep.slots import check_devices
+        from sts_lightning.sweep.resources import demand_of
 
         direction = self.config.hydra.sweeper.get("direction")
         if getattr(direction, "name", direction) == "minimize":  # Optuna's sweeper by itself
@@ -59,8 +59,7 @@ class JobLauncher(Launcher):
         distinct: dict[Path, Job] = {}  # a sweeper may propose the same values twice
         for number, overrides in enumerate(job_overrides, start=initial_job_idx):
             composed = self._compose(list(overrides), number)
-            check_devices(composed, self.gpus_per_job)
-            job = Job(number, tuple(filter_overrides(overrides)), job_folder(composed))
+            job = Job(number, tuple(filter_overrides(overrides)), job_folder(composed), demand_of(composed))
             jobs.append(distinct.setdefault(job.folder, job))
         try:
             self.carry_out(list(distinct.values()))
@@ -85,12 +84,12 @@ class ProcessLauncher(JobLauncher):
     """Jobs on this machine.
 
     Args:
-        jobs: At a time; null: one for each GPU, or for each two cores without.
-        gpus_per_job: GPUs that a job sees; none are handed out where there are none.
+        jobs: Most at a time; null: as many as the GPUs allow, and one for each two cores without a GPU.
+        gpus_per_job: GPUs that a job sees; null: as many as its own trainer.devices asks for.
         timeout_minutes: After which a job is stopped; null: never.
     """
 
-    def __init__(self, jobs: int | None, gpus_per_job: int, timeout_minutes: float | None) -> None:
+    def __init__(self, jobs: int | None, gpus_per_job: int | None, timeout_minutes: float | None) -> None:
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
@@ -98,10 +97,9 @@ class ProcessLauncher(JobLauncher):
     def carry_out(self, jobs: Sequence[Job]) -> None:
         """Several at a time."""
         from sts_lightning.sweep.local import carry_out
-        from sts_lightning.sweep.slots import make_slots
+        from sts_lightning.sweep.resources import this_machine
 
-        accelerator = OmegaConf.select(self.config, "trainer.accelerator") or self.config.get("accelerator")
-        carry_out(jobs, make_slots(self.jobs, self.gpus_per_job, accelerator), self.timeout_minutes)
+        carry_out(jobs, this_machine(self.jobs, self.gpus_per_job, jobs), self.timeout_minutes)
 
 
 class SlurmLauncher(JobLauncher):
@@ -111,7 +109,7 @@ class SlurmLauncher(JobLauncher):
 
     Args:
         jobs: At a time; null: as many as SLURM allows.
-        gpus_per_job: GPUs of each job, all on one node.
+        gpus_per_job: GPUs of each job, all on one node; null: as many as its own trainer.devices asks for.
         cpus_per_job: Cores of each.
         memory_gb: Memory of each; null: SLURM's default.
         timeout_minutes: SLURM's time limit.
@@ -123,7 +121,7 @@ class SlurmLauncher(JobLauncher):
     def __init__(
         self,
         jobs: int | None,
-        gpus_per_job: int,
+        gpus_per_job: int | None,
         cpus_per_job: int,
         memory_gb: float | None,
         timeout_minutes: int,
@@ -135,7 +133,6 @@ class SlurmLauncher(JobLauncher):
         self.gpus_per_job = gpus_per_job
         wanted = {
             "slurm_array_parallelism": jobs,
-            "gpus_per_node": gpus_per_job or None,  # clusters without GPUs refuse to be asked for none
             "cpus_per_task": cpus_per_job,
             "tasks_per_node": 1,  # Lightning starts the processes of a job with several devices itself
             "mem_gb": memory_gb,
@@ -151,7 +148,7 @@ class SlurmLauncher(JobLauncher):
         from sts_lightning.sweep.slurm import submit_to_slurm
 
         folder = Path(self.config.hydra.sweep.dir) / ".submitit"
-        watch(jobs, submit_to_slurm(jobs, folder, self.cluster, **self.parameters))
+        watch(jobs, submit_to_slurm(jobs, folder, self.cluster, self.gpus_per_job, **self.parameters))
 
 
 class RayLauncher(JobLauncher):
@@ -159,13 +156,14 @@ class RayLauncher(JobLauncher):
 
     Args:
         address: Of the cluster, such as ``auto`` on one of its machines; null: one on this machine.
-        gpus_per_job: GPUs that a job is given and sees.
+        gpus_per_job: GPUs that a job is given and sees; null: as many as its own trainer.devices asks
+            for, if the cluster has any.
         cpus_per_job: Cores of each.
         timeout_minutes: After which a job is stopped; null: never.
     """
 
     def __init__(
-        self, address: str | None, gpus_per_job: int, cpus_per_job: int, timeout_minutes: float | None
+        self, address: str | None, gpus_per_job: int | None, cpus_per_job: int, timeout_minutes: float | None
     ) -> None:
         self.address = address
         self.gpus_per_job = gpus_per_job
@@ -195,12 +193,12 @@ def _store(name: str, launcher: type[JobLauncher], **settings: Any) -> None:
     ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
 
 
-_store("process", ProcessLauncher, jobs=None, gpus_per_job=1, timeout_minutes=None)
+_store("process", ProcessLauncher, jobs=None, gpus_per_job=None, timeout_minutes=None)
 _store(
     "slurm",
     SlurmLauncher,
     jobs=None,
-    gpus_per_job=1,
+    gpus_per_job=None,
     cpus_per_job=8,
     memory_gb=None,
     timeout_minutes=24 * 60,
@@ -208,4 +206,4 @@ _store(
     cluster="slurm",
     extra={},
 )
-_store("ray", RayLauncher, address=None, gpus_per_job=0, cpus_per_job=2, timeout_minutes=None)
+_store("ray", RayLauncher, address=None, gpus_per_job=None, cpus_per_job=2, timeout_minutes=None)

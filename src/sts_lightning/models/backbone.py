@@ -40,11 +40,11 @@ def load_backbone(
     trust_remote_code: bool = False,
     dtype: DtypeName = "float32",
     quantization: Quantization = "none",
+    device: str | None = None,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
-    A packaged copy, where one is installed, stands in for the model hub (see `COPIES`). Quantised weights
-    go straight to the GPU of the process, if there is one.
+    A packaged copy, where one is installed, stands in for the model hub (see `COPIES`).
 
     Args:
         name: Local folder, or id on the model hub, with ``@commit`` behind it to pin the revision.
@@ -52,6 +52,8 @@ def load_backbone(
         trust_remote_code: Whether code that comes with the model may run.
         dtype: Of the weights, whatever that of the files.
         quantization: Of the linear layers.
+        device: Where quantised weights are loaded to, without a copy in the host's memory; by default the
+            GPU of this process if there is one.
 
     Raises:
         ConfigError: The model cannot be found, needs ``trust_remote_code``, or bitsandbytes is missing.
@@ -81,8 +83,9 @@ def load_backbone(
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if quantization != "none":
             options["quantization_config"] = _quantization_config(quantization, DTYPES_BY_NAME[dtype])
-            if torch.cuda.is_available():
-                options["device_map"] = {"": f"cuda:{os.environ.get('LOCAL_RANK', 0)}"}
+            if device is None and torch.cuda.is_available():
+                device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
+            options["device_map"] = {"": device or "cpu"}
         backbone, report = AutoModel.from_pretrained(
             source,
             config=model_config,
@@ -124,7 +127,8 @@ def check_quantization(quantization: Quantization) -> None:
         if missing:
             raise ConfigError(
                 f"model.quantization={quantization} needs {' and '.join(missing)}: "
-                "pip install 'sts-lightning[quantization]'; or set model.quantization=none."
+                f"pip install {' '.join(missing)}, where there are wheels for this platform; or set "
+                "model.quantization=none."
             )
 
 

@@ -164,10 +164,11 @@ class SentenceEncoder(nn.Module):
         trust_remote_code: bool = False,
         dtype: DtypeName = "float32",
         quantization: Quantization = "none",
+        device: str | None = None,
         **settings: Unpack[EncoderSettings],
     ) -> Self:
         """Load a hub id or a local folder; see `load_backbone` for arguments and errors."""
-        backbone, tokenizer = load_backbone(name, config, trust_remote_code, dtype, quantization)
+        backbone, tokenizer = load_backbone(name, config, trust_remote_code, dtype, quantization, device)
         return cls(backbone, tokenizer, **settings)
 
     @property

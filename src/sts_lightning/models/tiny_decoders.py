@@ -30,6 +30,7 @@ class _Shape(EncoderSettings, total=False):
     weights_seed: int
     dtype: DtypeName
     quantization: Quantization
+    device: str | None
 
 
 def tiny_opt(dropout: float = 0.1, **shape: Unpack[_Shape]) -> SentenceEncoder:

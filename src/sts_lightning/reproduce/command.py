@@ -134,7 +134,7 @@ def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[
                 "MODEL=minilm) runs the same rows at a small scale, --plan (PLAN=1) shows the runs."
             )
     given = [*settings] if jobs is None else [f"jobs={jobs}", *settings]
-    return run_table(table, open_launcher(launcher, given, table.conf, table.root, needs.gpus))
+    return run_table(table, open_launcher(launcher, given, table.conf, table.root))
 
 
 def write_report(table: Table, name: str, resamples: int) -> str:

@@ -15,7 +15,7 @@ from sts_lightning.reproduce.plan import compose_job
 from sts_lightning.reproduce.run import CarryOut
 
 
-def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path, gpus: int) -> CarryOut:
+def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path) -> CarryOut:
     """What runs jobs as ``hydra/launcher=name`` does in a sweep.
 
     Args:
@@ -23,7 +23,6 @@ def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path, gp
         settings: Its settings, such as ``partition=gpu``.
         conf: The folder of the configuration.
         root: Of the runs; the launcher's own files go there too.
-        gpus: Of each job, unless the settings say otherwise.
 
     Raises:
         ConfigError: There is no such launcher or setting.
@@ -31,8 +30,6 @@ def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path, gp
     overrides = (
         f"hydra/launcher={name}",
         f"hydra.sweep.dir={root}",
-        f"trainer.accelerator={'gpu' if gpus else 'cpu'}",
-        f"hydra.launcher.gpus_per_job={gpus}",
         *(f"hydra.launcher.{setting}" for setting in settings),
     )
     try:

@@ -17,7 +17,8 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.results import read_scores
 from sts_lightning.reproduce.spec import RowSpec, Scale, TableSpec
 from sts_lightning.schema import register_schemas
-from sts_lightning.sweep.job import Job, job_folder
+from sts_lightning.sweep.job import Demand, Job, job_folder
+from sts_lightning.sweep.resources import demand_of
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,14 @@ class Planned:
         script: ``train.py`` or ``eval.py``.
         overrides: What it is told besides its folder.
         folder: Its run folder, which is named after its configuration.
+        demand: The GPUs that it asks for.
         after: The run whose weights it starts from.
     """
 
     script: str
     overrides: tuple[str, ...]
     folder: Path
+    demand: Demand
     after: Path | None = None
 
     @property
@@ -56,7 +59,7 @@ class Planned:
 
     def job(self, number: int) -> Job:
         """What a sweep carries out."""
-        return Job(number, self.overrides, self.folder, self.script)
+        return Job(number, self.overrides, self.folder, self.demand, self.script)
 
 
 class Table:
@@ -220,11 +223,11 @@ class Table:
         try:
             # The last one of a key holds; Hydra refuses two for a group.
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
-            folder = self.root / _run_id(self.conf, Path(script).stem, overrides)
+            run_id, demand = _identify(self.conf, Path(script).stem, overrides)
         except (HydraException, OmegaConfBaseException) as error:
             reason = " ".join(str(error.__cause__ or error).split())
             raise ConfigError(f"{self.spec.title}, {cell.row}: {reason}") from error
-        return Planned(script, overrides, folder, start)
+        return Planned(script, overrides, self.root / run_id, demand, start)
 
 
 def _own(row: RowSpec, cell: Cell) -> tuple[str, ...]:
@@ -236,8 +239,8 @@ def _model(cell: Cell) -> tuple[str, ...]:
 
 
 @cache
-def _run_id(conf: Path, config_name: str, overrides: tuple[str, ...]) -> str:
-    """The name of a run's folder.
+def _identify(conf: Path, config_name: str, overrides: tuple[str, ...]) -> tuple[str, Demand]:
+    """The name of a run's folder, and the GPUs that it asks for.
 
     Runs that differ only by the values below are composed once: composing takes a third of a second.
     """
@@ -251,7 +254,7 @@ def _run_id(conf: Path, config_name: str, overrides: tuple[str, ...]) -> str:
     composed = compose_job(conf, config_name, fixed).copy()
     with open_dict(composed):
         composed.update(given)
-    return job_folder(composed).name
+    return job_folder(composed).name, demand_of(composed)
 
 
 @cache

@@ -30,9 +30,28 @@ State = Literal["queued", "running", "done", "was done", "runs elsewhere", "fail
 
 @dataclass(frozen=True)
 class Slot:
-    """What a job may use: environment variables."""
+    """What a job may use.
+
+    Attributes:
+        environment: Environment variables of its process.
+        gpus: Names of its GPUs.
+    """
 
     environment: dict[str, str]
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The GPUs that a job asks for.
+
+    Attributes:
+        gpus: How many; 0: none; -1: all of the machine.
+        required: Whether it cannot run without; else it takes the CPU where there are none.
+    """
+
+    gpus: int = 0
+    required: bool = False
 
 
 @dataclass
@@ -43,6 +62,7 @@ class Job:
         number: In the sweep.
         overrides: The job's command line.
         folder: Its run folder.
+        demand: The GPUs that it asks for.
         script: What is run; by default what runs now.
         state: Where it stands.
         score: Its result once it has one.
@@ -54,6 +74,7 @@ class Job:
     number: int
     overrides: tuple[str, ...]
     folder: Path
+    demand: Demand = Demand()
     script: str = field(default_factory=lambda: sys.argv[0])
     state: State = "queued"
     score: float | None = None

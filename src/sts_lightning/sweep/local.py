@@ -7,15 +7,15 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from queue import SimpleQueue
 
 from sts_lightning.sweep.job import PATIENCE, Job, Slot, run_job, signal_job
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
+from sts_lightning.sweep.resources import Pool
 
 log = logging.getLogger(__name__)
 
 
-def carry_out(jobs: Sequence[Job], slots: Sequence[Slot], timeout_minutes: float | None = None) -> None:
+def carry_out(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None) -> None:
     """Run the jobs that have not finished; one that fails does not stop the others.
 
     Ctrl-C stops all of them behind their current step, so that the sweep can go on later.
@@ -24,13 +24,11 @@ def carry_out(jobs: Sequence[Job], slots: Sequence[Slot], timeout_minutes: float
         UserError: Some jobs failed; the message says which.
         InterruptedRunError: The user stopped the sweep.
     """
-    waiting: SimpleQueue[Job] = SimpleQueue()
-    for job in jobs:
-        waiting.put(job)
+    waiting = _Waiting(jobs, pool)
     stop = threading.Event()
     workers = [
-        threading.Thread(target=_work, args=(waiting, slot, timeout_minutes, stop), daemon=True)
-        for slot in slots[: len(jobs)]
+        threading.Thread(target=_work, args=(waiting, timeout_minutes, stop), daemon=True)
+        for _ in range(pool.plan(jobs))
     ]
     begin = time.monotonic()
     try:
@@ -47,10 +45,39 @@ def carry_out(jobs: Sequence[Job], slots: Sequence[Slot], timeout_minutes: float
     conclude(jobs, len(workers), begin)
 
 
-def _work(waiting: SimpleQueue[Job], slot: Slot, timeout: float | None, stop: threading.Event) -> None:
-    while not stop.is_set() and not waiting.empty():
-        job = waiting.get()
-        run_job(job, slot, timeout)
+class _Waiting:
+    """The jobs that have not started; the first one that the pool has room for is next."""
+
+    def __init__(self, jobs: Sequence[Job], pool: Pool) -> None:
+        self.jobs = list(jobs)
+        self.pool = pool
+        self.changed = threading.Condition()
+
+    def start_next(self, stop: threading.Event) -> tuple[Job, Slot] | None:
+        """Wait for room; None once no job is left."""
+        with self.changed:
+            while self.jobs and not stop.is_set():
+                for job in self.jobs:
+                    if (slot := self.pool.take(job)) is not None:
+                        self.jobs.remove(job)
+                        return job, slot
+                self.changed.wait(0.2)
+        return None
+
+    def finish(self, slot: Slot) -> None:
+        """Give a job's resources to the next one."""
+        with self.changed:
+            self.pool.give(slot)
+            self.changed.notify_all()
+
+
+def _work(waiting: _Waiting, timeout: float | None, stop: threading.Event) -> None:
+    while (started := waiting.start_next(stop)) is not None:
+        job, slot = started
+        try:
+            run_job(job, slot, timeout)
+        finally:
+            waiting.finish(slot)
         report_job(job)
 
 

@@ -10,10 +10,15 @@ from typing import Any
 from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.sweep.cluster import Handle, RemoteJob
 from sts_lightning.sweep.job import Job, State
+from sts_lightning.sweep.resources import gpus_for
 
 
 def submit_to_ray(
-    jobs: Sequence[Job], address: str | None, cpus: float, gpus: float, timeout_minutes: float | None
+    jobs: Sequence[Job],
+    address: str | None,
+    cpus: float,
+    gpus_per_job: int | None,
+    timeout_minutes: float | None,
 ) -> list[Handle]:
     """Submit jobs to a Ray cluster; each waits until the cluster has room for it.
 
@@ -21,7 +26,8 @@ def submit_to_ray(
         jobs: What is run.
         address: Of the cluster; None: that of the environment, or one that is started on this machine.
         cpus: Cores that each job is given.
-        gpus: GPUs that each job is given and sees.
+        gpus_per_job: GPUs that each job is given and sees; None: as many as its configuration asks
+            for, if the cluster has any.
         timeout_minutes: After which a job is stopped; None: never.
 
     Raises:
@@ -37,21 +43,23 @@ def submit_to_ray(
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ConfigError(f"hydra.launcher.address={address}: {str(error).splitlines()[0]}") from error
     room: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    for name, wanted in (("CPU", cpus), ("GPU", gpus)):
-        if wanted > room.get(name, 0):
-            raise ConfigError(
-                f"a job wants {wanted:g} {name}s, and Ray's cluster has {room.get(name, 0):g}; it would "
-                "wait for ever."
-            )
+    if cpus > room.get("CPU", 0):
+        raise ConfigError(
+            f"a job wants {cpus:g} CPUs, and Ray's cluster has {room.get('CPU', 0):g}; it would never start."
+        )
+    gpus = [gpus_for(job.demand, int(room.get("GPU", 0)), gpus_per_job) for job in jobs]
 
     def call(remote: RemoteJob, threads: int) -> Job:
         os.environ["OMP_NUM_THREADS"] = str(threads)
         return remote()
 
     # A fresh worker for each, so that no job meets what another has left.
-    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_calls=1, max_retries=0)(call)
+    task = ray.remote(num_cpus=cpus, max_calls=1, max_retries=0)(call)
     threads = max(1, int(cpus))
-    return [_RayHandle(task.remote(RemoteJob(job, timeout_minutes), threads)) for job in jobs]
+    return [
+        _RayHandle(task.options(num_gpus=count).remote(RemoteJob(job, timeout_minutes), threads))
+        for job, count in zip(jobs, gpus, strict=True)
+    ]
 
 
 class _RayHandle:

@@ -111,6 +111,22 @@ def layer_depths(module: nn.Module) -> dict[str, int]:
     return {name: top - layer for name, layer in layers.items()}
 
 
+def check_warmup(warmup: float, total_steps: int) -> int:
+    """Steps of the warm-up.
+
+    Args:
+        warmup: Steps if at least 1, else a fraction of ``total_steps``.
+        total_steps: Optimiser steps of the whole run.
+
+    Raises:
+        ConfigError: The warm-up is longer than the run.
+    """
+    steps = int(warmup) if warmup >= 1 else round(warmup * total_steps)
+    if steps > total_steps:
+        raise ConfigError(f"optim.warmup={warmup:g} is longer than the run of {total_steps} steps.")
+    return steps
+
+
 def make_schedule(
     optimizer: torch.optim.Optimizer, schedule: Schedule, warmup: float, total_steps: int
 ) -> LRScheduler:
@@ -122,9 +138,7 @@ def make_schedule(
         warmup: Steps if at least 1, else a share of ``total_steps``.
         total_steps: Optimiser steps of the whole run.
     """
-    steps = int(warmup) if warmup >= 1 else round(warmup * total_steps)
-    if steps > total_steps:
-        raise ConfigError(f"optim.warmup={warmup:g} is longer than the run of {total_steps} steps.")
+    steps = check_warmup(warmup, total_steps)
     scheduler: LRScheduler = get_scheduler(
         schedule, optimizer, num_warmup_steps=steps, num_training_steps=total_steps
     )

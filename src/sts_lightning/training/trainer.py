@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
@@ -17,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.machine import Machine, cuda_devices
 from sts_lightning.training.callbacks import DevReport, LastCheckpoint, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.training.module import MONITOR
@@ -62,11 +62,12 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
     return Plan(epoch_steps, total, min(max(1, round(every)), total))
 
 
-def check_trainer(trainer: DictConfig, batch_size: int) -> None:
-    """Refuse settings that this machine cannot run, or that do not fit together.
+def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> None:
+    """Reject settings that this machine cannot run, or that do not fit together.
 
     Args:
         trainer: The group ``trainer``.
+        machine: What the run trains on.
         batch_size: Examples in a batch.
 
     Raises:
@@ -76,8 +77,12 @@ def check_trainer(trainer: DictConfig, batch_size: int) -> None:
         raise ConfigError(
             "trainer.devices must be positive, or -1 for all; trainer.num_nodes must be positive."
         )
-    if trainer.devices == -1 and trainer.accelerator == "cpu":
-        raise ConfigError("trainer.devices=-1 means all GPUs; on a CPU give the number of processes.")
+    if machine.devices == -1 and machine.accelerator != "gpu":
+        raise ConfigError("trainer.devices=-1 means all GPUs; without any give the number of processes.")
+    if machine.accelerator == "gpu" and machine.devices > cuda_devices():
+        raise ConfigError(
+            f"trainer.devices={machine.devices}, but {cuda_devices()} CUDA devices are visible."
+        )
     micro = trainer.micro_batch_size
     if micro not in (None, "auto") and (not isinstance(micro, int) or micro < 1 or batch_size % micro):
         divisors = [str(size) for size in range(1, batch_size) if batch_size % size == 0]
@@ -85,18 +90,17 @@ def check_trainer(trainer: DictConfig, batch_size: int) -> None:
             f"trainer.micro_batch_size={micro} does not divide data.batch_size={batch_size}; "
             f"choose among {', '.join(divisors)}, or auto."
         )
-    if trainer.accelerator not in ("cpu", "gpu"):
-        raise ConfigError(f"trainer.accelerator must be cpu or gpu, got {trainer.accelerator}.")
-    if trainer.accelerator == "gpu" and not torch.cuda.is_available():
-        raise ConfigError("trainer.accelerator=gpu, but no CUDA device is visible; use trainer=cpu.")
-    if trainer.accelerator == "cpu" and trainer.precision == "16-mixed":
-        raise ConfigError("precision=16-mixed needs a GPU; on a CPU use bf16-mixed or 32-true.")
+    if machine.accelerator != "gpu" and machine.precision == "16-mixed":
+        raise ConfigError("precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.")
     if "accumulate_grad_batches" in trainer.extra:
         raise ConfigError(
             "trainer.extra.accumulate_grad_batches: the loss of several small batches is not that of a large "
             "one; raise data.batch_size instead (trainer.chunk_tokens bounds the tokens encoded at a time)."
         )
-    if trainer.save_every < 1 or trainer.log_every_n_steps < 1 or trainer.chunk_tokens < 1:
+    chunk_tokens = machine.chunk_tokens
+    if not isinstance(chunk_tokens, int) or isinstance(chunk_tokens, bool):
+        raise ConfigError(f"trainer.chunk_tokens must be a whole number or auto, got {chunk_tokens!r}.")
+    if trainer.save_every < 1 or trainer.log_every_n_steps < 1 or chunk_tokens < 1:
         raise ConfigError("trainer.save_every, log_every_n_steps and chunk_tokens must be at least 1.")
 
 
@@ -107,6 +111,7 @@ def several(trainer: DictConfig) -> bool:
 
 def make_trainer(
     cfg: DictConfig,
+    machine: Machine,
     plan: Plan,
     run: Path,
     loggers: Sequence[Logger],
@@ -118,6 +123,7 @@ def make_trainer(
 
     Args:
         cfg: The group ``trainer``.
+        machine: What the run trains on.
         plan: Steps of the run.
         run: The run folder.
         loggers: Where metrics go.
@@ -145,11 +151,11 @@ def make_trainer(
     try:
         return pl.Trainer(
             plugins=[AtomicCheckpointIO()],
-            accelerator=cfg.accelerator,
-            devices=cfg.devices,
+            accelerator=machine.accelerator,
+            devices=machine.devices,
             num_nodes=cfg.num_nodes,
             strategy=DDPStrategy(find_unused_parameters=partly_used) if several(cfg) else "auto",
-            precision=cfg.precision,
+            precision=machine.precision,  # type: ignore[arg-type]  # a string of the configuration
             max_steps=plan.total_steps,
             max_epochs=math.ceil(plan.total_steps / plan.epoch_steps),
             val_check_interval=plan.val_steps,
@@ -157,7 +163,7 @@ def make_trainer(
             num_sanity_val_steps=0,
             gradient_clip_val=cfg.gradient_clip_val,
             log_every_n_steps=log_every,
-            deterministic=cfg.deterministic,
+            deterministic=machine.deterministic,  # type: ignore[arg-type]  # likewise
             default_root_dir=run,
             logger=list(loggers),
             callbacks=[*always, *callbacks],

@@ -1,0 +1,150 @@
+"""What the machine decides: accelerator, precision, chunk size and determinism where the user gave none."""
+
+from __future__ import annotations
+
+import copy
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from sts_lightning.errors import ConfigError
+
+CPU_CHUNK_TOKENS = 512
+GPU_CHUNK_TOKENS = 16384
+MPS_CHUNK_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The hardware that a run trains on, and the settings that depend on it.
+
+    Attributes:
+        accelerator: ``cpu``, ``gpu`` (CUDA) or ``mps`` (Apple).
+        devices: Number of processes, each on a device of its own; -1 for all visible GPUs.
+        precision: Of training, in Lightning's names.
+        chunk_tokens: Padded tokens that are encoded together.
+        deterministic: What Lightning's Trainer is told.
+        reasons: Why the settings that were ``auto`` have their values; empty where the user gave all.
+    """
+
+    accelerator: str
+    devices: int
+    precision: str
+    chunk_tokens: int
+    deterministic: bool | str
+    reasons: tuple[str, ...]
+
+    def describe(self) -> str:
+        """One line: what was decided and why."""
+        return f"machine: {'; '.join(self.reasons)}"
+
+    def record(self) -> dict[str, Any]:
+        """The decision for metrics.json."""
+        return asdict(self)
+
+
+def decide(trainer: DictConfig) -> Machine:
+    """Fill in what the group ``trainer`` leaves to the machine; values that were given are kept.
+
+    ``accelerator=auto`` takes CUDA where a device is visible, then Apple's MPS, then the CPU.
+    ``precision=auto`` takes ``bf16-mixed`` where the hardware multiplies bfloat16 natively (NVIDIA from
+    compute capability 8.0; CPUs with AMX or AVX512_BF16), else ``32-true``: a CPU that has AVX2 alone
+    multiplies bfloat16 several times slower than float32. ``deterministic=auto`` is strict on a CPU, and a
+    warning elsewhere, since some CUDA operations have no deterministic form.
+
+    Args:
+        trainer: The group ``trainer`` of a composed configuration.
+
+    Raises:
+        ConfigError: No GPU is visible, and the configuration asks for one or must not fall back to the CPU.
+    """
+    reasons: list[str] = []
+    accelerator = _accelerator(trainer, reasons)
+    precision = trainer.precision
+    if precision == "auto":
+        precision, why = _precision(accelerator)
+        reasons.append(f"{precision} ({why})")
+    chunk_tokens = trainer.chunk_tokens
+    if chunk_tokens == "auto":
+        chunk_tokens = {"gpu": GPU_CHUNK_TOKENS, "mps": MPS_CHUNK_TOKENS}.get(accelerator, CPU_CHUNK_TOKENS)
+        reasons.append(f"chunks of {chunk_tokens:,} tokens")
+    deterministic = trainer.deterministic
+    if deterministic == "auto":
+        deterministic = True if accelerator == "cpu" else "warn"
+        reasons.append(f"deterministic={str(deterministic).lower()}")
+    return Machine(accelerator, trainer.devices, precision, chunk_tokens, deterministic, tuple(reasons))
+
+
+def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
+    """A copy of a configuration with what the machine decided in place of ``auto``.
+
+    The accelerator stays ``auto``: a run that is resumed on another machine takes what that has, with
+    numbers as close to those of the first as precision and chunk size can make them.
+    """
+    changed = copy.deepcopy(cfg)
+    changed.trainer.precision = machine.precision
+    changed.trainer.chunk_tokens = machine.chunk_tokens
+    changed.trainer.deterministic = machine.deterministic
+    return changed
+
+
+def weights_device(machine: Machine) -> str:
+    """The device that quantised weights are loaded to, that of this process."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if machine.accelerator == "gpu" else "cpu"
+
+
+def cuda_devices() -> int:
+    """Number of visible CUDA devices."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
+    wanted: str = trainer.accelerator
+    if wanted == "gpu" and not cuda_devices():
+        raise ConfigError(
+            "trainer.accelerator=gpu, but no CUDA device is visible; use trainer=auto, or trainer=cpu."
+        )
+    if wanted == "mps" and not torch.backends.mps.is_available():
+        raise ConfigError("trainer.accelerator=mps, but PyTorch finds no Apple GPU; use trainer=auto.")
+    if wanted != "auto":
+        return wanted
+    if cuda_devices():
+        what = f"{_count(trainer.devices)} of {cuda_devices()} CUDA devices, {torch.cuda.get_device_name()}"
+        reasons.append(what)
+        return "gpu"
+    if not trainer.cpu_fallback:
+        raise ConfigError(
+            "no CUDA device is visible, and this model is too large for a CPU. Try the recipe with "
+            "model=tiny_mistral, or insist with trainer=cpu."
+        )
+    if torch.backends.mps.is_available():
+        reasons.append("Apple GPU (no CUDA device is visible)")
+        return "mps"
+    reasons.append("CPU (no GPU is visible)")
+    return "cpu"
+
+
+def _count(devices: int) -> str:
+    return "all" if devices == -1 else str(devices)
+
+
+def _precision(accelerator: str) -> tuple[str, str]:
+    """The precision of training for an accelerator, and the reason."""
+    if accelerator == "gpu":
+        major, minor = torch.cuda.get_device_capability()
+        if major >= 8:
+            return "bf16-mixed", "the card multiplies bfloat16 natively"
+        return "32-true", f"compute capability {major}.{minor} has no bfloat16"
+    if accelerator == "mps":
+        return "32-true", "Apple GPU"
+    if cpu_multiplies_bfloat16():
+        return "bf16-mixed", "the CPU multiplies bfloat16 natively"
+    return "32-true", "the CPU has no fast bfloat16"
+
+
+def cpu_multiplies_bfloat16() -> bool:
+    """Whether the CPU has instructions for products of bfloat16 (AMX or AVX512_BF16)."""
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

@@ -1,0 +1,109 @@
+"""What the machine decides, with stand-ins for the hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from sts_lightning import machine
+from sts_lightning.errors import ConfigError
+from sts_lightning.machine import decide, decided, weights_device
+
+Config = Callable[..., DictConfig]
+AUTO = "precision=auto"
+
+
+def cuda(monkeypatch: pytest.MonkeyPatch, count: int, capability: tuple[int, int] = (9, 0)) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "stand-in")
+
+
+def cpu(monkeypatch: pytest.MonkeyPatch, bfloat16: bool) -> None:
+    cuda(monkeypatch, 0)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(machine, "cpu_multiplies_bfloat16", lambda: bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"), [((9, 0), "bf16-mixed"), ((8, 0), "bf16-mixed"), ((7, 5), "32-true")]
+)
+def test_a_cuda_device_is_used(
+    capability: tuple[int, int], precision: str, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda(monkeypatch, 8, capability)
+    found = decide(config(AUTO).trainer)
+    assert (found.accelerator, found.devices, found.precision) == ("gpu", 1, precision)
+    assert (found.chunk_tokens, found.deterministic) == (16384, "warn")
+    assert found.describe().startswith("machine: 1 of 8 CUDA devices, stand-in; ")
+
+
+@pytest.mark.parametrize(("bfloat16", "precision"), [(True, "bf16-mixed"), (False, "32-true")])
+def test_a_cpu_otherwise(
+    bfloat16: bool, precision: str, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu(monkeypatch, bfloat16)
+    found = decide(config(AUTO).trainer)
+    assert (found.accelerator, found.precision) == ("cpu", precision)
+    assert (found.chunk_tokens, found.deterministic) == (512, True)
+
+
+def test_an_apple_gpu(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu(monkeypatch, bfloat16=True)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    found = decide(config(AUTO).trainer)
+    assert (found.accelerator, found.precision, found.deterministic) == ("mps", "32-true", "warn")
+
+
+def test_what_was_given_is_kept(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda(monkeypatch, 2)
+    given = ["trainer=cpu", "precision=32-true", "trainer.chunk_tokens=64", "trainer.deterministic=false"]
+    found = decide(config(*given).trainer)
+    assert (found.accelerator, found.precision, found.chunk_tokens) == ("cpu", "32-true", 64)
+    assert found.deterministic is False
+    assert found.reasons == ()
+    assert weights_device(found) == "cpu"  # also where a GPU is visible
+
+
+def test_the_front_page_on_a_gpu(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda(monkeypatch, 8)
+    cfg = config(AUTO, "model=mistral7b", "loss=pearson")
+    found = decide(cfg.trainer)
+    assert (found.accelerator, found.precision) == ("gpu", "bf16-mixed")
+    assert cfg.prompt.template == 'This sentence : "{sentence}" means in one word:"'
+    assert (cfg.data.batch_size, cfg.trainer.max_epochs, cfg.optim.lr) == (216, 8, 5e-4)
+    assert cfg.trainer.micro_batch_size == "auto"
+    first = config("model=mistral7b", "loss=infonce", "data=nli_triplets", "prompt=sum")
+    assert (first.data.batch_size, first.trainer.max_epochs) == (240, 1)
+    assert config("model=mistral7b", "prompt=none").prompt.template is None
+
+
+def test_a_7b_model_on_a_cpu_is_rejected(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu(monkeypatch, bfloat16=True)
+    with pytest.raises(ConfigError, match=r"model=tiny_mistral, or insist with trainer=cpu"):
+        decide(config("model=mistral7b").trainer)
+    with pytest.raises(ConfigError, match="model=tiny_mistral"):
+        decide(config("experiment=pcc_stage2").trainer)
+    assert decide(config("model=mistral7b", "trainer=cpu").trainer).accelerator == "cpu"
+    assert decide(config("experiment=pcc_stage1", "model=tiny_mistral").trainer).accelerator == "cpu"
+
+
+def test_a_gpu_that_is_not_there(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu(monkeypatch, bfloat16=False)
+    for name in ("gpu", "mps"):
+        with pytest.raises(ConfigError, match=rf"trainer\.accelerator={name}"):
+            decide(config(f"trainer.accelerator={name}").trainer)
+
+
+def test_a_run_stores_the_decision(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu(monkeypatch, bfloat16=True)
+    cfg = config(AUTO)
+    stored = decided(cfg, decide(cfg.trainer))
+    assert (stored.trainer.precision, stored.trainer.chunk_tokens) == ("bf16-mixed", 512)
+    assert stored.trainer.deterministic is True
+    assert stored.trainer.accelerator == "auto"
+    assert cfg.trainer.precision == "auto"
