@@ -70,9 +70,11 @@ def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def call(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         resumes = any(argument.startswith("resume=") for argument in arguments)
+        settings = [argument for argument in arguments if not argument.startswith("-")]
+        flags = [argument for argument in arguments if argument.startswith("-")]
         exact = [EXACT] if script == "train.py" and not resumes else []
         return subprocess.run(
-            [sys.executable, str(ROOT / script), *exact, *arguments],
+            [sys.executable, str(ROOT / script), *flags, *exact, *settings],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -138,7 +138,7 @@ def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     other.spec.before["head"] = [*other.spec.before["head"][:-1], "trainer.max_steps=2"]
     other.cells = [cell("mse")]
     settings = ["cluster=local", "timeout_minutes=5", "cpus_per_job=1"]
-    assert run_table(other, open_launcher("slurm", settings, CONF, table.root, gpus=0))
+    assert run_table(other, open_launcher("slurm", settings, CONF, table.root))
     (run,) = other.seeds(cell("mse"))
     assert run.after is not None
     assert (run.after / "metrics.json").is_file()

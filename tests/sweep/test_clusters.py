@@ -32,6 +32,7 @@ def ray_address() -> Iterator[str]:
     # Workers find the tests' module by the path of this process.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(["src", *sys.path]))
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         context = ray.init(
             num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
