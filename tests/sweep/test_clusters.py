@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import sys
@@ -15,6 +16,7 @@ import pytest
 from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import Handle, watch
+from sts_lightning.sweep.job import Demand
 from sts_lightning.sweep.ray_cluster import submit_to_ray
 from sts_lightning.sweep.slurm import submit_to_slurm
 from tests.sweep.conftest import jobs, starts
@@ -44,20 +46,60 @@ def ray_address() -> Iterator[str]:
 def test_ray_runs_fails_and_skips(tmp_path: Path, ray_address: str, caplog: pytest.LogCaptureFixture) -> None:
     planned = jobs(tmp_path, "one", "fail", "three")
     with pytest.raises(UserError, match=r"1 of 3 jobs failed; see .*fail1/output.log"):
-        watch(planned, submit_to_ray(planned, ray_address, 1, 1, None))
+        for job in planned:
+            job.demand = Demand(1)
+        watch(planned, submit_to_ray(planned, ray_address, 1, None, None))
     assert [job.state for job in planned] == ["done", "failed", "done"]
     assert [job.score for job in planned] == [53.0, None, 55.0]
     assert "error: it went wrong; see" in caplog.text
     assert {starts(job)[0][1] for job in planned} <= {"0", "1"}  # the GPU that Ray gave it
     again = jobs(tmp_path, "one", "two")
-    watch(again, submit_to_ray(again, ray_address, 1, 0, None))
+    watch(again, submit_to_ray(again, ray_address, 1, None, None))
     assert [job.state for job in again] == ["was done", "done"]
     assert len(starts(again[0])) == 1
 
 
 def test_ray_has_no_room(tmp_path: Path, ray_address: str) -> None:
-    with pytest.raises(ConfigError, match="a job wants 5 GPUs, and Ray's cluster has 2"):
-        submit_to_ray(jobs(tmp_path, "one"), ray_address, 1, 5, None)
+    (job,) = jobs(tmp_path, "one")
+    with pytest.raises(ConfigError, match="a job wants 5 CPUs, and Ray's cluster has 2"):
+        submit_to_ray([job], ray_address, 5, None, None)
+    job.demand = Demand(5, required=True)
+    with pytest.raises(ConfigError, match="a job of the sweep needs 5 GPUs, but 2 are visible"):
+        submit_to_ray([job], ray_address, 1, None, None)
+
+
+def test_slurm_is_asked_for_the_gpus_of_each_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitit = pytest.importorskip("submitit")
+    asked: list[tuple[int | None, int]] = []
+
+    class Executor:
+        """Notes each array: GPUs of a job, and the number of jobs."""
+
+        def __init__(self, **_: object) -> None:
+            self.gpus: int | None = None
+
+        def update_parameters(self, **parameters: int) -> None:
+            self.gpus = parameters.get("gpus_per_node", self.gpus)
+
+        @contextlib.contextmanager
+        def batch(self) -> Iterator[None]:
+            asked.append((self.gpus, 0))
+            yield
+
+        def submit(self, remote: cluster.RemoteJob) -> int:
+            asked[-1] = (asked[-1][0], asked[-1][1] + 1)
+            return remote.job.number
+
+    monkeypatch.setattr(submitit, "AutoExecutor", Executor)
+    planned = jobs(tmp_path, *"abcd")
+    for job, demand in zip(planned, (Demand(1), Demand(), Demand(2, required=True), Demand(1)), strict=True):
+        job.demand = demand
+    handles = submit_to_slurm(planned, tmp_path, "slurm")
+    assert [handle.job for handle in handles] == [0, 1, 2, 3]  # type: ignore[attr-defined]
+    assert asked == [(None, 1), (1, 2), (2, 1)]
+    planned[0].demand = Demand(-1, required=True)
+    with pytest.raises(ConfigError, match=r"say how many by hydra\.launcher\.gpus_per_job"):
+        submit_to_slurm(planned, tmp_path, "slurm")
 
 
 def test_submitit_runs_fails_and_skips(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
