@@ -99,6 +99,8 @@ class TrainConfig:
     precision: str = MISSING
     debug: bool = MISSING
     resume: str | None = None
+    trust: list[str] = field(default_factory=list)
+    trust_remote_code: bool = False
     stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None
     init: str = _one_of("best", "final")
@@ -121,6 +123,8 @@ class EvalConfig:
     """`python eval.py`."""
 
     ckpt: str | None = None
+    trust: list[str] = field(default_factory=list)
+    trust_remote_code: bool = False
     data_root: str = MISSING
     suite: str = _one_of("sts", "transfer", "probing", "relatedness", "mteb")
     tasks: list[str] | None = None
