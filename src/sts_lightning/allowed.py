@@ -70,8 +70,16 @@ PEFT_TEXT = _words(
 )
 """Arguments of peft's configurations whose text is a choice or the name of a layer.
 
-All others may hold numbers only: peft imports the module that ``megatron_core`` names, loads what ``adapters``,
-``shadow_model`` and ``tokenizer_name_or_path`` name, and hands ``tokenizer_kwargs`` on.
+All others may hold numbers only.
+"""
+
+PEFT_CODE = _words(
+    "megatron_config megatron_core adapters shadow_model tokenizer_kwargs tokenizer_name_or_path"
+)
+"""Arguments of which only null is taken.
+
+As soon as there is a ``megatron_config``, peft imports what ``megatron_core`` names, by default ``megatron.core``;
+it loads what the others name.
 """
 
 MODEL_TEXT = _words(
@@ -163,7 +171,8 @@ def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[s
     elif isinstance(target, str) and PEFT.fullmatch(target):
         for name, value in values.items():
             nested = isinstance(value, Mapping) and "_target_" in value
-            if name not in PEFT_TEXT and not nested and not _is_plain(value):
+            code = name in PEFT_CODE and value is not None
+            if code or (name not in PEFT_TEXT and not nested and not _is_plain(value)):
                 yield name, "may make peft load code"
     elif len(path) == 2 and isinstance(target, str) and target in ARGUMENTS.get(path[0], {}):
         for name, value in values.items():
@@ -174,9 +183,9 @@ def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[s
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a number, a boolean, null, or a container of such."""
+    """Whether a value is a number, a boolean, null, or a list of such; a mapping is one only if empty."""
     if isinstance(value, Mapping):
-        return all(map(_is_plain, value.values()))
+        return not value
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float)

@@ -129,7 +129,7 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
         kernel = getattr(config, key, None)
         if isinstance(kernel, str) and "/" in kernel:
             raise ConfigError(
-                f"{name}: its config.json asks for the kernel {kernel}, which is code; read it, then allow it "
+                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
                 "with model.trust_remote_code=true, or remove the entry."
             )
 
