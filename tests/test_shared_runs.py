@@ -249,7 +249,7 @@ def model_folder(folder: Path, marker: Path) -> None:
         marker=str(marker)
     )
     (folder / "modeling.py").write_text(
-        source + "class Config(BertConfig): pass\nclass Model(BertModel): pass\n"
+        source + "class Config(BertConfig): pass\nclass Model(BertModel): config_class = Config\n"
     )
     for name, auto_map in (
         ("config.json", {"AutoConfig": "modeling.Config", "AutoModel": "modeling.Model"}),

@@ -78,8 +78,8 @@ PEFT_CODE = _words(
 )
 """Arguments of which only null is taken.
 
-As soon as there is a ``megatron_config``, peft imports what ``megatron_core`` names, by default ``megatron.core``;
-it loads what the others name.
+As soon as there is a ``megatron_config``, peft imports what ``megatron_core`` names, by default
+``megatron.core``; it loads what the others name.
 """
 
 MODEL_TEXT = _words(
@@ -128,19 +128,18 @@ def _definitions(room: str, module: str) -> frozenset[str]:
     source = files("sts_lightning").joinpath(room, f"{module}.py")
     if not source.is_file():
         return frozenset()
-    suffix = {"losses": "Loss", "data": "Data"}.get(room)
-    found = set()
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
-        is_class = isinstance(node, ast.ClassDef) and suffix is not None and node.name.endswith(suffix)
-        is_encoder = (
-            isinstance(node, ast.FunctionDef)
-            and suffix is None
-            and node.returns is not None
-            and ast.unparse(node.returns) == "SentenceEncoder"
-        )
-        if (is_class or is_encoder) and not node.name.startswith("_"):  # type: ignore[attr-defined]
-            found.add(node.name)  # type: ignore[attr-defined]
-    return frozenset(found)
+    nodes = ast.parse(source.read_text(encoding="utf-8")).body
+    if room == "models":
+        returns = {
+            node.name: ast.unparse(node.returns)
+            for node in nodes
+            if isinstance(node, ast.FunctionDef) and node.returns is not None
+        }
+        names = [name for name, returned in returns.items() if returned == "SentenceEncoder"]
+    else:
+        suffix = {"losses": "Loss", "data": "Data"}[room]
+        names = [node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name.endswith(suffix)]
+    return frozenset(name for name in names if not name.startswith("_"))
 
 
 def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -82,6 +82,7 @@ def load_run_config(run: Path, trust: Trust = NOTHING) -> DictConfig:
     with open_dict(complete):
         for group in set(UNTYPED) & set(cfg):  # what they build has defaults in its signature
             complete[group] = cfg[group]
+    OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
     younger = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
     try:
         merged = OmegaConf.merge(complete, cfg)
