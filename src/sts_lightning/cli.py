@@ -95,13 +95,25 @@ def _add_export(commands: Commands[argparse.ArgumentParser]) -> None:
         help="what an adapter is merged into: the base as it was in training, its quantisation undone, or "
         "the original weights; default: %(default)s",
     )
+    parser.add_argument(
+        "--trust",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="further classes and settings that the run folder may ask for",
+    )
+    parser.add_argument(
+        "--trust-remote-code", action="store_true", help="let code that comes with the run's model run"
+    )
     parser.set_defaults(run_command=_export)
 
 
 def _export(options: argparse.Namespace) -> None:
     from sts_lightning.export import export  # torch is not needed for --help
 
-    export(options.run, options.folder, options.format, options.base)
+    export(
+        options.run, options.folder, options.format, options.base, options.trust, options.trust_remote_code
+    )
     logging.getLogger(__name__).info("%s: %s of %s", options.folder, options.format, options.run)
 
 

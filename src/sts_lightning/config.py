@@ -147,6 +147,15 @@ def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
     return keys
 
 
+def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
+    """The command line of one stage of a run: its experiment, and what all stages were told."""
+    own = ("experiment=", "stages.", "name=")
+    return [
+        f"experiment={experiment}",
+        *(text for text in overrides if not text.lstrip("+~").startswith(own)),
+    ]
+
+
 def build(path: str, node: DictConfig, **arguments: Any) -> Any:
     """Instantiate a node; an error of its constructor becomes a `ConfigError` that names the group.
 

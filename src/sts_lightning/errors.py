@@ -31,6 +31,10 @@ class CheckpointError(UserError):
     """A checkpoint or run folder that is missing, broken, or of another model."""
 
 
+class UntrustedError(CheckpointError):
+    """A run folder that asks for code, or for writing elsewhere, that the user has not allowed."""
+
+
 class TrainingError(UserError):
     """Training cannot go on, for example because the loss is not finite."""
 

@@ -16,6 +16,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.report import print_scores
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import Precision, SentenceEncoder
+from sts_lightning.trust import Trust
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ def _load_encoder(cfg: DictConfig, device: str) -> tuple[SentenceEncoder, Precis
         precision = cfg.precision or encoder.precision
     else:
         run = Path(cfg.ckpt)
-        config = runs.load_config(run)
+        config = runs.load_config(run, Trust.of(cfg.trust, cfg.trust_remote_code))
         config.model = runs.with_quantization(config.model, cfg.quantization)
         encoder = runs.load_from(run, config, device)
         precision = cfg.precision or config.evaluation.precision or encoder.precision

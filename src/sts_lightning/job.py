@@ -13,11 +13,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import runs
-from sts_lightning.config import check_config, flat_keys
+from sts_lightning.config import check_config, flat_keys, stage_overrides
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
 from sts_lightning.train import train_in
 from sts_lightning.training.trainer import several
+from sts_lightning.trust import NOTHING, Trust, read_stages, wanted
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +37,19 @@ def train(cfg: DictConfig) -> float:
     hydra = HydraConfig.get()
     folder = Path(hydra.runtime.output_dir)
     overrides = list(hydra.overrides.task)
+    trust = Trust.of(cfg.trust, cfg.trust_remote_code)
     try:
         if cfg.resume is not None:
-            others = [text for text in overrides if not text.startswith(("resume=", "debug="))]
+            allowed = ("resume=", "debug=", "trust=", "trust_remote_code=")
+            others = [text for text in overrides if not text.startswith(allowed)]
             if others:
                 raise ConfigError(
                     f"resume goes on with the run's own configuration; leave out {' '.join(others)}."
                 )
             run = Path(cfg.resume)
             if (run / STAGES).is_file():
-                return _go_on_with_stages(run)
-            return train_in(run, load_run_config(run), resume=True)
+                return _go_on_with_stages(run, read_stages(run / STAGES, trust), trust)
+            return train_in(run, load_run_config(run, trust), resume=True, trust=trust)
         if (
             hydra.mode is RunMode.MULTIRUN
             and several(cfg.trainer)
@@ -57,23 +60,29 @@ def train(cfg: DictConfig) -> float:
                 "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
             )
         if cfg.stages:
-            return _run_stages(folder, _compose_stages(cfg, overrides))
-        return train_in(folder, cfg)
+            return _run_stages(folder, _compose_stages(cfg, overrides), trust)
+        return train_in(folder, cfg, trust=trust)
     finally:
         runs.remove_empty(folder)
 
 
-def load_run_config(run: Path) -> DictConfig:
+def load_run_config(run: Path, trust: Trust = NOTHING) -> DictConfig:
     """The configuration of a run that goes on; settings that are younger than the run have their defaults.
+
+    Args:
+        run: The run folder.
+        trust: The user's word on what it may ask for.
 
     Raises:
         CheckpointError: It cannot be read, or has a setting that this version does not know.
+        UntrustedError: It asks for more than the user allows.
     """
-    cfg = runs.load_config(run)
+    cfg = runs.load_config(run, trust)
     complete = compose("train")
     with open_dict(complete):
         for group in set(UNTYPED) & set(cfg):  # what they build has defaults in its signature
             complete[group] = cfg[group]
+    OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
     younger = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
     try:
         merged = OmegaConf.merge(complete, cfg)
@@ -92,9 +101,6 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
     Raises:
         ConfigError: A stage has no experiment, or a setting that does not exist.
     """
-    common = [
-        text for text in overrides if not text.lstrip("+~").startswith(("experiment=", "stages.", "name="))
-    ]
     composed = {}
     for name, settings in cfg.stages.items():
         own: Any = OmegaConf.to_container(settings)
@@ -102,7 +108,7 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
         if experiment is None:
             raise ConfigError(f"stages.{name}.experiment is missing.")
         try:
-            stage = OmegaConf.merge(compose("train", [f"experiment={experiment}", *common]), own)
+            stage = OmegaConf.merge(compose("train", stage_overrides(overrides, experiment)), own)
         except OmegaConfBaseException as error:
             raise ConfigError(f"stages.{name}: {str(error).splitlines()[0]}") from error
         assert isinstance(stage, DictConfig)
@@ -112,37 +118,42 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
     return composed
 
 
-def _run_stages(folder: Path, stages: dict[str, DictConfig]) -> float:
+def _run_stages(folder: Path, stages: dict[str, DictConfig], trust: Trust) -> float:
     """Run stages in sub-folders, each from the weights of the one before."""
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / STAGES).exists():
         raise ConfigError(f"{runs.run_name(folder)} holds stages already; go on with them by resume=...")
     plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
     write_atomic(folder / STAGES, OmegaConf.to_yaml(OmegaConf.create(plain)))
-    return _go_on_with_stages(folder)
+    for stage in stages.values():  # composed by this command, which is the user's word
+        trust |= wanted(stage)
+    return _go_on_with_stages(folder, read_stages(folder / STAGES, trust), trust)
 
 
-def _go_on_with_stages(folder: Path) -> float:
+def _go_on_with_stages(folder: Path, stages: dict[str, DictConfig], trust: Trust) -> float:
     """Run what is left of the stages of a folder.
+
+    Args:
+        folder: The folder of the stages.
+        stages: Their configurations, by their names.
+        trust: The user's word on what their run folders may ask for.
 
     Raises:
         CheckpointError: All of them have finished.
     """
-    stages = OmegaConf.load(folder / STAGES)
-    assert isinstance(stages, DictConfig)
     score: float | None = None
     before: Path | None = None
     for name, stage in stages.items():
-        run = folder / str(name)
+        run = folder / name
         if not runs.metrics_path(run).exists():
             with open_dict(stage):
                 stage.init_from = stage.init_from if before is None else str(before)
             log.info("stage %s: %s", name, runs.run_name(run))
             if runs.last_checkpoint(run).exists():
-                score = train_in(run, load_run_config(run), resume=True)
+                score = train_in(run, load_run_config(run, trust), resume=True, trust=trust)
             else:
                 runs.config_path(run).unlink(missing_ok=True)  # cut before its first checkpoint
-                score = train_in(run, stage)
+                score = train_in(run, stage, trust=trust)
         before = run
     if score is None:
         raise CheckpointError(f"{runs.run_name(folder)} has finished: its last stage is {before}.")

@@ -17,15 +17,14 @@ import json
 import logging
 import platform
 import subprocess
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 from torch import nn
-from yaml import YAMLError
 
 from sts_lightning.config import build, check_target
 from sts_lightning.errors import CheckpointError
@@ -33,6 +32,7 @@ from sts_lightning.files import write_atomic
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.module import Frozen, check_weights
+from sts_lightning.trust import NOTHING, Trust, read_config
 
 log = logging.getLogger(__name__)
 
@@ -91,25 +91,24 @@ def save_config(run: Path, cfg: DictConfig) -> None:
     write_atomic(config_path(run), OmegaConf.to_yaml(cfg, resolve=True))
 
 
-def load_config(run: Path) -> DictConfig:
+def load_config(run: Path, trust: Trust = NOTHING) -> DictConfig:
     """The configuration of a run.
+
+    Args:
+        run: The run folder.
+        trust: The user's word on what it may ask for.
 
     Raises:
         CheckpointError: The folder is not a run folder, or its configuration is broken.
+        UntrustedError: It asks for more than the user allows.
     """
     path = config_path(run)
     if not path.is_file():
         raise CheckpointError(f"{run} is not a run folder: it has no config.yaml.")
-    try:
-        cfg = OmegaConf.load(path)
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-    absent = [
-        key for key in ("model", "prompt", "evaluation") if not isinstance(cfg, DictConfig) or key not in cfg
-    ]
+    cfg = read_config(path, trust)
+    absent = [key for key in ("model", "prompt", "evaluation") if not isinstance(cfg.get(key), DictConfig)]
     if absent:
         raise CheckpointError(f"{path} is not the configuration of a run: it has no {', '.join(absent)}.")
-    assert isinstance(cfg, DictConfig)
     return cfg
 
 
@@ -183,7 +182,12 @@ def load_best(run: Path, encoder: SentenceEncoder) -> int:
 
 
 def start_from(
-    run: Path, which: Literal["best", "final"], encoder: SentenceEncoder, loss: Loss, model: DictConfig
+    run: Path,
+    which: Literal["best", "final"],
+    encoder: SentenceEncoder,
+    loss: Loss,
+    model: DictConfig,
+    trust: Trust = NOTHING,
 ) -> set[str]:
     """Take over the weights of an earlier run: the encoder's, and those of the loss head if it has the same.
 
@@ -193,6 +197,7 @@ def start_from(
         encoder: Takes the weights.
         loss: A head of the earlier run's shape takes the head's weights; another one starts anew.
         model: The model's configuration, which must name the same model as that of the run.
+        trust: The user's word on what the earlier run's folder may ask for.
 
     Returns:
         Names of the encoder's weights that were taken over.
@@ -200,7 +205,7 @@ def start_from(
     Raises:
         CheckpointError: The folder is no run folder, has another model, or its files are broken.
     """
-    earlier = load_config(run)
+    earlier = load_config(run, trust)
     for key in ("_target_", "name"):
         if earlier.model.get(key) != model.get(key):
             raise CheckpointError(
@@ -263,18 +268,27 @@ def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:
     return encoder
 
 
-def load(run: str | Path) -> SentenceEncoder:
+def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
     """The encoder of a run, with its prompt, pooling and precision, ready to encode.
+
+    A run folder is data: only this project's and peft's classes are built from it, and no code that comes
+    with a model runs, unless the arguments allow it.
 
     Example:
         >>> encoder = sts_lightning.load("runs/...")
         >>> vectors = encoder.encode(["A sentence.", "Another one."])
 
+    Args:
+        run: The run folder.
+        trust: Dotted names of further classes, and keys of settings, that the folder may ask for.
+        trust_remote_code: Whether code that comes with the run's model may run.
+
     Raises:
         CheckpointError: The folder is not a run folder, or its files are broken.
+        UntrustedError: It asks for more than the arguments allow; the message names it.
     """
     run = Path(run)
-    cfg = load_config(run)
+    cfg = load_config(run, Trust.of(trust, trust_remote_code))
     encoder = load_from(run, cfg)
     return encoder.set_precision(cfg.evaluation.precision or encoder.precision).eval()
 

@@ -101,6 +101,8 @@ class TrainConfig:
     debug: bool = MISSING
     published: dict[str, Any] = field(default_factory=dict)
     resume: str | None = None
+    trust: list[str] = field(default_factory=list)
+    trust_remote_code: bool = False
     stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None
     init: str = _one_of("best", "final")
@@ -123,6 +125,8 @@ class EvalConfig:
     """`python eval.py`."""
 
     ckpt: str | None = None
+    trust: list[str] = field(default_factory=list)
+    trust_remote_code: bool = False
     data_root: str = MISSING
     suite: str = _one_of("sts", "transfer", "probing", "relatedness", "mteb")
     tasks: list[str] | None = None

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import logging
 import resource
+import shlex
 import sys
 import time
 from dataclasses import dataclass
@@ -41,11 +42,12 @@ from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import check_optim, check_warmup, make_optimizer, make_schedule
 from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.trainer import check_trainer, make_plan, make_trainer
+from sts_lightning.trust import NOTHING, Trust, check_links, wanted
 
 log = logging.getLogger(__name__)
 
 
-def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
+def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NOTHING) -> float:
     """Train in a run folder.
 
     Everything that can be wrong with configuration, data and machine is found before weights are
@@ -55,6 +57,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
         run: The folder.
         cfg: A composed configuration of the schema `TrainConfig`.
         resume: Whether to go on from the folder's last checkpoint.
+        trust: The user's word on what this folder, if it is resumed, and that of ``init_from`` may ask for,
+            besides what ``cfg`` itself has.
 
     Returns:
         Dev Spearman times 100 of the selected weights.
@@ -68,7 +72,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     if not first:
         logging.getLogger("sts_lightning").setLevel(logging.WARNING)
     if resume:
-        _check_resumable(run)
+        _check_resumable(run, trust)
     elif first and runs.config_path(run).exists():
         raise ConfigError(
             f"{runs.run_name(run)} holds a run already, which is not overwritten; go on with it by "
@@ -77,6 +81,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     check_config(cfg)
     machine = decide(cfg.trainer)
     check_trainer(cfg.trainer, machine, cfg.data.batch_size)
+    needs = wanted(cfg)
     check_optim(cfg.optim)
     loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
@@ -94,7 +99,9 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     if cfg.init_from is not None:
         keep = {
             f"encoder.{name}"
-            for name in runs.start_from(Path(cfg.init_from), cfg.init, encoder, loss, cfg.model)
+            for name in runs.start_from(
+                Path(cfg.init_from), cfg.init, encoder, loss, cfg.model, trust | needs
+            )
         }
     runs.freeze(encoder, cfg.freeze)
     encoder.text_edit = cfg.evaluation.text_edit
@@ -131,7 +138,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
     )
 
     run.mkdir(parents=True, exist_ok=True)
-    resume_command = f"python {Path(sys.argv[0]).name} resume={runs.run_name(run)}"
+    command = [Path(sys.argv[0]).name, f"resume={runs.run_name(run)}", *(trust | needs).arguments()]
+    resume_command = f"python {shlex.join(command)}"
     with log_to(run / "train.log"), quiet_lightning():
         if first:
             runs.save_config(run, decided(cfg, machine))
@@ -164,7 +172,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False) -> float:
             trainer.validate(module, data, verbose=False)
         module.train()  # a backbone comes from its files in eval mode, and Lightning keeps the mode it finds
         try:
-            trainer.fit(module, data, ckpt_path=str(runs.last_checkpoint(run)) if resume else None)
+            last = str(runs.last_checkpoint(run)) if resume else None
+            trainer.fit(module, data, ckpt_path=last, weights_only=True)
         except SystemExit as error:  # Lightning's answer to a second Ctrl-C
             raise InterruptedRunError(_how_to_go_on(run, resume_command)) from error
         except RuntimeError as error:
@@ -282,8 +291,9 @@ def _print_report(
     print_scores(f"Spearman x 100 ({how})", rows)
 
 
-def _check_resumable(run: Path) -> None:
-    runs.load_config(run)
+def _check_resumable(run: Path, trust: Trust) -> None:
+    runs.load_config(run, trust)
+    check_links(run)
     if runs.metrics_path(run).exists():
         raise CheckpointError(f"{run} has finished: its results are in {runs.metrics_path(run)}.")
     runs.read_checkpoint(runs.last_checkpoint(run))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ class JobLauncher(Launcher):
             FailedJobsError: Some failed, in a sweep that was known from the start.
             UserError: They cannot be run, or the user stopped them.
         """
-        from sts_lightning.sweep.job import Job, job_folder  # not needed before a sweep
+        from sts_lightning.sweep.job import Job, job_folder, job_trust  # not needed before a sweep
         from sts_lightning.sweep.resources import demand_of
 
         direction = self.config.hydra.sweeper.get("direction")
@@ -60,6 +61,7 @@ class JobLauncher(Launcher):
         for number, overrides in enumerate(job_overrides, start=initial_job_idx):
             composed = self._compose(list(overrides), number)
             job = Job(number, tuple(filter_overrides(overrides)), job_folder(composed), demand_of(composed))
+            job.trust = job_trust(composed, overrides, partial(self._compose, number=number))
             jobs.append(distinct.setdefault(job.folder, job))
         try:
             self.carry_out(list(distinct.values()))

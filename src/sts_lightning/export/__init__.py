@@ -6,6 +6,7 @@ import copy
 import json
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,6 +19,7 @@ from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.adapter import adapted
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.pooling import Pooling
+from sts_lightning.trust import Trust
 
 Format = Literal["adapter", "merged", "sentence-transformers"]
 """``adapter``: what peft reads; ``merged``: weights with the adapter in them, which transformers reads."""
@@ -34,7 +36,14 @@ ST_POOLING: dict[Pooling, str] = {
 }
 
 
-def export(run: Path, folder: Path, format_: Format, base: Base = "trained") -> None:
+def export(
+    run: Path,
+    folder: Path,
+    format_: Format,
+    base: Base = "trained",
+    trust: Iterable[str] = (),
+    trust_remote_code: bool = False,
+) -> None:
     """Write the encoder of a run in another library's form; a folder is there whole or not at all.
 
     Each holds the tokenizer, and ``sts_lightning.json`` with template, pooling and what else makes a vector
@@ -45,17 +54,20 @@ def export(run: Path, folder: Path, format_: Format, base: Base = "trained") -> 
         folder: Where to write; must not exist.
         format_: See `Format`.
         base: See `Base`.
+        trust: Further classes and settings that the run folder may ask for; see `sts_lightning.load`.
+        trust_remote_code: Whether code that comes with the run's model may run.
 
     Raises:
         ConfigError: The folder exists, or the format cannot hold the encoder.
         CheckpointError: The run cannot be read, or has no adapter to export.
+        UntrustedError: It asks for more than the arguments allow.
     """
     if format_ not in get_args(Format) or base not in get_args(Base):
         known = f"{', '.join(get_args(Format))}, the base {' or '.join(get_args(Base))}"
         raise ConfigError(f"the format is one of {known}.")
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder.")
-    cfg = runs.load_config(run)
+    cfg = runs.load_config(run, Trust.of(trust, trust_remote_code))
     if base == "original" and format_ != "adapter":
         cfg.model = runs.with_quantization(cfg.model, "none")
     encoder = runs.load_from(run, cfg).eval()

@@ -15,6 +15,7 @@ from transformers import (
     AutoModel,
     AutoTokenizer,
     BitsAndBytesConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -75,12 +76,16 @@ def load_backbone(
     transformers.utils.logging.set_verbosity_error()
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
+        if not trust_remote_code:
+            _forget_code(name, model_config)
         unknown = [key for key in config or {} if not hasattr(model_config, key)]
         if unknown:
             raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
         for key, value in (config or {}).items():
             setattr(model_config, key, value)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if not trust_remote_code:
+            tokenizer.init_kwargs.pop("auto_map", None)
         if quantization != "none":
             options["quantization_config"] = _quantization_config(quantization, DTYPES_BY_NAME[dtype])
             if device is None and torch.cuda.is_available():
@@ -111,6 +116,25 @@ def load_backbone(
             module.support_avx512bf16_for_cpu = False
     backbone.config.use_cache = False  # nothing is generated; keys and values would be kept for that
     return backbone, tokenizer
+
+
+def _forget_code(name: str, config: PreTrainedConfig) -> None:
+    """Drop references to code that the model's own configuration brings along.
+
+    Unused here, they would be saved with an export, and run by whoever loads that with trust_remote_code.
+
+    Raises:
+        ConfigError: The model asks for a kernel from the model hub.
+    """
+    if hasattr(config, "auto_map"):
+        del config.auto_map
+    for key in ("_attn_implementation", "_experts_implementation"):
+        kernel = getattr(config, key, None)
+        if isinstance(kernel, str) and "/" in kernel:
+            raise ConfigError(
+                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
+                "with model.trust_remote_code=true, or remove the entry."
+            )
 
 
 def check_quantization(quantization: Quantization) -> None:

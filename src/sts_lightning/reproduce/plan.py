@@ -17,8 +17,9 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.results import read_scores
 from sts_lightning.reproduce.spec import RowSpec, Scale, TableSpec
 from sts_lightning.schema import register_schemas
-from sts_lightning.sweep.job import Demand, Job, job_folder
+from sts_lightning.sweep.job import Demand, Job, job_folder, job_trust
 from sts_lightning.sweep.resources import demand_of
+from sts_lightning.trust import NOTHING, Trust
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Planned:
         folder: Its run folder, which is named after its configuration.
         demand: The GPUs that it asks for.
         after: The run whose weights it starts from.
+        trust: The consent that reading its folder needs.
     """
 
     script: str
@@ -51,6 +53,7 @@ class Planned:
     folder: Path
     demand: Demand
     after: Path | None = None
+    trust: Trust = NOTHING
 
     @property
     def done(self) -> bool:
@@ -59,7 +62,7 @@ class Planned:
 
     def job(self, number: int) -> Job:
         """What a sweep carries out."""
-        return Job(number, self.overrides, self.folder, self.demand, self.script)
+        return Job(number, self.overrides, self.folder, self.demand, self.script, self.trust)
 
 
 class Table:
@@ -185,16 +188,16 @@ class Table:
         overrides = (*self._shared(row.overrides), *_model(cell), *_own(row, cell))
         return self._planned("train.py", (*overrides, f"seed={seed}", *choice), cell, start)
 
-    def _start(self, row: RowSpec, model: str | None, seed: int) -> Path | None:
+    def _start(self, row: RowSpec, model: str | None, seed: int) -> Planned | None:
         if row.after is None:
             return None
         if row.after in self.spec.before:
-            return self._prepared(row.after, model).folder
+            return self._prepared(row.after, model)
         earlier = Cell(row.after, model)
         choice = self.chosen(earlier)
         return self._trained(
             earlier, seed, () if choice is None else tuple(self.spec.search.candidates[choice])
-        ).folder
+        )
 
     def _prepared(self, name: str, model: str | None) -> Planned:
         overrides = self.spec.before[name]
@@ -215,19 +218,20 @@ class Table:
         )
 
     def _planned(
-        self, script: str, overrides: tuple[str, ...], cell: Cell, start: Path | None = None
+        self, script: str, overrides: tuple[str, ...], cell: Cell, start: Planned | None = None
     ) -> Planned:
         if start is not None:
             key = "init_from" if script == "train.py" else "ckpt"
-            overrides = (*overrides, f"{key}={start}")
+            # What the earlier run's folder asks for was composed here too.
+            overrides = (*overrides, f"{key}={start.folder}", *start.trust.arguments())
         try:
             # The last one of a key holds; Hydra refuses two for a group.
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
-            run_id, demand = _identify(self.conf, Path(script).stem, overrides)
+            name, demand, trust = _identify(self.conf, Path(script).stem, overrides)
         except (HydraException, OmegaConfBaseException) as error:
             reason = " ".join(str(error.__cause__ or error).split())
             raise ConfigError(f"{self.spec.title}, {cell.row}: {reason}") from error
-        return Planned(script, overrides, self.root / run_id, demand, start)
+        return Planned(script, overrides, self.root / name, demand, start.folder if start else None, trust)
 
 
 def _own(row: RowSpec, cell: Cell) -> tuple[str, ...]:
@@ -239,8 +243,8 @@ def _model(cell: Cell) -> tuple[str, ...]:
 
 
 @cache
-def _identify(conf: Path, config_name: str, overrides: tuple[str, ...]) -> tuple[str, Demand]:
-    """The name of a run's folder, and the GPUs that it asks for.
+def _identify(conf: Path, config_name: str, overrides: tuple[str, ...]) -> tuple[str, Demand, Trust]:
+    """The name of a run's folder, the GPUs that it asks for, and the consent that reading it needs.
 
     Runs that differ only by the values below are composed once: composing takes a third of a second.
     """
@@ -254,7 +258,11 @@ def _identify(conf: Path, config_name: str, overrides: tuple[str, ...]) -> tuple
     composed = compose_job(conf, config_name, fixed).copy()
     with open_dict(composed):
         composed.update(given)
-    return job_folder(composed).name, demand_of(composed)
+
+    def compose_stage(texts: list[str]) -> DictConfig:
+        return compose_job(conf, config_name, tuple(texts))
+
+    return job_folder(composed).name, demand_of(composed), job_trust(composed, fixed, compose_stage)
 
 
 @cache

@@ -10,16 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from sts_lightning.config import stage_overrides
 from sts_lightning.errors import UserError
+from sts_lightning.trust import NOTHING, Trust, stage_names, wanted
 
-VOLATILE = ("hydra", "debug", "resume", "data_root")
+VOLATILE = ("hydra", "debug", "resume", "data_root", "trust", "trust_remote_code")
 """Keys that do not change what a run is."""
 
 PATIENCE = 60.0
@@ -63,6 +66,7 @@ class Job:
         overrides: The job's command line.
         folder: Its run folder.
         demand: The GPUs that it asks for.
+        trust: The consent that resuming it needs: what its own configuration names is the user's word.
         script: What is run; by default what runs now.
         state: Where it stands.
         score: Its result once it has one.
@@ -76,6 +80,7 @@ class Job:
     folder: Path
     demand: Demand = Demand()
     script: str = field(default_factory=lambda: sys.argv[0])
+    trust: Trust = NOTHING
     state: State = "queued"
     score: float | None = None
     seconds: float = 0.0
@@ -89,22 +94,47 @@ def job_folder(composed: DictConfig) -> Path:
     if "data_root" in composed:
         with open_dict(composed):
             composed.data_root = ""  # other keys contain it
+    values, parent = _resolved(composed)
+    text = json.dumps(values, sort_keys=True, default=str)
+    return Path(parent) / hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _resolved(composed: DictConfig) -> tuple[dict[str, Any], str]:
+    """What a job's configuration says about the run, and the sweep's folder."""
     hydra = HydraConfig.instance()
     previous = hydra.cfg
     hydra.set_config(composed)  # for interpolations such as ${hydra:runtime.choices.model}
     try:
         values = {
-            key: OmegaConf.to_container(composed[key], resolve=True)
+            str(key): OmegaConf.to_container(composed[key], resolve=True)
             if OmegaConf.is_config(composed[key])
             else composed[key]
             for key in composed
             if key not in VOLATILE and not OmegaConf.is_missing(composed, key)
         }
-        parent = Path(composed.hydra.sweep.dir)
+        return values, composed.hydra.sweep.dir
     finally:
         hydra.cfg = previous
-    text = json.dumps(values, sort_keys=True, default=str)
-    return parent / hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def job_trust(
+    composed: DictConfig, overrides: Sequence[str], compose: Callable[[list[str]], DictConfig]
+) -> Trust:
+    """The consent that resuming a job needs, from what the sweep itself has composed.
+
+    Args:
+        composed: The job's configuration, with Hydra's own part.
+        overrides: The job's command line.
+        compose: Composes the configuration of another command line, for the stages of a job.
+    """
+    values, _ = _resolved(composed)
+    stages = values.pop("stages", None) or {}
+    trust = Trust.of(composed.get("trust") or (), bool(composed.get("trust_remote_code"))) | wanted(values)
+    for settings in stages.values():
+        trust |= wanted(settings)
+        if settings.get("experiment") is not None:
+            trust |= wanted(_resolved(compose(stage_overrides(overrides, settings["experiment"])))[0])
+    return trust
 
 
 def run_job(job: Job, slot: Slot, timeout_minutes: float | None = None) -> None:
@@ -150,7 +180,7 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None, lock: IO[str]) -> 
         job.state, job.score = "was done", score
         return
     if _can_go_on(job.folder):
-        arguments = [f"resume={job.folder}"]
+        arguments = [f"resume={job.folder}", *job.trust.arguments()]
     else:
         (job.folder / "config.yaml").unlink(missing_ok=True)  # cut before its first checkpoint
         arguments = [*job.overrides, f"hydra.run.dir={job.folder}"]
@@ -190,7 +220,7 @@ def result(folder: Path) -> float | None:
     """The dev Spearman of a finished run, or of its last stage; of an evaluation the average on tests."""
     stages = folder / "stages.yaml"
     if stages.is_file():
-        folder = folder / str(list(OmegaConf.load(stages))[-1])
+        folder = folder / stage_names(stages)[-1]
     try:
         metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
         return float(metrics["dev"]["spearman"] if "dev" in metrics else metrics["test"]["average"])

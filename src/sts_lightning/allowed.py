@@ -1,0 +1,194 @@
+"""The fixed set: what a stored configuration may name without anyone's consent.
+
+Classes are compared by their exact dotted names, each at its place, since a prefix would reach whatever a
+module of ours imports. Of settings that libraries load code by, only those listed may hold text.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sts_lightning.schema import PromptConfig
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ENCODERS = (
+    "sts_lightning.models.SentenceEncoder.from_pretrained",
+    "sts_lightning.models.encoder.SentenceEncoder.from_pretrained",
+)
+REGULARIZERS = ("sts_lightning.regularizers.rank_reduction.RankReduction",)
+PEFT = re.compile(r"peft\.[A-Z]\w*Config")
+
+ARGUMENTS: dict[str, dict[str, frozenset[str]]] = {
+    "logger": {
+        "sts_lightning.training.history.HistoryLogger": frozenset(),
+        "lightning.pytorch.loggers.TensorBoardLogger": _words(
+            "name version prefix sub_dir log_graph default_hp_metric max_queue flush_secs"
+        ),
+        "lightning.pytorch.loggers.WandbLogger": _words(
+            "name version id project entity group job_type tags notes prefix offline"
+        ),
+    },
+    "callbacks": {
+        "sts_lightning.training.rank_monitor.RankMonitor": _words(
+            "every pairs fraction power patience margin"
+        ),
+        "lightning.pytorch.callbacks.EarlyStopping": _words(
+            "monitor min_delta patience verbose mode strict check_finite stopping_threshold "
+            "divergence_threshold check_on_train_epoch_end log_rank_zero_only"
+        ),
+        "lightning.pytorch.callbacks.EMAWeightAveraging": _words(
+            "device use_buffers decay update_every_n_steps update_starting_at_step update_starting_at_epoch"
+        ),
+    },
+}
+"""Loggers and callbacks by group, each with the arguments that a run folder may give it."""
+
+TRAINER_EXTRA = _words(
+    "fast_dev_run min_epochs min_steps max_time limit_val_batches limit_test_batches overfit_batches "
+    "enable_checkpointing gradient_clip_algorithm benchmark inference_mode profiler detect_anomaly barebones "
+    "sync_batchnorm reload_dataloaders_every_n_epochs enable_autolog_hparams"
+)
+"""Arguments of Lightning's Trainer that name no class, plugin or path."""
+
+PEFT_TEXT = _words(
+    "task_type peft_type peft_version revision base_model_name_or_path bias target_modules exclude_modules "
+    "modules_to_save layers_pattern target_parameters feedforward_modules rank_pattern alpha_pattern "
+    "n_frequency_pattern block_size_pattern init_lora_weights init_weights init_type "
+    "encoder_reparameterization_type prompt_tuning_init prompt_tuning_init_text decomposition_method "
+    "ab_svd_init psoft_svd mask_type wavelet_family variant poly_type config_A_B config_C config_D_E"
+)
+"""Arguments of peft's configurations whose text is a choice or the name of a layer.
+
+All others may hold numbers only.
+"""
+
+PEFT_CODE = _words(
+    "megatron_config megatron_core adapters shadow_model tokenizer_kwargs tokenizer_name_or_path"
+)
+"""Arguments of which only null is taken.
+
+As soon as there is a ``megatron_config``, peft imports what ``megatron_core`` names, by default
+``megatron.core``; it loads what the others name.
+"""
+
+MODEL_TEXT = _words(
+    "hidden_act hidden_activation activation_function position_embedding_type rope_scaling rope_parameters "
+    "layer_types"
+)
+"""Settings of a model's configuration whose text is a choice; transformers loads code by others."""
+
+ATTENTION = ("eager", "sdpa")
+"""Values of ``attn_implementation`` that come with transformers; others are kernels from elsewhere."""
+
+
+def is_known(target: str, path: tuple[str, ...]) -> bool:
+    """Whether a target is one of the fixed set at its place in the configuration.
+
+    Args:
+        target: The dotted name.
+        path: The keys that lead to the node whose target it is.
+    """
+    group, depth = (path[0] if path else ""), len(path)
+    if group == "model":
+        if depth == 1:
+            return target in ENCODERS or _is_defined(target, "models")
+        return path[1] == "adapter" and PEFT.fullmatch(target) is not None
+    if group == "loss":
+        return _is_defined(target, "losses")
+    if group == "data":
+        return depth == 1 and _is_defined(target, "data")
+    if group == "regularizer":
+        return depth == 1 and target in REGULARIZERS
+    return depth == 2 and target in ARGUMENTS.get(group, {})
+
+
+def _is_defined(target: str, room: str) -> bool:
+    """Whether a dotted name is that of a target defined in a module of one of this project's packages."""
+    match = re.fullmatch(rf"sts_lightning\.{room}\.([a-z0-9_]+)\.(\w+)", target)
+    return match is not None and match[2] in _definitions(room, match[1])
+
+
+@cache
+def _definitions(room: str, module: str) -> frozenset[str]:
+    """The targets that a module defines itself: losses, data sets, functions that return an encoder.
+
+    Its source is read, not run. What a module only imports is no target of its own.
+    """
+    source = files("sts_lightning").joinpath(room, f"{module}.py")
+    if not source.is_file():
+        return frozenset()
+    nodes = ast.parse(source.read_text(encoding="utf-8")).body
+    if room == "models":
+        returns = {
+            node.name: ast.unparse(node.returns)
+            for node in nodes
+            if isinstance(node, ast.FunctionDef) and node.returns is not None
+        }
+        names = [name for name, returned in returns.items() if returned == "SentenceEncoder"]
+    else:
+        suffix = {"losses": "Loss", "data": "Data"}[room]
+        names = [node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name.endswith(suffix)]
+    return frozenset(name for name in names if not name.startswith("_"))
+
+
+def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Settings outside the fixed set: by them a library would load code or write elsewhere.
+
+    Args:
+        node: A mapping in a configuration.
+        path: The keys that lead to it.
+
+    Yields:
+        The name of a setting, and what it may do.
+    """
+    values = {name: value for name, value in node.items() if not re.fullmatch(r"_\w+_", name)}
+    target = node.get("_target_")
+    if path == ("prompt",):
+        known = {field.name for field in fields(PromptConfig)}
+        for name in sorted(values.keys() - known):  # a prompt's settings are arguments of the model's class
+            yield name, "no setting of a prompt"
+    elif path == ("model", "config"):
+        for name, value in values.items():
+            attention = name.removeprefix("_") == "attn_implementation" and value in ATTENTION
+            private = name.startswith("_") or (not _is_plain(value) and name not in MODEL_TEXT)
+            if private and not attention:
+                yield name, "may make transformers load code"
+    elif path == ("trainer", "extra"):
+        for name in sorted(values.keys() - TRAINER_EXTRA):
+            yield name, "may make Lightning load code or write elsewhere"
+    elif isinstance(target, str) and PEFT.fullmatch(target):
+        for name, value in values.items():
+            nested = isinstance(value, Mapping) and "_target_" in value
+            code = name in PEFT_CODE and value is not None
+            if code or (name not in PEFT_TEXT and not nested and not _is_plain(value)):
+                yield name, "may make peft load code"
+    elif len(path) == 2 and isinstance(target, str) and target in ARGUMENTS.get(path[0], {}):
+        for name, value in values.items():
+            if name not in ARGUMENTS[path[0]][target]:
+                yield name, "not an argument that a run folder may give"
+            elif path[0] == "logger" and _leads_out(value):
+                yield name, "a path out of the run folder"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number, a boolean, null, or a list of such; a mapping is one only if empty."""
+    if isinstance(value, Mapping):
+        return not value
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float)
+
+
+def _leads_out(value: Any) -> bool:
+    return isinstance(value, str) and (Path(value).is_absolute() or ".." in Path(value).parts)

@@ -1,0 +1,260 @@
+"""Run folders are data, never code: what a folder may ask for, and what needs the user's word.
+
+A run's config.yaml and stages.yaml name classes to build (``_target_``) and settings that libraries import or
+download code by. Whoever made the folder chose them. `requests` lists whatever is outside a fixed set that
+belongs to this project and its libraries; `check` rejects it unless the user has named it at the call. Only
+the text is looked at: nothing that a folder names is imported before it has passed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from sts_lightning.allowed import is_known, suspects
+from sts_lightning.errors import CheckpointError, UntrustedError
+
+CONSENT = {"trust": [], "trust_remote_code": False}
+"""Settings that hold the user's word, with the values that a stored configuration gets in their place."""
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_0-9][A-Za-z0-9_]*)*")
+
+
+@dataclass(frozen=True)
+class Trust:
+    """The user's word on a run folder.
+
+    Attributes:
+        names: Dotted names of classes, and keys of the configuration, that the folder may ask for.
+        remote_code: Whether code that comes with the folder's model may run.
+    """
+
+    names: frozenset[str] = frozenset()
+    remote_code: bool = False
+
+    @classmethod
+    def of(cls, names: Iterable[str], remote_code: bool) -> Trust:
+        """The arguments ``trust`` and ``trust_remote_code`` of a call; a single name may stand alone."""
+        return cls(frozenset([names] if isinstance(names, str) else names), remote_code)
+
+    def __or__(self, other: Trust) -> Trust:
+        """What either allows."""
+        return Trust(self.names | other.names, self.remote_code or other.remote_code)
+
+    def arguments(self) -> tuple[str, ...]:
+        """The same on the command line of train.py and eval.py; empty if nothing is allowed."""
+        names = (f"trust=[{','.join(sorted(self.names))}]",) if self.names else ()
+        return names + (("trust_remote_code=true",) if self.remote_code else ())
+
+
+NOTHING = Trust()
+
+
+@dataclass(frozen=True)
+class Request:
+    """Something in a configuration that is outside the fixed set.
+
+    Attributes:
+        key: The dotted key.
+        value: What it asks for.
+        why: The reason that it is not taken as data.
+        needs: The consent that allows it; None if nothing does.
+    """
+
+    key: str
+    value: Any
+    why: str
+    needs: Trust | None = None
+
+    def __str__(self) -> str:
+        """One line for a message."""
+        shown = repr(self.value)
+        return f"{self.key}: {shown if len(shown) <= 100 else f'{shown[:97]}...'} ({self.why})"
+
+
+def requests(values: Mapping[Any, Any]) -> list[Request]:
+    """Everything in a run's configuration that is outside the fixed set.
+
+    Args:
+        values: The configuration as plain containers, its interpolations not resolved.
+    """
+    return [request for request in _walk(values, ()) if request.key not in CONSENT]
+
+
+def wanted(values: Mapping[Any, Any] | DictConfig) -> Trust:
+    """The consent that a configuration needs.
+
+    To compose a configuration, by the command line or one's own conf/, is the user's word on what it names.
+    """
+    if isinstance(values, DictConfig):
+        values = _plain(values, resolve=True)
+    trust = NOTHING
+    for request in requests(values):
+        trust |= request.needs or NOTHING
+    return trust
+
+
+def check(values: Mapping[Any, Any], source: str, trust: Trust) -> None:
+    """Reject a configuration that asks for more than the user allows.
+
+    Args:
+        values: See `requests`.
+        source: The file, perhaps with a part of it, for the message.
+        trust: The user's word.
+
+    Raises:
+        UntrustedError: The message lists every request, and the arguments that would allow all of them.
+    """
+    found = [
+        request
+        for request in requests(values)
+        if request.needs is None
+        or not request.needs.names <= trust.names
+        or request.needs.remote_code > trust.remote_code
+    ]
+    if not found:
+        return
+    lines = "".join(f"\n  {request}" for request in found)
+    if any(request.needs is None for request in found):
+        raise UntrustedError(f"{source} is not used: no run of this project has{lines}")
+    needed = NOTHING
+    for request in found:
+        needed |= request.needs or NOTHING
+    options = ["--trust", *sorted(needed.names)] if needed.names else []
+    options += ["--trust-remote-code"] if needed.remote_code else []
+    python = [f"trust={sorted(needed.names)}"] if needed.names else []
+    python += ["trust_remote_code=True"] if needed.remote_code else []
+    raise UntrustedError(
+        f"{source} asks for code that is not this project's:{lines}\n"
+        "Such code can do whatever you can. If you have read it and want it to run, add "
+        f"{' '.join(needed.arguments())} (train.py, eval.py), {' '.join(options)} (sts-lightning export) or "
+        f"{', '.join(python)} (sts_lightning.load)."
+    )
+
+
+def read_config(path: Path, trust: Trust = NOTHING) -> DictConfig:
+    """A configuration in a run folder, checked; consent that is stored in it counts for nothing.
+
+    Raises:
+        CheckpointError: The file cannot be read, or is no configuration.
+        UntrustedError: See `check`.
+    """
+    cfg, values = _read(path)
+    check(values, str(path), trust)
+    for key, value in CONSENT.items():
+        if key in cfg:
+            cfg[key] = value
+    return cfg
+
+
+def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
+    """The configurations of a folder of stages by their names, checked as `read_config` does.
+
+    Raises:
+        CheckpointError: The file cannot be read, or a stage's name is not that of a folder beside it.
+        UntrustedError: See `check`.
+    """
+    cfg, values = _read(path)
+    stages = {}
+    for name in _names(values, path):
+        if not isinstance(values[name], Mapping):
+            raise CheckpointError(f"{path}: {name} is not the configuration of a stage.")
+        check(values[name], f"{path}: stage {name}", trust)
+        stages[name] = cfg[name]
+    return stages
+
+
+def stage_names(path: Path) -> list[str]:
+    """The names of the stages in stages.yaml, in order; each is the folder of a run.
+
+    Raises:
+        CheckpointError: The file cannot be read, has no stage, or a name would lead out of its folder.
+    """
+    _, values = _read(path)
+    return _names(values, path)
+
+
+def _names(values: Mapping[Any, Any], path: Path) -> list[str]:
+    for name in values:
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+            raise CheckpointError(
+                f"{path}: {name!r} is not the name of a stage: letters, digits, '_', '-' and '.' only."
+            )
+    if not values:
+        raise CheckpointError(f"{path} has no stage.")
+    return list(values)
+
+
+def check_links(run: Path) -> None:
+    """Reject a run folder in which a file is a link to elsewhere: to resume the run writes through it.
+
+    Raises:
+        UntrustedError: There is such a file.
+    """
+    for path in run.rglob("*"):
+        if path.is_symlink() and not path.is_dir() and not path.resolve().is_relative_to(run.resolve()):
+            raise UntrustedError(
+                f"{path} links to {path.resolve()}, outside the run folder; remove the link."
+            )
+
+
+def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:
+    try:
+        cfg = OmegaConf.load(path)
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
+    if not isinstance(cfg, DictConfig):
+        raise CheckpointError(f"{path} is not a configuration: it has no keys.")
+    return cfg, _plain(cfg, resolve=False)
+
+
+def _plain(cfg: DictConfig, resolve: bool) -> dict[Any, Any]:
+    values = OmegaConf.to_container(cfg, resolve=resolve)
+    assert isinstance(values, dict)
+    return values
+
+
+def _walk(node: Any, path: tuple[str, ...]) -> Iterator[Request]:
+    key = ".".join(path)
+    if isinstance(node, str) and "${" in node:
+        yield Request(key, node, "an interpolation; a stored configuration is resolved")
+    elif isinstance(node, Mapping):
+        yield from _walk_settings({str(name): value for name, value in node.items()}, path)
+    elif isinstance(node, Sequence) and not isinstance(node, str):
+        for index, value in enumerate(node):
+            yield from _walk(value, (*path, str(index)))
+
+
+def _walk_settings(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Request]:
+    for name, value in node.items():
+        here = (*path, name)
+        key = ".".join(here)
+        if name == "_target_":
+            yield from _target(value, path)
+        elif re.fullmatch(r"_\w+_", name):
+            yield _by_key(here, value, "an instruction to Hydra")
+        elif name == "trust_remote_code" and value not in (False, None):
+            yield Request(key, value, "code that comes with the model", Trust(remote_code=True))
+        yield from _walk(value, here)
+    for name, why in suspects(node, path):
+        yield _by_key((*path, name), node[name], why)
+
+
+def _by_key(path: tuple[str, ...], value: Any, why: str) -> Request:
+    key = ".".join(path)
+    return Request(key, value, why, Trust(frozenset([key])) if IDENTIFIER.fullmatch(key) else None)
+
+
+def _target(value: Any, path: tuple[str, ...]) -> Iterator[Request]:
+    key = ".".join((*path, "_target_"))
+    if not isinstance(value, str) or not IDENTIFIER.fullmatch(value):
+        yield Request(key, value, "not the name of a class")
+    elif not is_known(value, path):
+        yield Request(key, value, "not a class that this project builds here", Trust(frozenset([value])))

@@ -1,0 +1,125 @@
+"""A finished run as someone else might send it, and every way in which this project reads one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, open_dict
+
+import sts_lightning
+from sts_lightning import evaluate, job
+from sts_lightning.export import export
+from tests.conftest import CONF, SHORT_RUN
+
+Edit = Callable[[dict[str, Any]], None]
+
+SHORT = [
+    *SHORT_RUN,
+    "data.train_size=32",
+    "data.batch_size=16",
+    "trainer.max_epochs=-1",
+    "trainer.max_steps=2",
+    "logger=csv",
+    "evaluation.final=false",
+    "name=test",
+]
+
+PAYLOAD = """
+from pathlib import Path
+Path({marker!r}).touch()
+def run(*arguments, **settings):
+    return None
+"""
+
+
+class Bomb:
+    """Pickles to a call that writes the marker."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.marker),)
+
+
+@contextmanager
+def composed(name: str, *overrides: str, output: Path) -> Iterator[DictConfig]:
+    """A configuration within what looks like a Hydra job."""
+    GlobalHydra.instance().clear()
+    previous = HydraConfig.instance().cfg
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            cfg = compose(name, list(overrides), return_hydra_config=True)
+            with open_dict(cfg):
+                cfg.hydra.runtime.output_dir = str(output)
+                cfg.hydra.mode = "RUN"
+            HydraConfig.instance().set_config(cfg)
+            with open_dict(cfg):
+                del cfg["hydra"]
+            yield cfg
+    finally:
+        HydraConfig.instance().cfg = previous
+        GlobalHydra.instance().clear()
+
+
+def train_py(output: Path, *overrides: str) -> float:
+    """`python train.py`, in this process."""
+    with composed("train", *overrides, output=output) as cfg:
+        return job.train(cfg)
+
+
+def load(run: Path, output: Path, *consent: str) -> None:
+    names, remote = parse(consent)
+    sts_lightning.load(run, **({"trust": names, "trust_remote_code": remote} if consent else {}))
+
+
+def eval_py(run: Path, output: Path, *consent: str) -> None:
+    with composed("eval", f"ckpt={run}", "accelerator=cpu", *consent, output=output) as cfg:
+        evaluate.evaluate_in(output, cfg)
+
+
+def export_run(run: Path, output: Path, *consent: str) -> None:
+    names, remote = parse(consent)
+    more: dict[str, Any] = {"trust": names, "trust_remote_code": remote} if consent else {}
+    export(run, output, "merged", **more)
+
+
+def resume(run: Path, output: Path, *consent: str) -> None:
+    (run / "metrics.json").unlink(missing_ok=True)
+    train_py(output, f"resume={run}", *consent)
+
+
+def init_from(run: Path, output: Path, *consent: str) -> None:
+    train_py(output, *SHORT, f"init_from={run}", *consent)
+
+
+ENTRIES = {"load": load, "eval": eval_py, "export": export_run, "resume": resume, "init_from": init_from}
+"""Called with the run folder, a folder to write to, and consent as on the command line."""
+
+
+def parse(consent: tuple[str, ...]) -> tuple[list[str], bool]:
+    """Consent as on the command line, for a call."""
+    settings = dict(text.split("=", 1) for text in consent)
+    names = yaml.safe_load(settings.get("trust", "[]"))
+    return names, settings.get("trust_remote_code") == "true"
+
+
+def edit(path: Path, change: Edit) -> None:
+    """Change a YAML file."""
+    values = yaml.safe_load(path.read_text())
+    change(values)
+    path.write_text(yaml.safe_dump(values, sort_keys=False))
+
+
+def no_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let eval.py load the encoder without data to score."""
+    monkeypatch.setattr(evaluate, "open_suite", lambda cfg: lambda encoder, folder: ({"average": 0.0}, {}))
