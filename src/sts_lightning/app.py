@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +22,16 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config import flat_keys, suggest
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 
-STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+STORAGE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EFBIG,
+    errno.ENAMETOOLONG,
+)
 """Of an OSError that says that a file cannot be written."""
 
 
@@ -51,6 +60,21 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
         if error.errno not in STORAGE:
             raise
         _leave(storage_error(error, None), debug)
+    except ValueError as error:  # what Hydra raises for model=null or loss=5
+        if not str(error).startswith("Config group override must be"):
+            raise
+        _leave(ConfigError(_explain_group(Path(config_path), sys.argv[1:])), debug)
+
+
+def _explain_group(conf: Path, arguments: Sequence[str]) -> str:
+    """Which group was given something other than the name of a choice, and what its choices are."""
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        group = conf / key.lstrip("+")
+        choices = sorted(path.stem for path in group.glob("*.yaml")) if "=" in argument else []
+        if choices and value not in choices:
+            return f"{argument}: {key.lstrip('+')} is chosen by name among {', '.join(choices)}."
+    return "a group is chosen by the name of one of its files, as in model=minilm."
 
 
 def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:

@@ -208,6 +208,6 @@ def test_limits(config: Config, tmp_path: Path) -> None:
     cfg = config(*SHORT_RUN, "data.batch_size=16", "trainer.limit_train_batches=3", "trainer.max_epochs=2")
     train_in(tmp_path / "run", cfg)
     assert metrics(tmp_path / "run")["steps"] == 6
-    with pytest.raises(ConfigError, match="leave no step to train"):
-        train_in(tmp_path / "none", config(*SHORT_RUN, "trainer.max_epochs=0"))
+    with pytest.raises(ConfigError, match=r"trainer\.extra\.max_steps"):
+        train_in(tmp_path / "none", config(*SHORT_RUN, "+trainer.extra.max_steps=1"))
     assert not (tmp_path / "none").exists()

@@ -162,8 +162,8 @@ def check_count(path: Path, folder: Path, found: int) -> None:
     wanted = expected.get(path.relative_to(folder).as_posix(), found)
     if wanted != found:
         raise DataError(
-            f"{found:,} rows with a score, but the published file has {wanted:,}: it was cut or changed. Copy "
-            f"it anew; for data of your own in this layout, write {{}} to {folder / COUNTS}.",
+            f"{found:,} rows with a score, but the published file has {wanted:,}: it was cut or changed. "
+            f"Copy it anew; for data of your own in this layout, write {{}} to {folder / COUNTS}.",
             path,
         )
 

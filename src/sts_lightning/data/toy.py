@@ -125,7 +125,8 @@ class ToyData(SentenceDataModule):
             raise ValueError(f"views must be 2 or 3, got {views}.")
         if kind != "sentences" and (views != 2 or repetition):
             raise ValueError(
-                f"views={views} and repetition={repetition} are for kind=sentences; kind={kind} does not use them."
+                f"views={views} and repetition={repetition} have no effect with kind={kind}; they are for "
+                "kind=sentences."
             )
         self.kind = kind
         shapes: dict[str, tuple[int, LabelKind]] = {

@@ -56,17 +56,31 @@ def export(run: Path, folder: Path, format_: Format, base: Base = "trained") -> 
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder.")
     cfg = runs.load_config(run)
+    _make_parent(folder)
     if base == "original" and format_ != "adapter":
         cfg.model = runs.with_quantization(cfg.model, "none")
     encoder = runs.load_from(run, cfg).eval()
     write = {"adapter": _write_adapter, "merged": _write_merged, "sentence-transformers": _write_st}[format_]
-    folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         inside = Path(temporary) / "export"
         inside.mkdir()
         write(encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
         (inside / "sts_lightning.json").write_text(json.dumps(_settings(encoder), indent=2) + "\n", "utf-8")
         inside.rename(folder)
+
+
+def _make_parent(folder: Path) -> None:
+    """Make the folder that the export goes into, and see that it can be written to.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}."):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another folder.") from error
 
 
 def _settings(encoder: SentenceEncoder) -> dict[str, Any]:

@@ -51,8 +51,8 @@ class RankReduction(nn.Module):
         super().__init__()
         if not 0 <= coefficient < math.inf:
             raise ConfigError(
-                f"regularizer.coefficient must be finite and not negative, got {coefficient}; to raise the rank, set "
-                "regularizer.phase1=increase and phase2=increase."
+                f"regularizer.coefficient must be finite and not negative, got {coefficient}; to raise "
+                "the rank, set regularizer.phase1=increase and phase2=increase."
             )
         if views not in get_args(Which):
             known = ", ".join(get_args(Which))
