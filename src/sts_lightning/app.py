@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -69,11 +70,14 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
 def _explain_group(conf: Path, arguments: Sequence[str]) -> str:
     """Which group was given something other than the name of a choice, and what its choices are."""
     for argument in arguments:
-        key, _, value = argument.partition("=")
-        group = conf / key.lstrip("+")
-        choices = sorted(path.stem for path in group.glob("*.yaml")) if "=" in argument else []
-        if choices and value not in choices:
-            return f"{argument}: {key.lstrip('+')} is chosen by name among {', '.join(choices)}."
+        try:
+            override = OverridesParser.create().parse_override(argument)
+        except HydraException:  # an option of Hydra's, such as -m
+            continue
+        key = str(override.key_or_group)
+        choices = sorted(path.stem for path in (conf / key).glob("*.yaml"))
+        if choices and not isinstance(override.value(), str | list):
+            return f"{argument}: {key} is chosen by name among {', '.join(choices)}."
     return "a group is chosen by the name of one of its files, as in model=minilm."
 
 

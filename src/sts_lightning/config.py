@@ -76,7 +76,8 @@ def check_target(path: str, node: DictConfig) -> None:
     try:
         target = get_method(node["_target_"])
     except Exception as error:  # whatever an import may raise
-        raise ConfigError(f"{path}._target_: cannot load {node['_target_']} ({error}).") from error
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{path}._target_: cannot load {node['_target_']} ({reason}).") from error
     try:
         hints = _argument_types(target)
     except (TypeError, ValueError) as error:  # what has no signature, such as builtins.dict
@@ -209,6 +210,6 @@ def build(path: str, node: DictConfig, **arguments: Any) -> Any:
             raise cause from None
         if isinstance(cause, ValueError | ImportError):
             # A message that opens with the name of an argument continues the path.
-            mark = "." if str(cause).partition(" ")[0] in node else ": "
+            mark = "." if str(cause).partition(" ")[0].rstrip(",") in node else ": "
             raise ConfigError(f"{path}{mark}{cause}") from error
         raise

@@ -138,7 +138,8 @@ def _choose_splits(task: Any, splits: Sequence[str]) -> None:
     known = task.metadata.eval_splits
     if not set(splits) & set(known):
         raise ConfigError(
-            f"splits={list(splits)} leaves nothing of MTEB's {task.metadata.name}, which has {', '.join(known)}."
+            f"splits={list(splits)} leaves nothing of MTEB's {task.metadata.name}, which has "
+            f"{', '.join(known)}."
         )
     task.filter_eval_splits([split for split in splits if split in known])
 

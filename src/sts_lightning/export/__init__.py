@@ -56,11 +56,12 @@ def export(run: Path, folder: Path, format_: Format, base: Base = "trained") -> 
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder.")
     cfg = runs.load_config(run)
-    _make_parent(folder)
+    _check_place(folder)
     if base == "original" and format_ != "adapter":
         cfg.model = runs.with_quantization(cfg.model, "none")
     encoder = runs.load_from(run, cfg).eval()
     write = {"adapter": _write_adapter, "merged": _write_merged, "sentence-transformers": _write_st}[format_]
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         inside = Path(temporary) / "export"
         inside.mkdir()
@@ -69,15 +70,15 @@ def export(run: Path, folder: Path, format_: Format, base: Base = "trained") -> 
         inside.rename(folder)
 
 
-def _make_parent(folder: Path) -> None:
-    """Make the folder that the export goes into, and see that it can be written to.
+def _check_place(folder: Path) -> None:
+    """See that a folder can be made, and leave nothing behind.
 
     Raises:
         ConfigError: It cannot.
     """
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}."):
+        with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):
             pass
     except OSError as error:
         raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another folder.") from error
