@@ -94,6 +94,7 @@ def mini_root(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("data")
     folder = root / "senteval" / "STS" / "STSBenchmark"
     folder.mkdir(parents=True)
+    (root / "senteval" / "counts.json").write_text("{}")
     rows = [f"g\tf\ty\t{i}\t{i % 6}\tsentence {i}\tanother {i * 7}" for i in range(30)]
     (folder / "sts-test.csv").write_text("\n".join(rows))
     return str(root)

@@ -7,13 +7,14 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -22,7 +23,16 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config import flat_keys, suggest
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 
-STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+STORAGE = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EFBIG,
+    errno.ENAMETOOLONG,
+)
 """Of an OSError that says that a file cannot be written."""
 
 
@@ -51,6 +61,24 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
         if error.errno not in STORAGE:
             raise
         _leave(storage_error(error, None), debug)
+    except ValueError as error:  # what Hydra raises for model=null or loss=5
+        if not str(error).startswith("Config group override must be"):
+            raise
+        _leave(ConfigError(_explain_group(Path(config_path), sys.argv[1:])), debug)
+
+
+def _explain_group(conf: Path, arguments: Sequence[str]) -> str:
+    """Which group was given something other than the name of a choice, and what its choices are."""
+    for argument in arguments:
+        try:
+            override = OverridesParser.create().parse_override(argument)
+        except HydraException:  # an option of Hydra's, such as -m
+            continue
+        key = str(override.key_or_group)
+        choices = sorted(path.stem for path in (conf / key).glob("*.yaml"))
+        if choices and not isinstance(override.value(), str | list):
+            return f"{argument}: {key} is chosen by name among {', '.join(choices)}."
+    return "a group is chosen by the name of one of its files, as in model=minilm."
 
 
 def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:

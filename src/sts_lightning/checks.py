@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+
+import torch
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
@@ -11,15 +14,19 @@ from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
 from sts_lightning.models.tokenize import check_template
 from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.queue import check_queue
 from sts_lightning.training.rank_monitor import RankMonitor
 
 
 def check_fit(loss: Loss, data: SentenceDataModule) -> None:
-    """Refuse a loss that cannot use the data.
+    """Reject a loss that cannot use the data.
 
     Raises:
-        ConfigError: Views or labels do not fit; the message lists the losses that do.
+        ConfigError: Views or labels do not fit; the message lists the losses that do. Or one of the two is
+            something else altogether.
     """
+    _check_kind("loss", loss, Loss)
+    _check_kind("data", data, SentenceDataModule)
     if fits(loss, data):
         return
     have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
@@ -55,11 +62,15 @@ def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
 def check_extras(
     cfg: DictConfig, loss: Loss, regularizer: RankReduction | None, callbacks: list[Callback]
 ) -> None:
-    """Refuse a start, a queue, a regularizer or a frozen encoder that would have no effect.
+    """Reject a start, a queue, a regularizer, a file or a frozen encoder that would have no effect.
 
     Raises:
         ConfigError: One of them.
     """
+    for name, callback in zip(cfg.callbacks, callbacks, strict=True):
+        _check_kind(f"callbacks.{name}", callback, Callback)
+    if regularizer is not None:
+        _check_kind("regularizer", regularizer, RankReduction)
     if cfg.model.get("adapter") is None and cfg.freeze == "none":
         for key, usual in (("dtype", "float32"), ("quantization", "none")):
             if cfg.model.get(key, usual) != usual:
@@ -69,8 +80,7 @@ def check_extras(
                 )
     if cfg.init != "best" and cfg.init_from is None:
         raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.")
-    if cfg.queue.size < 0:
-        raise ConfigError(f"queue.size must not be negative, got {cfg.queue.size}.")
+    check_queue(cfg.queue.size, cfg.queue.momentum)
     if cfg.queue.size and not loss.takes_negatives:
         able = ", ".join(stem for stem, other in all_losses().items() if other.takes_negatives)
         raise ConfigError(
@@ -81,8 +91,31 @@ def check_extras(
         raise ConfigError(
             "regularizer.phase1 and phase2 differ, so the switch has to be found: add callbacks=rank_monitor."
         )
+    if cfg.path is not None and cfg.data.get("path") != cfg.path:
+        raise ConfigError(f"path={cfg.path} has no effect on this data; add data=pairs_file to train on it.")
+    if not _has_head(loss):
+        if cfg.freeze != "none":
+            raise ConfigError(
+                f"freeze={cfg.freeze} leaves nothing to train: {type(loss).__name__} has no head. "
+                "Set freeze=none, or choose a loss with a head."
+            )
+        if cfg.optim.head_lr is not None:
+            raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
     if regularizer is not None and cfg.freeze != "none":
         raise ConfigError(f"freeze={cfg.freeze}: a regularizer has no effect on vectors that stand still.")
+
+
+def _check_kind(path: str, built: object, wanted: type) -> None:
+    if not isinstance(built, wanted):
+        raise ConfigError(f"{path}._target_ makes a {type(built).__name__}, not a {wanted.__name__}.")
+
+
+def _has_head(loss: Loss) -> bool:
+    """Whether the loss has parameters of its own once it knows the size of the embeddings."""
+    trial = copy.deepcopy(loss)
+    with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
+        trial.make_head(dimension=2, top_label=1)
+    return any(True for _ in trial.parameters())
 
 
 def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:

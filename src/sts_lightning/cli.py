@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sts_lightning.errors import UserError
+from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.files import check_output
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.debug:
             raise
         sys.exit(f"error: {error}")
+    except OSError as error:  # every file that a command touches is one that the user named
+        if options.debug:
+            raise
+        where = f"{error.filename2 or error.filename}: " if error.filename else ""
+        sys.exit(f"error: {where}{error.strerror or error}.")
 
 
 Commands = argparse._SubParsersAction  # generic in stubs only
@@ -48,7 +55,7 @@ def _add_ceiling(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     _add_file(parser, "your own CSV, TSV or JSONL file; default: the seven test sets")
     parser.add_argument("--score", default="score", help="its column of gold scores; default: %(default)s")
-    parser.add_argument("--levels", type=int, nargs="+", default=[2, 3, 5], help="default: 2 3 5")
+    parser.add_argument("--levels", type=_levels, nargs="+", default=[2, 3, 5], help="default: 2 3 5")
     parser.add_argument("--plot", type=Path, help="also draw the ceilings of 2 to 20 levels to this PNG")
     parser.set_defaults(run_command=_ceiling)
 
@@ -56,6 +63,7 @@ def _add_ceiling(commands: Commands[argparse.ArgumentParser]) -> None:
 def _ceiling(options: argparse.Namespace) -> None:
     from sts_lightning.analysis.ceilings import read_golds, report_ceilings
 
+    check_output("--plot", options.plot)
     golds = read_golds(options.file, options.score, options.data_root)
     report_ceilings(golds, options.levels, options.plot)
 
@@ -66,7 +74,7 @@ def _add_compare(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("first", type=Path, nargs="+", help="run folders of one system")
     parser.add_argument("--to", type=Path, nargs="+", required=True, help="run folders of the other")
-    parser.add_argument("--resamples", type=int, default=1000, help="draws; default: %(default)s")
+    parser.add_argument("--resamples", type=_positive, default=1000, help="draws; default: %(default)s")
     parser.set_defaults(run_command=_compare)
 
 
@@ -132,7 +140,7 @@ def _add_leaks(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--near",
-        type=float,
+        type=_share,
         default=0.8,
         help="least share of common 4-grams of near duplicates, 0: leave them out; default: %(default)s",
     )
@@ -144,7 +152,11 @@ def _add_leaks(commands: Commands[argparse.ArgumentParser]) -> None:
 def _leaks(options: argparse.Namespace) -> None:
     from sts_lightning.leak_report import read_source, read_tests, report_leaks
 
+    for option, path in (("--list", options.listing), ("--write", options.write)):
+        check_output(option, path)
     columns = tuple(options.columns)
+    if columns[0] == columns[1]:
+        raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.")
     against = None if options.against == "sts7" else Path(options.against)
     source = read_source(options.file, columns, options.data_root)
     tests = read_tests(against, columns, options.data_root)
@@ -179,9 +191,27 @@ def _add_reproduce(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return _at_least(1, text)
+
+
+def _levels(text: str) -> int:
+    return _at_least(2, text)
+
+
+def _at_least(least: int, text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
 
 
 def _reproduce(options: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator
@@ -12,17 +13,18 @@ from typing import Any
 
 from hydra.errors import InstantiationException
 from hydra.utils import get_method, instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.errors import ConfigError, UserError
 
 
 def check_config(cfg: DictConfig) -> None:
-    """Check required values, choices, and each group that has a ``_target_`` against its signature.
+    """Check required values, numbers, choices, and each group that has a ``_target_`` against its signature.
 
     Raises:
-        ConfigError: A value is missing, of the wrong type, or not among the choices.
+        ConfigError: A value is missing, of the wrong type, out of range, NaN or infinite, or not among the
+            choices.
     """
     missing = sorted(OmegaConf.missing_keys(cfg))
     if missing:
@@ -31,21 +33,38 @@ def check_config(cfg: DictConfig) -> None:
         OmegaConf.resolve(cfg)
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from error
-    _check_choices(cfg, "")
+    _check_finite(cfg, "")
+    _check_fields(cfg, "")
     for key, node in _items(cfg):
         if isinstance(node, DictConfig) and "_target_" in node:
             check_target(key, node)
 
 
-def _check_choices(node: DictConfig, prefix: str) -> None:
+def _check_finite(node: DictConfig | ListConfig, prefix: str) -> None:
+    """Reject NaN and infinity in any setting; no setting has a meaning for either."""
+    pairs = _items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
+    for key, value in pairs:
+        if isinstance(value, DictConfig | ListConfig):
+            _check_finite(value, f"{prefix}{key}.")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{prefix}{key}={value} is not a finite number.")
+
+
+def _check_fields(node: DictConfig, prefix: str) -> None:
+    """Check what the schema says besides the type: choices, range, and the length of a tuple."""
     schema = OmegaConf.get_type(node)
     fields = {f.name: f for f in dataclasses.fields(schema)} if dataclasses.is_dataclass(schema) else {}
+    hints = typing.get_type_hints(schema) if fields else {}
     for key, value in _items(node):
-        choices = fields[key].metadata.get("choices") if key in fields else None
-        if choices is not None and value not in choices:
-            raise ConfigError(f"{prefix}{key}={value} is not among {', '.join(map(str, choices))}.")
+        if key in fields:
+            choices, bounds = (fields[key].metadata.get(name) for name in ("choices", "range"))
+            if choices is not None and value not in choices:
+                raise ConfigError(f"{prefix}{key}={value} is not among {', '.join(map(str, choices))}.")
+            if bounds is not None and not bounds[0] <= value <= bounds[1]:
+                raise ConfigError(f"{prefix}{key}={value} must lie between {bounds[0]} and {bounds[1]}.")
+            _check_length(f"{prefix}{key}", value, hints[key])
         if isinstance(value, DictConfig):
-            _check_choices(value, f"{prefix}{key}.")
+            _check_fields(value, f"{prefix}{key}.")
 
 
 def check_target(path: str, node: DictConfig) -> None:
@@ -57,8 +76,15 @@ def check_target(path: str, node: DictConfig) -> None:
     try:
         target = get_method(node["_target_"])
     except Exception as error:  # whatever an import may raise
-        raise ConfigError(f"{path}._target_: cannot load {node['_target_']} ({error}).") from error
-    hints = _argument_types(target)
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{path}._target_: cannot load {node['_target_']} ({reason}).") from error
+    try:
+        hints = _argument_types(target)
+    except (TypeError, ValueError) as error:  # what has no signature, such as builtins.dict
+        raise ConfigError(
+            f"{path}._target_: {node['_target_']} has no arguments that can be checked; name a class or "
+            "function with a signature."
+        ) from error
     for key, value in _items(node):
         if key == "_target_":
             continue
@@ -105,16 +131,37 @@ def _check_type(key: str, value: Any, hint: Any) -> None:
         return
     if value is None and not _allows_none(hint):
         raise ConfigError(f"{key} is required; give it on the command line: {key}=...")
+    _check_length(key, value, hint)
     schema = dataclasses.make_dataclass("Schema", [("value", hint)])
     try:
         wanted = OmegaConf.structured(schema)
     except OmegaConfBaseException:
         return
+    name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
     try:
-        OmegaConf.merge(wanted, {"value": value})
+        merged: Any = OmegaConf.merge(wanted, {"value": value})
     except OmegaConfBaseException as error:
-        name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
         raise ConfigError(f"{key}={value!r} is not of type {name}.") from error
+    # The target gets the value as it is: the text 'no' would be true there, and the text '0.1' no number.
+    if _kinds(value) != _kinds(merged["value"]):
+        raise ConfigError(f"{key}={value!r} is not of type {name}.")
+
+
+def _check_length(key: str, value: Any, hint: Any) -> None:
+    """Reject a list of another length than that of the tuple which it stands for."""
+    for option in (hint, *typing.get_args(hint)):
+        arguments = typing.get_args(option)
+        if typing.get_origin(option) is tuple and ... not in arguments and isinstance(value, ListConfig):
+            if len(value) != len(arguments):
+                raise ConfigError(f"{key}={value} needs {len(arguments)} values, got {len(value)}.")
+            return
+
+
+def _kinds(value: Any) -> Any:
+    """Whether a value, or each value of a list, is a text, a truth value or something else."""
+    if isinstance(value, ListConfig):
+        return [_kinds(item) for item in value]
+    return next((kind for kind in (str, bool) if isinstance(value, kind)), None)
 
 
 def _allows_none(hint: Any) -> bool:
@@ -157,7 +204,7 @@ def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
 
 
 def build(path: str, node: DictConfig, **arguments: Any) -> Any:
-    """Instantiate a node; an error of its constructor becomes a `ConfigError` that names the group.
+    """Instantiate a node; an error of its constructor becomes a `ConfigError` that names the setting.
 
     Args:
         path: The group, for the message.
@@ -171,5 +218,7 @@ def build(path: str, node: DictConfig, **arguments: Any) -> Any:
         if isinstance(cause, UserError):
             raise cause from None
         if isinstance(cause, ValueError | ImportError):
-            raise ConfigError(f"{path}: {cause}") from error
+            # A message that opens with the name of an argument continues the path.
+            mark = "." if str(cause).partition(" ")[0].rstrip(",") in node else ": "
+            raise ConfigError(f"{path}{mark}{cause}") from error
         raise

@@ -5,6 +5,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from sts_lightning.errors import ConfigError
+
+
+def check_output(option: str, path: Path | None) -> None:
+    """Reject a place where no file can be written, before any work is done.
+
+    Args:
+        option: What the user gave, for the message.
+        path: The file, or None where none is asked for.
+
+    Raises:
+        ConfigError: The path is a folder, or its own folder does not exist.
+    """
+    if path is not None and path.is_dir():
+        raise ConfigError(f"{option} {path} is a folder; give the name of a file.")
+    if path is not None and not path.parent.is_dir():
+        raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.")
+
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a file under a temporary name and rename it, so that no reader ever sees half of it."""

@@ -17,6 +17,10 @@ def _one_of(*choices: str) -> Any:
     return field(default=MISSING, metadata={"choices": choices})
 
 
+def _between(low: int, high: int) -> Any:
+    return field(default=MISSING, metadata={"range": (low, high)})
+
+
 @dataclass
 class PromptConfig:
     """A template around each sentence, and how the vector is read out under it."""
@@ -94,7 +98,7 @@ class TrainConfig:
     """`python train.py`."""
 
     name: str = MISSING
-    seed: int = MISSING
+    seed: int = _between(0, 2**32 - 1)  # what NumPy's generator takes
     data_root: str = MISSING
     path: str | None = None
     precision: str = MISSING
@@ -130,6 +134,9 @@ class EvalConfig:
     data_root: str = MISSING
     suite: str = _one_of("sts", "transfer", "probing", "relatedness", "mteb")
     tasks: list[str] | None = None
+    languages: list[str] | None = None
+    subsets: list[str] | None = None
+    splits: list[str] | None = None
     folds: int = MISSING
     normalize: bool = MISSING
     aggregate: str = _one_of("all", "mean", "wmean")

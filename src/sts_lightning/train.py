@@ -36,7 +36,7 @@ from sts_lightning.logs import log_to, quiet_lightning
 from sts_lightning.losses.base import Loss
 from sts_lightning.machine import decide, decided, weights_device
 from sts_lightning.models.encoder import Precision, SentenceEncoder
-from sts_lightning.training.history import HistoryLogger, read_history
+from sts_lightning.training.history import HistoryLogger, read_history, scores_before_and_at
 from sts_lightning.training.memory import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import check_optim, check_warmup, make_optimizer, make_schedule
@@ -185,13 +185,16 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
         best_step = runs.load_best(run, encoder)
         tuned = _score(encoder.to(trainer.strategy.root_device), data, cfg.evaluation)
         history = read_history(run / "history.csv")
+        before, selected = scores_before_and_at(history, MONITOR, best_step)
+        worse = None if before is None or selected is None else selected < before
         if tuned.test is not None:
             save_predictions(run, data.tests, tuned.test_cosines)
         runs.save_metrics(
             run,
             {
                 "dev": tuned.dev,
-                "dev_untuned": next((row[MONITOR] for row in history if row["step"] == 0), None),
+                "dev_untuned": before,
+                "worse_than_untuned": worse,
                 "test": tuned.test,
                 "test_untuned": untuned.test if untuned else None,
                 "best_step": best_step,
@@ -219,6 +222,13 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
             f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
         )
         _plot_ranks(history, run, title)
+        if worse:
+            log.warning(
+                "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
+                "optim.lr or train longer.",
+                selected,
+                before,
+            )
         _print_report(tuned, untuned, history, cfg, encoder.precision)
         log.info(
             "selected step %d of %d; results, plots and weights: %s",

@@ -39,6 +39,7 @@ def root(tmp_path: Path) -> Path:
         path = tmp_path / "senteval" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "senteval" / "counts.json").write_text("{}")
     return tmp_path
 
 

@@ -111,5 +111,5 @@ def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:
     ],
 )
 def test_impossible_options(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises((ConfigError, ValueError), match=message):
         PairsFileData(**{"path": "x.csv", "batch_size": 4, "seed": 0, **options})

@@ -23,6 +23,8 @@ def sick_row(first: str, second: str, score: str) -> str:
 def root(tmp_path: Path) -> Path:
     """A data root with all files; each STS subset has two scored pairs and an unscored one."""
     folder = tmp_path / "senteval"
+    folder.mkdir()
+    (folder / "counts.json").write_text("{}")
     for year, subsets in STS_YEARS.items():
         place = folder / "STS" / f"{year}-en-test"
         place.mkdir(parents=True)

@@ -37,7 +37,7 @@ def test_tsv_has_no_quoting(tmp_path: Path) -> None:
 
 def test_jsonl(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"sentence1": "a", "sentence2": "b", "score": 2.5, "other": 1}\n')
-    assert list(read_records(path, NAMES)) == [(1, ["a", "b", "2.5"])]
+    assert list(read_records(path, NAMES, numbers=["score"])) == [(1, ["a", "b", "2.5"])]
 
 
 HEAD = "sentence1,sentence2,score\n"

@@ -21,9 +21,9 @@ from sts_lightning.models.tiny_bert import tiny_bert
 mteb = pytest.importorskip("mteb")
 
 
-def with_rows(name: str, data: DatasetDict) -> Any:
+def with_rows(name: str, data: Any, **chosen: Any) -> Any:
     """MTEB's task with local rows in place of the hub's."""
-    (task,) = find_mteb_tasks([name])
+    (task,) = find_mteb_tasks([name], **chosen)
     task.dataset = data
     task.data_loaded = True
     return task
@@ -64,6 +64,93 @@ def test_similarities_are_cosines() -> None:
     np.testing.assert_allclose(model.similarity_pairwise(first, second), np.diag(wanted), rtol=1e-9)
 
 
+def pairs_task(name: str, steps: dict[str, int], **chosen: Any) -> Any:
+    """A task whose subsets have gold scores in an order of their own, so that each has another result."""
+    texts = ["A dog runs", "Two men talk", "x y z", "It rains", "Go home", "Some cats"]
+    rows = {
+        subset: DatasetDict(
+            test=Dataset.from_dict(
+                {
+                    "sentence1": texts,
+                    "sentence2": [text[::-1] for text in texts],
+                    "score": [float((row * step) % 7 % 5) for row in range(1, 7)],
+                }
+            )
+        )
+        for subset, step in steps.items()
+    }
+    return with_rows(name, rows, **chosen)
+
+
+STS17 = {"en-en": 1, "en-de": 3, "es-es": 5}
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen", "kept"),
+    [
+        ("STS17", {}, ["en-en"]),
+        ("STS22", {}, ["en"]),
+        ("STS12", {}, ["default"]),
+        ("STSBenchmarkMultilingualSTS", {}, ["en"]),
+        ("STS17", {"languages": ["eng", "deu"]}, ["en-de", "en-en"]),
+        ("STS17", {"languages": ["spa"]}, ["es-es"]),
+        ("STS17", {"subsets": ["en-de", "es-es"]}, ["en-de", "es-es"]),
+    ],
+)
+def test_which_subsets_are_scored(name: str, chosen: dict[str, Any], kept: list[str]) -> None:
+    (task,) = find_mteb_tasks([name], **chosen)
+    assert sorted(task.hf_subsets) == kept
+
+
+def test_splits_are_chosen() -> None:
+    name = "STSBenchmarkMultilingualSTS"
+    assert sorted(find_mteb_tasks([name])[0].eval_splits) == ["dev", "test"]
+    assert find_mteb_tasks([name], splits=["test"])[0].eval_splits == ["test"]
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "message"),
+    [
+        (["STS17"], {"languages": ["pol"]}, r"languages=\['pol'\] leaves nothing of MTEB's STS17.*en-de"),
+        (["STS17"], {"languages": ["english"]}, r"languages=\['english'\]"),
+        (["IndicCrosslingualSTS"], {}, r"languages=\['eng'\] leaves nothing .* en-hi \(eng-Latn, hin-Deva\)"),
+        (["STS17"], {"subsets": ["en"]}, r"subsets=\['en'\] leaves nothing of MTEB's STS17.*en-en"),
+        (["STS17", "STS22"], {"subsets": ["en-en", "en", "xx"]}, r"subsets: no task of .* has xx"),
+        (["STS17"], {"splits": ["dev"]}, r"splits=\['dev'\] leaves nothing of MTEB's STS17, which has test"),
+        (["STS17"], {"splits": ["test", "dev"]}, r"splits: no task of STS17 has dev"),
+        (["STS17"], {"languages": ["eng"], "subsets": ["en-en"]}, r"languages and subsets both"),
+    ],
+)
+def test_choices_that_leave_nothing(names: list[str], chosen: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        find_mteb_tasks(names, **chosen)
+
+
+def test_the_score_is_that_of_the_subsets_that_are_named(tmp_path: Path) -> None:
+    """STS17 is English-English; the score of several subsets is their mean, and each is stated."""
+    from scipy import stats
+
+    encoder = tiny_bert().eval()
+
+    def spearman(task: Any, subset: str) -> float:
+        rows = task.dataset[subset]["test"]
+        first, second = (encoder.encode(list(rows[column])) for column in ("sentence1", "sentence2"))
+        cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(first, second, strict=True)]
+        return 100 * float(stats.spearmanr(cosines, rows["score"]).statistic)
+
+    task = pairs_task("STS17", STS17)
+    result = evaluate_mteb(encoder, [task], tmp_path)["tasks"]["STS17"]
+    assert result["score"] == pytest.approx(spearman(task, "en-en"))
+    assert result["splits"] == {"test": {"en-en": pytest.approx(spearman(task, "en-en"))}}
+
+    task = pairs_task("STS17", STS17, subsets=["en-de", "es-es"])
+    result = evaluate_mteb(encoder, [task], tmp_path)["tasks"]["STS17"]
+    wanted = {subset: spearman(task, subset) for subset in ("en-de", "es-es")}
+    assert result["splits"] == {"test": pytest.approx(wanted)}
+    assert result["score"] == pytest.approx(np.mean(list(wanted.values())))
+    assert wanted["en-de"] != pytest.approx(wanted["es-es"])
+
+
 def test_unknown_tasks_and_absent_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"Banking77Classificatio"):
         find_mteb_tasks(["Banking77Classificatio"])
@@ -80,11 +167,28 @@ def test_unknown_tasks_and_absent_data(tmp_path: Path, monkeypatch: pytest.Monke
 def test_through_eval(
     config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suites, "find_mteb_tasks", lambda names: [similarity_task()])
+    monkeypatch.setattr(suites, "find_mteb_tasks", lambda names, **_: [similarity_task()])
     cfg = config("suite=mteb", "tasks=[STS12]", "model=tiny_bert", of="eval")
     average = evaluate_in(tmp_path / "run", cfg)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["test"]["average"] == average
+    assert metrics["test"]["tasks"]["STS12"]["splits"] == {"test": {"default": average}}
     assert (tmp_path / "run" / "mteb" / "STS12.json").is_file()
     with pytest.raises(ConfigError, match=r"suite=mteb needs tasks=\[...\]"):
         evaluate_in(tmp_path / "none", config("suite=mteb", "model=tiny_bert", of="eval"))
+
+
+def test_settings_reach_the_tasks(config: Callable[..., DictConfig], tmp_path: Path) -> None:
+    """eval.py asks for the subsets of its configuration; the terminal's row names them."""
+    cfg = config(
+        "suite=mteb", "tasks=[STS17]", "subsets=[es-es]", "splits=[dev]", "model=tiny_bert", of="eval"
+    )
+    with pytest.raises(ConfigError, match=r"splits=\['dev'\]"):
+        evaluate_in(tmp_path / "run", cfg)
+    task = pairs_task("STS17", STS17, subsets=["en-de", "es-es"])
+    result = evaluate_mteb(tiny_bert(), [task], tmp_path)["tasks"]["STS17"]
+    assert suites._label("STS17", result) == "STS17 (en-de, es-es)"
+    assert suites._label("STS12", {**result, "splits": {"test": {"default": 1.0}}}) == "STS12"
+    for key in ("languages", "subsets", "splits"):
+        with pytest.raises(ConfigError, match=f"{key}: only suite=mteb"):
+            evaluate_in(tmp_path / "run", config(f"{key}=[x]", "model=tiny_bert", of="eval"))

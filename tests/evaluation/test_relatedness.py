@@ -139,6 +139,7 @@ def root(tmp_path: Path) -> Path:
         path = folder / "STS" / "STSBenchmark" / f"sts-{part}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(stsb)
+    (folder / "counts.json").write_text("{}")
     (folder / "SICK").mkdir()
     for part in ("train", "trial", "test_annotated"):
         (folder / "SICK" / f"SICK_{part}.txt").write_text(sick)

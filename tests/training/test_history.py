@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.files import write_atomic
-from sts_lightning.training.history import HistoryLogger, read_history
+from sts_lightning.training.history import HistoryLogger, read_history, scores_before_and_at
 
 
 def test_metrics_of_a_step_share_a_row(tmp_path: Path) -> None:
@@ -43,3 +43,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         write_atomic(path, "new")
     assert path.read_bytes() == b"old"
     assert [item.name for item in tmp_path.iterdir()] == ["metrics.json"]
+
+
+def test_scores_before_training_and_at_a_step() -> None:
+    history = [
+        {"step": 0, "dev/spearman": 48.0},
+        {"step": 3, "train/loss": 1.0},
+        {"step": 4, "dev/spearman": 42.0},
+    ]
+    assert scores_before_and_at(history, "dev/spearman", 4) == (48.0, 42.0)
+    assert scores_before_and_at(history, "dev/spearman", 3) == (48.0, None)
+    assert scores_before_and_at([], "dev/spearman", 4) == (None, None)

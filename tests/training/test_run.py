@@ -172,6 +172,27 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     assert not (tmp_path / "run" / "metrics.json").exists()
 
 
+def test_a_run_that_is_worse_than_its_start_says_so_first(
+    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    logged: list[str] = []  # by the time that the table of scores is printed
+    monkeypatch.setattr(
+        "sts_lightning.train.print_scores", lambda *_: logged.append((run / "train.log").read_text())
+    )
+    train_in(run, config(*SHORT_RUN, "optim.lr=0.3", "optim.warmup=0", "trainer.max_steps=3"))
+    result = metrics(run)
+    before, after = result["dev_untuned"], result["dev"]["spearman"]
+    assert after < before - 1
+    assert result["worse_than_untuned"] is True
+    said = (
+        f"the selected weights (dev {after:.2f}) are worse than the untuned model (dev {before:.2f}): lower"
+    )
+    assert [log.count(said) for log in logged] == [1]
+    assert metrics(uninterrupted)["worse_than_untuned"] is False
+    assert "worse than" not in (uninterrupted / "train.log").read_text()
+
+
 def test_pearson_on_constant_batches_keeps_weights_finite(config: Config, tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     same = "".join(f"same,same,{3 if i else 2}\n" for i in range(40))
@@ -208,6 +229,6 @@ def test_limits(config: Config, tmp_path: Path) -> None:
     cfg = config(*SHORT_RUN, "data.batch_size=16", "trainer.limit_train_batches=3", "trainer.max_epochs=2")
     train_in(tmp_path / "run", cfg)
     assert metrics(tmp_path / "run")["steps"] == 6
-    with pytest.raises(ConfigError, match="leave no step to train"):
-        train_in(tmp_path / "none", config(*SHORT_RUN, "trainer.max_epochs=0"))
+    with pytest.raises(ConfigError, match=r"trainer\.extra\.max_steps"):
+        train_in(tmp_path / "none", config(*SHORT_RUN, "+trainer.extra.max_steps=1"))
     assert not (tmp_path / "none").exists()

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from sts_lightning.analysis.plots import plot_ceilings
+from sts_lightning.data.fields import number
 from sts_lightning.data.senteval import load_sts_tasks
 from sts_lightning.data.text_files import read_records
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.ceiling import ceiling, papers_ceiling
 from sts_lightning.evaluation.report import print_scores
 
@@ -33,13 +34,8 @@ def read_golds(path: Path | None, column: str, data_root: str) -> dict[str, np.n
             task.name: np.concatenate([np.asarray(table["label"]) for table in task.subsets.values()])
             for task in load_sts_tasks(data_root)
         }
-    scores = []
-    for line, (text,) in read_records(path, [column]):
-        try:
-            scores.append(float(text))
-        except ValueError as error:
-            raise DataError(f"the score {text!r} is not a number.", path, line) from error
-    return {path.name: np.array(scores)}
+    rows = read_records(path, [column], numbers=[column])
+    return {path.name: np.array([number(text, path, line) for line, (text,) in rows])}
 
 
 def report_ceilings(golds: Mapping[str, np.ndarray], levels: Sequence[int], plot: Path | None = None) -> None:
@@ -53,15 +49,15 @@ def report_ceilings(golds: Mapping[str, np.ndarray], levels: Sequence[int], plot
     Raises:
         ConfigError: A set has too few pairs, or no order.
     """
-    try:
-        rows = {
-            name: {"papers' formula, 2 values": papers_ceiling(gold).spearman}
-            | {f"{count} values": ceiling(gold, count).spearman for count in levels}
-            for name, gold in golds.items()
-        }
-        curves = {name: [ceiling(gold, k).spearman for k in PLOTTED] for name, gold in golds.items() if plot}
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
+    rows, curves = {}, {}
+    for name, gold in golds.items():
+        try:
+            rows[name] = {"papers' formula, 2 values": papers_ceiling(gold).spearman}
+            rows[name] |= {f"{count} values": ceiling(gold, count).spearman for count in levels}
+            if plot:
+                curves[name] = [ceiling(gold, count).spearman for count in PLOTTED]
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}") from error
     if len(rows) > 1:
         columns = next(iter(rows.values()))
         rows["average"] = {name: float(np.mean([row[name] for row in rows.values()])) for name in columns}

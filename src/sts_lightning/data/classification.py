@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sts_lightning.data.fields import sentence
-from sts_lightning.data.senteval import senteval_folder
+from sts_lightning.data.senteval import check_count, senteval_folder
 from sts_lightning.data.text_files import read_lines, read_tsv
 from sts_lightning.errors import DataError
 
@@ -122,7 +122,10 @@ def _load_transfer(folder: Path, name: str) -> ClassificationTask:
     if name == ENTAILMENT:
         files = [folder / "SICK" / f"SICK_{part}.txt" for part in ("train", "trial", "test_annotated")]
         classes = ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"]
-        return ClassificationTask(name, *(_split(_read_sick(path), classes, path) for path in files))
+        splits = [_split(_read_sick(path), classes, path) for path in files]
+        for path, split in zip(files, splits, strict=True):
+            check_count(path, folder, len(split.labels))
+        return ClassificationTask(name, *splits)
     paths = [folder / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")]
     train, test = (_split(_read_mrpc(path), ["0", "1"], path) for path in paths)
     return ClassificationTask(name, train, test=test)

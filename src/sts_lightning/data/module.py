@@ -48,6 +48,8 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         super().__init__()
         if batch_size < 2:
             raise ConfigError(f"data.batch_size must be at least 2, got {batch_size}.")
+        if num_workers < 0:
+            raise ValueError(f"num_workers must not be negative, got {num_workers}.")
         self.batch_size = batch_size
         self.seed = seed
         self.num_workers = num_workers
@@ -79,7 +81,16 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         """
         self.train, self.dev, self.tests = self.load_train(), self.load_dev(), self.load_tests()
         if len(self.train) < 2:
-            raise ConfigError(f"{len(self.train)} training example(s) are left; training needs at least two.")
+            reasons = [
+                f"{why}: {count:,}"
+                for source in self.counts
+                for why, count in source.dropped.items()
+                if count
+            ]
+            raise ConfigError(
+                f"data: {len(self.train)} training example(s) are left; training needs at least two."
+                + (f" Left out: {'; '.join(reasons)}." if reasons else "")
+            )
         for count in self.counts:
             count.report()
 

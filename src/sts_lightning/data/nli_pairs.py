@@ -52,6 +52,8 @@ class NLIPairsData(SentEvalData):
         super().__init__(root, batch_size, seed, num_workers)
         if len(columns) != 3:
             raise ConfigError(f"data.columns needs three names, got {', '.join(columns) or 'none'}.")
+        if len(set(columns)) < 3:
+            raise ValueError(f"columns must name three different columns, got {', '.join(columns)}.")
         self.path = path
         self.columns = tuple(columns)
         self.limit = limit
@@ -69,7 +71,9 @@ class NLIPairsData(SentEvalData):
                 sentence(hypothesis, path, line),
                 _class(label, path, line),
             )
-            for line, (premise, hypothesis, label) in read_records(path, list(self.columns))
+            for line, (premise, hypothesis, label) in read_records(
+                path, list(self.columns), numbers=self.columns[2:]
+            )
         ]
         whole = make_table(
             dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -51,11 +52,18 @@ class PairsFileData(SentenceDataModule):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, seed, num_workers)
+        if len(score_range) != 2 or not -math.inf < score_range[0] < score_range[1] < math.inf:
+            raise ValueError(
+                f"score_range must be [low, high], finite, with low < high, got {list(score_range)}."
+            )
         low, high = score_range
-        if not low < high:
-            raise ConfigError(f"data.score_range must be [low, high] with low < high, got [{low}, {high}].")
         if not 0 < dev_fraction < 1:
             raise ConfigError(f"data.dev_fraction must lie between 0 and 1, got {dev_fraction}.")
+        if len({sentence1, sentence2, score}) < 3:
+            raise ValueError(
+                f"sentence1, sentence2 and score must name three different columns, got {sentence1!r}, "
+                f"{sentence2!r} and {score!r}."
+            )
         self.path = Path(path)
         self.columns = [sentence1, sentence2, score]
         self.score_range = (low, high)
@@ -90,7 +98,7 @@ class PairsFileData(SentenceDataModule):
     def _read(self, path: Path, role: str) -> Dataset:
         low, high = self.score_range
         rows = []
-        for line, (first, second, gold) in read_records(path, self.columns):
+        for line, (first, second, gold) in read_records(path, self.columns, numbers=self.columns[2:]):
             scaled = 5 * (score(gold, self.score_range, path, line) - low) / (high - low)
             rows.append((sentence(first, path, line), sentence(second, path, line), scaled))
         self.counts.append(SourceCount(f"{path.name} ({role})", len(rows)))

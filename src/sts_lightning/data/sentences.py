@@ -47,6 +47,8 @@ class SentencesData(SentEvalData):
         super().__init__(root, batch_size, seed, num_workers)
         if views not in (2, 3):
             raise ConfigError(f"data.views must be 2 or 3, got {views}.")
+        if official_repetition and not repetition:
+            raise ValueError("official_repetition has no effect without repetition; set that, too.")
         self.path = path
         self.num_views = views
         self.repetition = Repetition(repetition, seed, official_repetition) if repetition else None

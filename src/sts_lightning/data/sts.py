@@ -7,7 +7,7 @@ from datasets import Dataset, concatenate_datasets
 from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in
 from sts_lightning.data.senteval import load_sickr, load_stsb
-from sts_lightning.data.tables import SourceCount, keep_rows
+from sts_lightning.data.tables import SCORE_RANGE, SourceCount, keep_rows
 
 
 class STSData(SentEvalData):
@@ -39,6 +39,9 @@ class STSData(SentEvalData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(root, batch_size, seed, num_workers)
+        low, high = SCORE_RANGE
+        if positives_from is not None and not low <= positives_from <= high:
+            raise ValueError(f"positives_from must lie in [{low:g}, {high:g}], got {positives_from}.")
         self.filter: OverlapFilter = filter
         self.positives_from = positives_from
         self.label = "score" if positives_from is None else "none"
@@ -56,7 +59,7 @@ class STSData(SentEvalData):
             dropped = {f"in a test set ({self.filter})": len(table) - len(clean)}
             if self.positives_from is not None:
                 high = [row for row, score in enumerate(clean["label"]) if score >= self.positives_from]
-                dropped[f"score below {self.positives_from:g}"] = len(clean) - len(high)
+                dropped[f"below data.positives_from={self.positives_from:g}"] = len(clean) - len(high)
                 clean = clean.select(high)
             kept.append(clean)
             self.counts.append(SourceCount(name, len(table), dropped))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from sts_lightning.errors import DataError
+
+SUFFIXES = (".csv", ".tsv", ".jsonl")
 
 Row = tuple[int, list[str]]
 """Line number (1-based) and fields."""
@@ -52,17 +54,26 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
     return lines
 
 
+def _without_blank_end(lines: list[str]) -> list[str]:
+    """The lines up to the last one that is not blank; an editor's empty lines at the end hold no row."""
+    end = len(lines)
+    while end and not lines[end - 1].strip(" \r"):
+        end -= 1
+    return lines[:end]
+
+
 def read_tsv(path: Path, columns: int) -> Iterator[Row]:
     """Rows of a tab-separated file without quoting, as the STS releases are written.
 
     Args:
         path: The file.
-        columns: How many fields a row must have at the least; surplus fields are kept.
+        columns: How many fields a row must have at the least; surplus fields are kept. Blank lines at the
+            end are ignored.
 
     Raises:
         DataError: As `read_lines`, or a row has too few fields.
     """
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(_without_blank_end(read_lines(path)), start=1):
         fields = line.split("\t")
         if len(fields) < columns:
             raise DataError(
@@ -71,19 +82,30 @@ def read_tsv(path: Path, columns: int) -> Iterator[Row]:
         yield number, fields
 
 
-def read_records(path: Path, columns: list[str]) -> Iterator[Row]:
+def read_records(path: Path, columns: list[str], numbers: Collection[str] = ()) -> Iterator[Row]:
     """The named columns of a CSV, TSV or JSONL file; the suffix tells which.
 
-    CSV is quoted as spreadsheets do it; TSV has no quoting; both start with a header line.
+    CSV is quoted as spreadsheets do it; TSV has no quoting; both start with a header line. Blank lines at
+    the end are ignored.
+
+    Args:
+        path: The file.
+        columns: Names of the columns, in the order of the fields.
+        numbers: Those of them in which JSONL may have a number instead of a string.
 
     Raises:
-        DataError: Unknown suffix, a named column is missing, a row is malformed, or there is no row.
+        DataError: Unknown suffix, a named column is missing or occurs twice, a row is malformed, or there
+            is no row.
     """
-    readers = {".csv": _read_csv, ".tsv": _read_headed_tsv, ".jsonl": _read_jsonl}
-    if path.suffix.lower() not in readers:
-        raise DataError(f"unknown kind of file; expected one that ends in {', '.join(readers)}.", path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise DataError(f"unknown kind of file; expected one that ends in {', '.join(SUFFIXES)}.", path)
+    if suffix == ".jsonl":
+        rows = _read_jsonl(path, columns, numbers)
+    else:
+        rows = (_read_csv if suffix == ".csv" else _read_headed_tsv)(path, columns)
     count = 0
-    for row in readers[path.suffix.lower()](path, columns):
+    for row in rows:
         count += 1
         yield row
     if count == 0:
@@ -91,7 +113,10 @@ def read_records(path: Path, columns: list[str]) -> Iterator[Row]:
 
 
 def _read_csv(path: Path, columns: list[str]) -> Iterator[Row]:
-    reader = csv.reader(iter(f"{line}\n" for line in read_lines(path)), strict=True)
+    lines = _without_blank_end(read_lines(path))
+    # The module's own limit, 131,072 characters, is less than a long text; no field is longer than the file.
+    csv.field_size_limit(max(csv.field_size_limit(), sum(len(line) + 1 for line in lines)))
+    reader = csv.reader(iter(f"{line}\n" for line in lines), strict=True)
     try:
         header = next(reader)
         yield from _select(path, columns, header, ((reader.line_num, fields) for fields in reader))
@@ -100,7 +125,7 @@ def _read_csv(path: Path, columns: list[str]) -> Iterator[Row]:
 
 
 def _read_headed_tsv(path: Path, columns: list[str]) -> Iterator[Row]:
-    lines = read_lines(path)
+    lines = _without_blank_end(read_lines(path))
     rows = ((number, line.split("\t")) for number, line in enumerate(lines[1:], start=2))
     yield from _select(path, columns, lines[0].split("\t"), rows)
 
@@ -113,6 +138,9 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
             path,
             1,
         )
+    twice = [column for column in columns if header.count(column) > 1]
+    if twice:
+        raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, 1)
     picks = [header.index(column) for column in columns]
     for number, fields in rows:
         if len(fields) != len(header):
@@ -120,12 +148,15 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
         yield number, [fields[pick] for pick in picks]
 
 
-def _read_jsonl(path: Path, columns: list[str]) -> Iterator[Row]:
-    for number, line in enumerate(read_lines(path), start=1):
+def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Iterator[Row]:
+    for number, line in enumerate(_without_blank_end(read_lines(path)), start=1):
         try:
-            record: Any = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"not valid JSON ({error.msg}).", path, number) from error
+            record: Any = json.loads(line, object_pairs_hook=_distinct_keys)
+        except RecursionError as error:
+            raise DataError("not valid JSON (nested too deeply).", path, number) from error
+        except ValueError as error:  # malformed, a key that occurs twice, an integer of thousands of digits
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+            raise DataError(f"not valid JSON ({reason}).", path, number) from error
         if not isinstance(record, dict):
             raise DataError("expected a JSON object on each line.", path, number)
         missing = [column for column in columns if column not in record]
@@ -135,9 +166,34 @@ def _read_jsonl(path: Path, columns: list[str]) -> Iterator[Row]:
                 path,
                 number,
             )
-        yield number, [_as_text(record[column]) for column in columns]
+        yield number, [_field(record[name], name, name in numbers, path, number) for name in columns]
 
 
-def _as_text(value: Any) -> str:
-    """JSON null becomes an empty field, which the column's own check then refuses."""
-    return "" if value is None else str(value)
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON as a dictionary, which would keep the last of several values of a key."""
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
+    return record
+
+
+def _field(value: Any, name: str, number: bool, path: Path, line: int) -> str:
+    """The text of a field; JSON null becomes an empty field, which the column's own check then rejects.
+
+    Raises:
+        DataError: It is neither a string nor, where that is allowed, a number.
+    """
+    if value is None:
+        return ""
+    if number and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        wanted = "a string or a number" if number else "a string"
+        raise DataError(f"{name!r} must be {wanted}, not {json.dumps(value)[:40]}.", path, line)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(value[error.start])
+        raise DataError(f"{name!r} has half of a surrogate pair, \\u{code:04x}.", path, line) from error
+    return value

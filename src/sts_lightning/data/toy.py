@@ -98,7 +98,7 @@ class ToyData(SentenceDataModule):
         kind: ``pairs`` (scored); ``triplets`` (a paraphrase as the positive; as the hard negative a
             sentence of other place and time but otherwise the same); ``classes`` (of a pair: 0 where no
             slot is shared, 2 where all are, 1 between); or ``sentences`` (every view is the same one).
-        views: How many times a sentence is embedded, with ``kind=sentences``.
+        views: How many times a sentence is embedded, 2 or 3, with ``kind=sentences``.
         repetition: Highest share of sub-words repeated in the second view, with ``kind=sentences``.
         train_size: Training examples.
         dev_size: Dev pairs.
@@ -121,6 +121,13 @@ class ToyData(SentenceDataModule):
         super().__init__(batch_size, seed, num_workers)
         if min(train_size, dev_size, test_size) < 2:
             raise ConfigError("data.train_size, data.dev_size and data.test_size must be at least 2.")
+        if views not in (2, 3):
+            raise ValueError(f"views must be 2 or 3, got {views}.")
+        if kind != "sentences" and (views != 2 or repetition):
+            raise ValueError(
+                f"views={views} and repetition={repetition} have no effect with kind={kind}; they are for "
+                "kind=sentences."
+            )
         self.kind = kind
         shapes: dict[str, tuple[int, LabelKind]] = {
             "pairs": (2, "score"),

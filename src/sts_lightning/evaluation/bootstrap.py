@@ -47,8 +47,10 @@ def paired_difference(
         The difference of each task, and under ``average`` that of the mean over tasks.
 
     Raises:
-        ValueError: The runs were not scored on the same pairs.
+        ValueError: The runs were not scored on the same pairs, or there are no draws.
     """
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, got {resamples}.")
     tasks = list(baseline[0])
     for run in (*system, *baseline):
         if list(run) != tasks or any(not np.array_equal(run[t][1], baseline[0][t][1]) for t in tasks):

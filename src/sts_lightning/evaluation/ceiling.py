@@ -38,7 +38,7 @@ def ceiling(gold: np.ndarray, levels: int = 2) -> Ceiling:
         levels: K, at least 2.
 
     Raises:
-        ValueError: There are fewer pairs than values, or all scores are equal.
+        ValueError: There are fewer pairs than values, a score is not finite, or all are equal.
     """
     ranks, scale = _centred_ranks(gold, levels)
     size = len(ranks)
@@ -61,6 +61,8 @@ def _centred_ranks(gold: np.ndarray, levels: int) -> tuple[np.ndarray, float]:
     gold = np.asarray(gold, dtype=np.float64)
     if levels < 2 or len(gold) < levels:
         raise ValueError(f"a scorer of {levels} values needs at least two values and as many pairs.")
+    if not np.isfinite(gold).all():
+        raise ValueError("a gold score is NaN or infinite.")
     if np.ptp(gold) == 0:
         raise ValueError("all gold scores are equal; nothing correlates with them.")
     ranks = np.sort(stats.rankdata(gold))

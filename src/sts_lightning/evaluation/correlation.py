@@ -7,6 +7,8 @@ from typing import TypedDict
 import numpy as np
 from scipy import stats
 
+from sts_lightning.errors import TrainingError
+
 
 class Correlations(TypedDict):
     """Correlations times 100 and the number of pairs."""
@@ -14,6 +16,21 @@ class Correlations(TypedDict):
     spearman: float
     pearson: float
     pairs: int
+
+
+def require_finite(vectors: np.ndarray) -> np.ndarray:
+    """The vectors (N, D) as they are, if none has a NaN or an infinity, which a cosine would turn into 0.
+
+    Raises:
+        TrainingError: One has.
+    """
+    wrong = int((~np.isfinite(vectors).all(axis=1)).sum())
+    if wrong:
+        raise TrainingError(
+            f"the vectors of {wrong:,} of {len(vectors):,} sentences are NaN or infinite: the weights of the "
+            "model are broken, or its precision is too low; try precision=32-true."
+        )
+    return vectors
 
 
 def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from sts_lightning.evaluation.correlation import require_finite
 from sts_lightning.evaluation.sts import Encoder
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ class FrozenFeatures:
         distinct = list(dict.fromkeys(texts))
         self._index = {text: row for row, text in enumerate(distinct)}
         log.info("%s sentences to encode", f"{len(distinct):,}")
-        self._vectors = np.asarray(encoder.encode(distinct), dtype=np.float32)
+        self._vectors = require_finite(np.asarray(encoder.encode(distinct), dtype=np.float32))
 
     def __call__(self, examples: Sequence[tuple[str, ...]]) -> np.ndarray:
         """The vector of a sentence (N, D), or [|u - v|; u * v] of a pair (N, 2 D)."""

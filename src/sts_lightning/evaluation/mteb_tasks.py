@@ -9,15 +9,20 @@ from typing import Any, TypedDict
 import numpy as np
 
 from sts_lightning.errors import ConfigError, DataError
-from sts_lightning.evaluation.correlation import pair_cosines
+from sts_lightning.evaluation.correlation import pair_cosines, require_finite
 from sts_lightning.evaluation.sts import Encoder
 
 
 class MTEBScore(TypedDict):
-    """The main score of a task times 100, and the name of that metric."""
+    """The main score of a task times 100, the name of that metric, and what was scored.
+
+    ``splits`` has the score of each subset of each split; ``score`` is the mean over the subsets of a split,
+    then over splits.
+    """
 
     score: float
     metric: str
+    splits: dict[str, dict[str, float]]
 
 
 class MTEBResult(TypedDict):
@@ -48,7 +53,7 @@ class MTEBEncoder:
         texts = [text for batch in inputs for text in batch["text"]]
         distinct = list(dict.fromkeys(texts))
         index = {text: row for row, text in enumerate(distinct)}
-        vectors = np.asarray(self.encoder.encode(distinct), dtype=np.float32)
+        vectors = require_finite(np.asarray(self.encoder.encode(distinct), dtype=np.float32))
         return vectors[[index[text] for text in texts]]
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
@@ -68,20 +73,75 @@ def _unit(vectors: Any) -> np.ndarray:
     return unit
 
 
-def find_mteb_tasks(names: Sequence[str]) -> list[Any]:
-    """MTEB's tasks of these names, English where a task has several languages.
+def find_mteb_tasks(
+    names: Sequence[str],
+    languages: Sequence[str] | None = None,
+    subsets: Sequence[str] | None = None,
+    splits: Sequence[str] | None = None,
+) -> list[Any]:
+    """MTEB's tasks of these names, each with the subsets and splits that will be scored.
+
+    Args:
+        names: The tasks.
+        languages: Codes such as eng or eng-Latn; a subset is scored if all its languages are among them, so
+            that English alone leaves out cross-lingual pairs. English if neither these nor subsets are given.
+        subsets: Names of subsets such as en-en, for those of the tasks that have them.
+        splits: Names of splits such as test; those that MTEB evaluates if not given.
 
     Raises:
-        ConfigError: The package is not installed, or has no such task.
+        ConfigError: The package is not installed; there is no such task, subset or split; nothing of a task
+            is left; or both languages and subsets are given.
     """
     try:
         import mteb
     except ImportError as error:
         raise ConfigError("suite=mteb needs the package mteb: pip install 'sts-lightning[mteb]'.") from error
+    if languages is not None and subsets is not None:
+        raise ConfigError("languages and subsets both choose subsets of a task; give one of them.")
+    tasks = []
+    for name in names:
+        try:
+            tasks.append(mteb.get_task(name))
+        except KeyError as error:
+            raise ConfigError(f"MTEB: {' '.join(str(error.args[0]).split())}") from error
+    for task in tasks:
+        _choose_subsets(task, languages, subsets)
+        if splits is not None:
+            _choose_splits(task, splits)
+    for key, wanted, found in (
+        ("subsets", subsets, {subset for task in tasks for subset in task.hf_subsets}),
+        ("splits", splits, {split for task in tasks for split in task.eval_splits}),
+    ):
+        unused = [name for name in wanted or () if name not in found]
+        if unused:
+            raise ConfigError(f"{key}: no task of {', '.join(names)} has {', '.join(unused)}.")
+    return tasks
+
+
+def _choose_subsets(task: Any, languages: Sequence[str] | None, subsets: Sequence[str] | None) -> None:
+    name, known = task.metadata.name, task.metadata.hf_subsets_to_langscripts
     try:
-        return list(mteb.get_tasks(tasks=list(names), languages=["eng"]))
-    except KeyError as error:
-        raise ConfigError(f"MTEB: {' '.join(str(error.args[0]).split())}") from error
+        if subsets is None:
+            task.filter_languages(list(languages or ["eng"]), exclusive_language_filter=True)
+        else:
+            task.filter_languages(None, hf_subsets=list(subsets))
+    except ValueError as error:  # an unknown code, or nothing is left
+        chosen = f"languages={list(languages or ['eng'])}" if subsets is None else f"subsets={list(subsets)}"
+        have = "; ".join(f"{subset} ({', '.join(codes)})" for subset, codes in list(known.items())[:20])
+        raise ConfigError(
+            f"{chosen} leaves nothing of MTEB's {name}, which has {have}. "
+            "Choose with subsets=[...] or languages=[...]."
+        ) from error
+
+
+def _choose_splits(task: Any, splits: Sequence[str]) -> None:
+    known = task.metadata.eval_splits
+    if not set(splits) & set(known):
+        raise ConfigError(
+            f"splits={list(splits)} leaves nothing of MTEB's {task.metadata.name}, which has "
+            f"{', '.join(known)}."
+        )
+    task.filter_eval_splits([split for split in splits if split in known])
 
 
 def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBResult:
@@ -113,6 +173,13 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
         (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
         folder.mkdir(parents=True, exist_ok=True)
         result.to_disk(folder / f"{name}.json")
-        results[name] = {"score": 100 * float(result.get_score()), "metric": task.metadata.main_score}
+        results[name] = {
+            "score": 100 * float(result.get_score()),
+            "metric": task.metadata.main_score,
+            "splits": {
+                split: {row["hf_subset"]: 100 * float(row["main_score"]) for row in rows}
+                for split, rows in result.scores.items()
+            },
+        }
     average = float(np.mean([result["score"] for result in results.values()]))
     return {"average": average, "tasks": results}

@@ -46,8 +46,25 @@ def load_predictions(folder: Path) -> Predictions:
     try:
         with np.load(path) as arrays:
             tasks = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays.files))
-            return {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
+            found = {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
     except FileNotFoundError as error:
         raise CheckpointError(f"{folder} has no {FILE}: it was not reported on test tasks.") from error
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
+    except TypeError as error:  # an array of its own (.npy), which is no archive of arrays
+        raise CheckpointError(f"{path} is broken (it holds no named arrays).") from error
+    if not found:
+        raise CheckpointError(f"{path} holds no predictions.")
+    for task, (cosines, gold) in found.items():
+        _check_arrays(cosines, gold, f"{path}: {task}")
+    return found
+
+
+def _check_arrays(cosines: np.ndarray, gold: np.ndarray, where: str) -> None:
+    if cosines.ndim != 1 or cosines.shape != gold.shape or not len(gold):
+        raise CheckpointError(
+            f"{where} has cosines of shape {cosines.shape} for gold scores of {gold.shape}."
+        )
+    for what, values in (("cosine", cosines), ("gold score", gold)):
+        if not np.issubdtype(values.dtype, np.number) or not np.isfinite(values).all():
+            raise CheckpointError(f"{where} has a {what} that is not a finite number; evaluate the run anew.")

@@ -10,7 +10,7 @@ from datasets import Dataset
 
 from sts_lightning.data.senteval import STSTask
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines
+from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines, require_finite
 
 Aggregate = Literal["all", "mean", "wmean"]
 """How the subsets of a task become one score.
@@ -77,12 +77,15 @@ def encode_pairs(encoder: Encoder, tables: Sequence[Dataset]) -> list[np.ndarray
 
     Returns:
         For each table, the cosines of its rows in float64.
+
+    Raises:
+        TrainingError: A vector is NaN or infinite.
     """
     columns = [list(table[column]) for table in tables for column in ("sentence1", "sentence2")]
     index = {
         text: row for row, text in enumerate(dict.fromkeys(text for column in columns for text in column))
     }
-    vectors = encoder.encode(list(index))
+    vectors = require_finite(encoder.encode(list(index)))
     embedded = [vectors[[index[text] for text in column]] for column in columns]
     return [pair_cosines(first, second) for first, second in zip(embedded[::2], embedded[1::2], strict=True)]
 

@@ -19,7 +19,8 @@ from sts_lightning.data.classification import (
 from sts_lightning.data.relatedness import RELATEDNESS_TASKS, RelatednessTask, load_relatedness_tasks
 from sts_lightning.data.senteval import SEVEN_TASKS, load_sts_tasks
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
+from sts_lightning.evaluation.correlation import require_finite
+from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.relatedness import evaluate_relatedness
 from sts_lightning.evaluation.report import spearman_row
@@ -47,7 +48,7 @@ class UnitVectors:
 
     def encode(self, sentences: Sequence[str], /) -> np.ndarray:
         """Vectors (N, D); one of zeros stays as it is."""
-        vectors = np.asarray(self.encoder.encode(sentences), dtype=np.float32)
+        vectors = require_finite(np.asarray(self.encoder.encode(sentences), dtype=np.float32))
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
         return unit
@@ -59,7 +60,12 @@ def open_suite(cfg: DictConfig) -> Score:
     Raises:
         UserError: A task is unknown, its data cannot be read, or a package is missing.
     """
-    names = None if cfg.tasks is None else tuple(cfg.tasks)
+    names = _listed(cfg, "tasks")
+    chosen = {key: _listed(cfg, key) for key in ("languages", "subsets", "splits")}
+    if cfg.suite != "mteb":
+        unused = [key for key, value in chosen.items() if value is not None]
+        if unused:
+            raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.")
     if cfg.suite == "sts":
         return _sts(cfg, names or SEVEN_TASKS)
     if cfg.suite == "transfer":
@@ -72,7 +78,24 @@ def open_suite(cfg: DictConfig) -> Score:
         raise ConfigError(
             "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
         )
-    return _mteb(names)
+    return _mteb(names, chosen)
+
+
+def _listed(cfg: DictConfig, key: str) -> tuple[str, ...] | None:
+    """The names of a list, or None where it is not given.
+
+    Raises:
+        ConfigError: The list is empty, or a name occurs twice.
+    """
+    if cfg[key] is None:
+        return None
+    names = tuple(cfg[key])
+    if not names:
+        raise ConfigError(f"{key}=[] is empty; leave it out for the default, or name at least one.")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"{key}: {', '.join(twice)} occurs more than once and would count as often.")
+    return names
 
 
 def _sts(cfg: DictConfig, names: Sequence[str]) -> Score:
@@ -113,14 +136,24 @@ def _relatedness(tasks: Sequence[RelatednessTask]) -> Score:
     return score
 
 
-def _mteb(names: Sequence[str]) -> Score:
-    tasks = find_mteb_tasks(names)
+def _mteb(names: Sequence[str], chosen: dict[str, tuple[str, ...] | None]) -> Score:
+    tasks = find_mteb_tasks(names, **chosen)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_mteb(encoder, tasks, folder / "mteb")
-        return {**result}, _row(result["average"], result["tasks"])
+        labelled = {_label(name, task): task for name, task in result["tasks"].items()}
+        return {**result}, _row(result["average"], labelled)
 
     return score
+
+
+def _label(name: str, task: MTEBScore) -> str:
+    """A task's name with its subsets and splits, where it has more than one of either to choose from."""
+    subsets = list(dict.fromkeys(subset for scores in task["splits"].values() for subset in scores))
+    parts = [
+        ", ".join(part) for part in (subsets, task["splits"]) if list(part) not in (["default"], ["test"])
+    ]
+    return f"{name} ({'; '.join(parts)})" if parts else name
 
 
 def _row(average: float, tasks: dict[str, Any]) -> dict[str, float]:

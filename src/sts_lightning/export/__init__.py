@@ -68,6 +68,7 @@ def export(
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder.")
     cfg = runs.load_config(run, Trust.of(trust, trust_remote_code))
+    _check_place(folder)
     if base == "original" and format_ != "adapter":
         cfg.model = runs.with_quantization(cfg.model, "none")
     encoder = runs.load_from(run, cfg).eval()
@@ -79,6 +80,20 @@ def export(
         write(encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
         (inside / "sts_lightning.json").write_text(json.dumps(_settings(encoder), indent=2) + "\n", "utf-8")
         inside.rename(folder)
+
+
+def _check_place(folder: Path) -> None:
+    """See that a folder can be made, and leave nothing behind.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another folder.") from error
 
 
 def _settings(encoder: SentenceEncoder) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -27,8 +29,8 @@ class CoSENTLoss(Loss):
 
     def __init__(self, scale: float = 20.0) -> None:
         super().__init__()
-        if scale <= 0:
-            raise ConfigError(f"loss.scale must be positive, got {scale}.")
+        if not 0 < scale < math.inf:
+            raise ConfigError(f"loss.scale must be positive and finite, got {scale}.")
         self.scale = scale
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -20,7 +22,7 @@ class DecoupledLoss(Loss):
 
     Args:
         temperature: tau, positive.
-        uniformity_weight: w; 1 is the published loss.
+        uniformity_weight: w, not negative; 1 is the published loss.
     """
 
     views = (2, 3)
@@ -30,6 +32,8 @@ class DecoupledLoss(Loss):
     def __init__(self, temperature: float = 0.05, uniformity_weight: float = 1.0) -> None:
         super().__init__()
         check_temperature(temperature)
+        if not 0 <= uniformity_weight < math.inf:
+            raise ValueError(f"uniformity_weight must be finite and not negative, got {uniformity_weight}.")
         self.temperature = temperature
         self.uniformity_weight = uniformity_weight
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,7 +20,7 @@ class EnergyLoss(Loss):
     it with weight 10 to InfoNCE: see experiment=promcse_sup.
 
     Args:
-        margin: m, in cosines.
+        margin: m, in cosines, not negative.
     """
 
     views = (2, 3)
@@ -27,6 +29,8 @@ class EnergyLoss(Loss):
 
     def __init__(self, margin: float = 0.2) -> None:
         super().__init__()
+        if not 0 <= margin < math.inf:
+            raise ValueError(f"margin must be finite and not negative, got {margin}.")
         self.margin = margin
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -30,8 +32,8 @@ class IBNLoss(Loss):
 
     def __init__(self, scale: float = 20.0, positive_from: float = 4.0) -> None:
         super().__init__()
-        if scale <= 0:
-            raise ConfigError(f"loss.scale must be positive, got {scale}.")
+        if not 0 < scale < math.inf:
+            raise ConfigError(f"loss.scale must be positive and finite, got {scale}.")
         if not 0 < positive_from <= TOP_SCORE:
             raise ConfigError(f"loss.positive_from must lie in (0, {TOP_SCORE:g}], got {positive_from}.")
         self.scale = scale

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -42,6 +44,8 @@ class InfoNCELoss(Loss):
     ) -> None:
         super().__init__()
         check_temperature(temperature)
+        if not math.isfinite(hard_negative_weight):
+            raise ValueError(f"hard_negative_weight must be finite, got {hard_negative_weight}.")
         self.temperature = temperature
         self.hard_negative_weight = hard_negative_weight
         self.positive_negatives = positive_negatives
@@ -69,10 +73,10 @@ class InfoNCELoss(Loss):
 
 
 def check_temperature(temperature: float) -> None:
-    """Refuse a temperature that is not positive.
+    """Reject a temperature that is not positive and finite.
 
     Raises:
         ConfigError: It is not.
     """
-    if temperature <= 0:
-        raise ConfigError(f"loss.temperature must be positive, got {temperature}.")
+    if not 0 < temperature < math.inf:
+        raise ConfigError(f"loss.temperature must be positive and finite, got {temperature}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -18,7 +19,7 @@ class MixLoss(Loss):
 
     Args:
         terms: The losses by name.
-        weights: A weight for each name.
+        weights: A weight for each name, not negative.
     """
 
     views: tuple[int, ...] = ()
@@ -36,6 +37,11 @@ class MixLoss(Loss):
             raise ConfigError(
                 f"loss.weights needs a weight for each of loss.terms: {', '.join(sorted(terms))}; "
                 f"it has {', '.join(sorted(weights)) or 'none'}."
+            )
+        wrong = {name: weight for name, weight in weights.items() if not 0 <= weight < math.inf}
+        if wrong or not any(weights.values()):
+            raise ValueError(
+                f"weights must be finite, not negative and not all 0, got {wrong or dict(weights)}."
             )
         self.terms = nn.ModuleDict(terms)
         self.weights = dict(weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Literal, get_args
 
@@ -74,8 +75,8 @@ class SiameseRegressionLoss(Loss):
         official: bool = False,
     ) -> None:
         super().__init__()
-        if spacing <= 0:
-            raise ConfigError(f"loss.spacing must be positive, got {spacing}.")
+        if not 0 < spacing < math.inf:
+            raise ConfigError(f"loss.spacing must be positive and finite, got {spacing}.")
         if clamp not in get_args(Clamp):
             raise ConfigError(f"loss.clamp must be one of {', '.join(get_args(Clamp))}, got {clamp!r}.")
         features_size(features, 1)
@@ -146,8 +147,8 @@ class ZeroZoneLoss(SiameseRegressionLoss):
         official: bool = False,
     ) -> None:
         super().__init__(features, spacing, clamp, official)
-        if k <= 0:
-            raise ConfigError(f"loss.k must be positive, got {k}.")
+        if not 0 < k < math.inf:
+            raise ConfigError(f"loss.k must be positive and finite, got {k}.")
         if not 0 <= x0 <= spacing / 2:
             raise ConfigError(
                 f"loss.x0 must lie between 0 and half of loss.spacing ({spacing / 2:g}), got {x0}: "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -34,8 +36,8 @@ class SpearmanLoss(Loss):
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()
-        if temperature <= 0:
-            raise ConfigError(f"loss.temperature must be positive, got {temperature}.")
+        if not 0 < temperature < math.inf:
+            raise ConfigError(f"loss.temperature must be positive and finite, got {temperature}.")
         self.temperature = temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:

@@ -31,7 +31,11 @@ def tiny_bert(
         dropout: Of hidden states and attention.
         weights_seed: Seed of the weights; the global random state is left as it is.
         **settings: See `SentenceEncoder`.
+
+    Raises:
+        ValueError: A size is below 1.
     """
+    check_shape(hidden_size, layers, heads)
     tokenizer = character_tokenizer()
     config = BertConfig(
         vocab_size=len(tokenizer),
@@ -47,6 +51,17 @@ def tiny_bert(
         torch.manual_seed(weights_seed)
         backbone = BertModel(config, add_pooling_layer=False)
         return SentenceEncoder(backbone, tokenizer, **settings)
+
+
+def check_shape(hidden_size: int, layers: int, heads: int) -> None:
+    """Reject a network without width, layers or heads.
+
+    Raises:
+        ValueError: A size is below 1.
+    """
+    for name, size in (("hidden_size", hidden_size), ("layers", layers), ("heads", heads)):
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}.")
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:

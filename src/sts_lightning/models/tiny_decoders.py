@@ -19,6 +19,7 @@ from transformers.utils import logging
 
 from sts_lightning.models.backbone import DtypeName, Quantization
 from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
+from sts_lightning.models.tiny_bert import check_shape
 
 
 class _Shape(EncoderSettings, total=False):
@@ -41,6 +42,7 @@ def tiny_opt(dropout: float = 0.1, **shape: Unpack[_Shape]) -> SentenceEncoder:
         **shape: See `tiny_mistral`.
     """
     hidden_size, layers, heads = shape.get("hidden_size", 32), shape.get("layers", 2), shape.get("heads", 2)
+    check_shape(hidden_size, layers, heads)
     config = OPTConfig(
         hidden_size=hidden_size,
         word_embed_proj_dim=hidden_size,
@@ -75,12 +77,13 @@ def tiny_mistral(**shape: Unpack[_Shape]) -> SentenceEncoder:
 
 
 def _sizes(shape: _Shape) -> dict[str, Any]:
-    hidden_size = shape.get("hidden_size", 32)
+    hidden_size, layers, heads = shape.get("hidden_size", 32), shape.get("layers", 2), shape.get("heads", 2)
+    check_shape(hidden_size, layers, heads)
     return {
         "hidden_size": hidden_size,
         "intermediate_size": 2 * hidden_size,
-        "num_hidden_layers": shape.get("layers", 2),
-        "num_attention_heads": shape.get("heads", 2),
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
         "max_position_embeddings": 512,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, get_args
 
 import torch
@@ -48,10 +49,10 @@ class RankReduction(nn.Module):
         phase2: Direction = "decrease",
     ) -> None:
         super().__init__()
-        if coefficient < 0:
+        if not 0 <= coefficient < math.inf:
             raise ConfigError(
-                f"regularizer.coefficient must not be negative, got {coefficient}; to raise the rank, set "
-                "regularizer.phase1=increase and phase2=increase."
+                f"regularizer.coefficient must be finite and not negative, got {coefficient}; to raise "
+                "the rank, set regularizer.phase1=increase and phase2=increase."
             )
         if views not in get_args(Which):
             known = ", ".join(get_args(Which))

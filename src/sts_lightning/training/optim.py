@@ -21,7 +21,7 @@ NO_DECAY = ("bias", "norm.weight", "Norm.weight")
 
 
 def check_optim(optim: DictConfig) -> None:
-    """Refuse values out of range, before anything is loaded.
+    """Reject values out of range, before anything is loaded.
 
     Args:
         optim: The group ``optim``.
@@ -34,9 +34,15 @@ def check_optim(optim: DictConfig) -> None:
         "head_lr": (optim.head_lr is None or optim.head_lr > 0, "be positive"),
         "weight_decay": (optim.weight_decay >= 0, "not be negative"),
         "layer_decay": (0 < optim.layer_decay <= 1, "lie in (0, 1]"),
-        "betas": (all(0 <= beta < 1 for beta in optim.betas), "lie in [0, 1)"),
+        "betas": (
+            len(optim.betas) == 2 and all(0 <= beta < 1 for beta in optim.betas),
+            "be two numbers in [0, 1)",
+        ),
         "eps": (optim.eps > 0, "be positive"),
-        "warmup": (optim.warmup >= 0, "not be negative"),
+        "warmup": (
+            0 <= optim.warmup < 1 or (optim.warmup % 1 == 0 and optim.warmup > 0),
+            "be a share of the run in [0, 1), or a whole number of steps",
+        ),
     }
     for key, (holds, what) in bounds.items():
         if not holds:
@@ -78,7 +84,10 @@ def make_optimizer(
     """
     trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     if not trained:
-        raise ConfigError("no parameter of the model trains.")
+        raise ConfigError(
+            "no parameter of the model trains: with freeze=encoder only the head of the loss does, and this "
+            "loss has none. Set freeze=none, or choose a loss with a head such as loss=l1."
+        )
     depths = layer_depths(module)
     if layer_decay < 1 and not depths:
         raise ConfigError("optim.layer_decay: the parameters of this model do not name their layers.")

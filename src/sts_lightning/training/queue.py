@@ -13,6 +13,18 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenize import Rows
 
 
+def check_queue(size: int, momentum: float) -> None:
+    """Reject values out of range; a size of 0 means that there is no queue.
+
+    Raises:
+        ConfigError: One of them.
+    """
+    if size < 0:
+        raise ConfigError(f"queue.size must not be negative, got {size}.")
+    if not 0 <= momentum < 1:
+        raise ConfigError(f"queue.momentum must lie in [0, 1), got {momentum}.")
+
+
 class MomentumQueue(nn.Module):
     r"""The last vectors of a momentum encoder (ESimCSE, Sec. 3.2).
 
@@ -40,8 +52,7 @@ class MomentumQueue(nn.Module):
         super().__init__()
         if size < 1:
             raise ConfigError(f"queue.size must be positive, got {size}.")
-        if not 0 <= momentum < 1:
-            raise ConfigError(f"queue.momentum must lie in [0, 1), got {momentum}.")
+        check_queue(size, momentum)
         self.size = size
         self.momentum = momentum
         self.encoder_copy = copy.deepcopy(encoder).requires_grad_(False)

@@ -13,7 +13,7 @@ from sts_lightning.analysis.alignment import contrastive_alignment, contrastive_
 from sts_lightning.analysis.phases import PeakDetector
 from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.correlation import correlate, pair_cosines
+from sts_lightning.evaluation.correlation import correlate, pair_cosines, require_finite
 from sts_lightning.regularizers.rank_reduction import RankReduction
 
 log = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class RankMonitor(Callback):
         gold = np.asarray(table["label"][:count])
         distinct = list(dict.fromkeys(texts))
         place = {text: row for row, text in enumerate(distinct)}
-        vectors = pl_module.encoder.encode(distinct, progress=False)  # type: ignore[operator,union-attr]
+        vectors = require_finite(pl_module.encoder.encode(distinct, progress=False))  # type: ignore[operator,union-attr]
         first, second = vectors[[place[t] for t in texts]].reshape(2, count, -1)
         values = singular_values(vectors)
         rank = energy_rank(values, self.fraction, self.power)

@@ -20,6 +20,7 @@ from sts_lightning.machine import Machine, cuda_devices
 from sts_lightning.training.callbacks import DevReport, LastCheckpoint, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.training.module import MONITOR
+from sts_lightning.training.trainer_checks import EXTRA_ERRORS, check_extra, check_ranges
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,12 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
         raise ConfigError(
             "trainer.max_epochs, trainer.max_steps and trainer.limit_train_batches leave no step to train."
         )
-    if trainer.val_every <= 0:
-        raise ConfigError(f"trainer.val_every must be positive, got {trainer.val_every}.")
     every = trainer.val_every * epoch_steps if trainer.val_every <= 1 else trainer.val_every
     return Plan(epoch_steps, total, min(max(1, round(every)), total))
 
 
 def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> None:
-    """Reject settings that this machine cannot run, or that do not fit together.
+    """Reject settings that are out of range, that this machine cannot run, or that do not fit together.
 
     Args:
         trainer: The group ``trainer``.
@@ -84,7 +83,8 @@ def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> Non
             f"trainer.devices={machine.devices}, but {cuda_devices()} CUDA devices are visible."
         )
     micro = trainer.micro_batch_size
-    if micro not in (None, "auto") and (not isinstance(micro, int) or micro < 1 or batch_size % micro):
+    divides = type(micro) is int and micro >= 1 and batch_size % micro == 0  # True, too, is an int
+    if micro not in (None, "auto") and not divides:
         divisors = [str(size) for size in range(1, batch_size) if batch_size % size == 0]
         raise ConfigError(
             f"trainer.micro_batch_size={micro} does not divide data.batch_size={batch_size}; "
@@ -92,16 +92,8 @@ def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> Non
         )
     if machine.accelerator != "gpu" and machine.precision == "16-mixed":
         raise ConfigError("precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.")
-    if "accumulate_grad_batches" in trainer.extra:
-        raise ConfigError(
-            "trainer.extra.accumulate_grad_batches: the loss of several small batches is not that of a large "
-            "one; raise data.batch_size instead (trainer.chunk_tokens bounds the tokens encoded at a time)."
-        )
-    chunk_tokens = machine.chunk_tokens
-    if not isinstance(chunk_tokens, int) or isinstance(chunk_tokens, bool):
-        raise ConfigError(f"trainer.chunk_tokens must be a whole number or auto, got {chunk_tokens!r}.")
-    if trainer.save_every < 1 or trainer.log_every_n_steps < 1 or chunk_tokens < 1:
-        raise ConfigError("trainer.save_every, log_every_n_steps and chunk_tokens must be at least 1.")
+    check_ranges(trainer)
+    check_extra(trainer.extra)
 
 
 def several(trainer: DictConfig) -> bool:
@@ -172,5 +164,5 @@ def make_trainer(
             use_distributed_sampler=False,
             **extra,
         )
-    except TypeError as error:
+    except EXTRA_ERRORS as error:
         raise ConfigError(f"trainer.extra: {error}") from error

@@ -1,0 +1,107 @@
+"""Ranges of the trainer's settings, and which arguments of Lightning's Trainer a user may set."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.config import suggest
+from sts_lightning.errors import ConfigError
+from sts_lightning.logs import quiet_lightning
+
+EXTRA_ERRORS = (TypeError, ValueError, MisconfigurationException)
+"""What Lightning's Trainer raises for an argument that it rejects."""
+
+OWN = {
+    "max_epochs": "set trainer.max_epochs",
+    "max_steps": "set trainer.max_steps",
+    "accelerator": "set trainer.accelerator",
+    "devices": "set trainer.devices",
+    "num_nodes": "set trainer.num_nodes",
+    "precision": "set precision",
+    "gradient_clip_val": "set trainer.gradient_clip_val",
+    "log_every_n_steps": "set trainer.log_every_n_steps",
+    "deterministic": "set trainer.deterministic",
+    "limit_train_batches": "set trainer.limit_train_batches",
+    "val_check_interval": "set trainer.val_every",
+    "check_val_every_n_epoch": "set trainer.val_every",
+    "logger": "set logger",
+    "callbacks": "set callbacks",
+    "default_root_dir": "set hydra.run.dir",
+    "strategy": "it follows from trainer.devices and trainer.num_nodes",
+    "plugins": "checkpoints are written by a plugin of the framework",
+    "num_sanity_val_steps": "the untrained model is evaluated on all dev pairs",
+    "enable_model_summary": "a run has no model summary",
+    "enable_progress_bar": "a terminal has a progress bar, a file has none",
+    "use_distributed_sampler": "the framework divides the batches among processes",
+    "enable_checkpointing": "every run needs its checkpoints",
+    "limit_val_batches": "weights are selected by all dev pairs",
+    "overfit_batches": "set trainer.limit_train_batches",
+    "fast_dev_run": "it leaves out the checkpoints; set trainer.max_steps instead",
+    "barebones": "it leaves out the checkpoints",
+    "accumulate_grad_batches": (
+        "the loss of several small batches is not that of a large one; raise data.batch_size instead "
+        "(trainer.chunk_tokens bounds the tokens encoded at a time)"
+    ),
+}
+"""Arguments of Lightning's Trainer that are the framework's own affair, and what to do instead."""
+
+
+def check_ranges(trainer: DictConfig) -> None:
+    """Reject numbers of the group ``trainer`` that are out of range.
+
+    Raises:
+        ConfigError: One of them; the message names the setting.
+    """
+    every, clip, limit = trainer.val_every, trainer.gradient_clip_val, trainer.limit_train_batches
+    chunks = trainer.chunk_tokens
+    bounds = {
+        "max_epochs": (trainer.max_epochs == -1 or trainer.max_epochs >= 1, "be at least 1, or -1: no limit"),
+        "max_steps": (trainer.max_steps == -1 or trainer.max_steps >= 1, "be at least 1, or -1: no limit"),
+        "limit_train_batches": (limit is None or limit >= 1, "be at least 1, or null: all batches"),
+        "val_every": (
+            0 < every <= 1 or (every % 1 == 0 and every > 1),
+            "be a share of an epoch in (0, 1], or a whole number of steps",
+        ),
+        # PyTorch multiplies a gradient that is too long by limit / norm: a negative limit would reverse it.
+        "gradient_clip_val": (clip is None or clip > 0, "be positive, or null: no clipping"),
+        "save_every": (trainer.save_every >= 1, "be at least 1"),
+        "log_every_n_steps": (trainer.log_every_n_steps >= 1, "be at least 1"),
+        "chunk_tokens": (chunks == "auto" or (type(chunks) is int and chunks >= 1), "be at least 1, or auto"),
+    }
+    for key, (holds, what) in bounds.items():
+        if not holds:
+            raise ConfigError(f"trainer.{key} must {what}, got {trainer[key]}.")
+    if trainer.max_epochs == -1 and trainer.max_steps == -1:
+        raise ConfigError("trainer.max_epochs and trainer.max_steps are both -1: the run would have no end.")
+
+
+def check_extra(extra: DictConfig) -> None:
+    """Reject arguments that the Trainer does not have, that the framework sets, or that the Trainer rejects.
+
+    Args:
+        extra: The group ``trainer.extra``.
+
+    Raises:
+        ConfigError: One of them.
+    """
+    known = [name for name in inspect.signature(pl.Trainer.__init__).parameters if name not in ("self", *OWN)]
+    for key in map(str, extra):
+        if key in OWN:
+            raise ConfigError(f"trainer.extra.{key} cannot be set: {OWN[key]}.")
+        if key not in known:
+            raise ConfigError(f"trainer.extra.{key}: no such setting.{suggest(key, known)}")
+    if not extra:
+        return
+    arguments: Any = OmegaConf.to_container(extra, resolve=True)
+    for name in ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"):
+        arguments[name] = False
+    try:
+        with quiet_lightning():
+            pl.Trainer(accelerator="cpu", devices=1, **arguments)
+    except EXTRA_ERRORS as error:
+        raise ConfigError(f"trainer.extra: {error}") from error
