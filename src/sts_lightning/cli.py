@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from sts_lightning.errors import UserError
+from sts_lightning.interrupts import listening, signal_name, stopping_signal
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; exit status 1 and one message for what the user can mend."""
+    """Run a command; one message and exit status 1 for a user's mistake, 128 + N after signal N."""
     parser = argparse.ArgumentParser("sts-lightning", description=__doc__)
     parser.add_argument("--debug", action="store_true", help="show stack traces")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -24,12 +26,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _add_reproduce(commands)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    try:
-        options.run_command(options)
-    except UserError as error:
-        if options.debug:
-            raise
-        sys.exit(f"error: {error}")
+    with listening():
+        try:
+            options.run_command(options)
+        except UserError as error:
+            if options.debug:
+                raise
+            if error.exit_status == 1:
+                sys.exit(f"error: {error}")
+            print(error, file=sys.stderr)  # noqa: T201
+            sys.exit(error.exit_status)
+        except KeyboardInterrupt as error:
+            number = stopping_signal(error) or signal.SIGINT
+            print(f"stopped by {signal_name(number)}.", file=sys.stderr)  # noqa: T201
+            sys.exit(128 + number)
 
 
 Commands = argparse._SubParsersAction  # generic in stubs only

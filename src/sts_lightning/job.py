@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import runs
 from sts_lightning.config import check_config, flat_keys
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, UserError
 from sts_lightning.files import write_atomic
+from sts_lightning.run_lock import is_first_process, locked
+from sts_lightning.run_state import STAGES, check_free, check_resumable, check_same, state_of
 from sts_lightning.train import train_in
 from sts_lightning.training.trainer import several
 
@@ -23,9 +27,6 @@ log = logging.getLogger(__name__)
 
 UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks")
 """Groups of the configuration whose keys differ by choice."""
-
-STAGES = "stages.yaml"
-"""The file of a folder of stages that names them in order."""
 
 
 def train(cfg: DictConfig) -> float:
@@ -45,7 +46,7 @@ def train(cfg: DictConfig) -> float:
                 )
             run = Path(cfg.resume)
             if (run / STAGES).is_file():
-                return _go_on_with_stages(run)
+                return _resume_stages(run)
             return train_in(run, load_run_config(run), resume=True)
         if (
             hydra.mode is RunMode.MULTIRUN
@@ -114,36 +115,52 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
 
 def _run_stages(folder: Path, stages: dict[str, DictConfig]) -> float:
     """Run stages in sub-folders, each from the weights of the one before."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / STAGES).exists():
-        raise ConfigError(f"{runs.run_name(folder)} holds stages already; go on with them by resume=...")
     plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
-    write_atomic(folder / STAGES, OmegaConf.to_yaml(OmegaConf.create(plain)))
-    return _go_on_with_stages(folder)
+    composed = OmegaConf.create(plain)
+    with _held(folder) as first:
+        if first:  # the other processes of a run are started after this one has written the file
+            if check_free(folder) == "started":
+                check_same(folder, composed)
+            write_atomic(folder / STAGES, OmegaConf.to_yaml(composed))
+        try:
+            return _continue_stages(folder)
+        except UserError as error:
+            interrupted = isinstance(error, InterruptedRunError)
+            if first and not interrupted and all(state_of(folder / name) == "new" for name in stages):
+                (folder / STAGES).unlink()  # nothing has begun, so the corrected command may start here
+            raise
 
 
-def _go_on_with_stages(folder: Path) -> float:
-    """Run what is left of the stages of a folder.
+def _resume_stages(folder: Path) -> float:
+    with _held(folder) as first:
+        if first:
+            check_resumable(folder)
+        return _continue_stages(folder)
 
-    Raises:
-        CheckpointError: All of them have finished.
-    """
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Lock a folder of stages, in the first process of a run; yields whether this is that one."""
+    first = is_first_process()
+    with locked(folder) if first else contextlib.nullcontext():
+        yield first
+
+
+def _continue_stages(folder: Path) -> float:
+    """Run what is left of the stages of a folder."""
     stages = OmegaConf.load(folder / STAGES)
     assert isinstance(stages, DictConfig)
     score: float | None = None
     before: Path | None = None
     for name, stage in stages.items():
         run = folder / str(name)
-        if not runs.metrics_path(run).exists():
+        state = state_of(run)
+        if state != "finished":
             with open_dict(stage):
                 stage.init_from = stage.init_from if before is None else str(before)
             log.info("stage %s: %s", name, runs.run_name(run))
-            if runs.last_checkpoint(run).exists():
-                score = train_in(run, load_run_config(run), resume=True)
-            else:
-                runs.config_path(run).unlink(missing_ok=True)  # cut before its first checkpoint
-                score = train_in(run, stage)
+            begun = state != "new"
+            score = train_in(run, load_run_config(run) if begun else stage, resume=begun, whole=folder)
         before = run
-    if score is None:
-        raise CheckpointError(f"{runs.run_name(folder)} has finished: its last stage is {before}.")
+    assert score is not None  # else the folder has finished, which was checked
     return score

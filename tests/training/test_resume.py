@@ -56,7 +56,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     """Stops inside an epoch, at a dev evaluation (4), at its last step (16) and just behind it."""
     run = tmp_path / "run"
     with pytest.raises(
-        InterruptedRunError, match=r"stopped by Ctrl-C after step \d+\. Go on with: .*resume="
+        InterruptedRunError, match=r"stopped by Ctrl-C after step \d+\. Resume with: .*resume="
     ):
         train_with(StopAt(step), run, config(*EPOCHS), monkeypatch)
     assert not (run / "metrics.json").exists()
