@@ -52,9 +52,9 @@ def state_of(folder: Path) -> State:
         return "cut" if {"cut", "finished"} & set(states) else "started"
     if (folder / METRICS).is_file():
         return "finished"
-    if (folder / CONFIG).is_file():
-        return "cut" if (folder / LAST).is_file() else "started"
-    return "new"
+    if (folder / LAST).is_file():
+        return "cut"
+    return "started" if (folder / CONFIG).is_file() else "new"
 
 
 def stage_names(folder: Path) -> list[str]:

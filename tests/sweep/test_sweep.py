@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -18,6 +17,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.run_lock import locked
 from sts_lightning.sweep.job import Slot, job_folder, result
 from sts_lightning.sweep.local import carry_out
 from sts_lightning.sweep.overview import overview_table
@@ -98,8 +98,7 @@ def test_a_job_that_hangs_is_stopped_and_resumed(tmp_path: Path) -> None:
 def test_a_job_that_another_sweep_runs_is_left_to_it(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "one", "two")
     planned[0].folder.mkdir()
-    with (planned[0].folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(planned[0].folder):
         carry_out(planned, FREE)
     assert [job.state for job in planned] == ["runs elsewhere", "done"]
     assert not (planned[0].folder / "starts").exists()
@@ -155,7 +154,7 @@ def test_ctrl_c_lets_the_jobs_save_and_leaves_the_rest(tmp_path: Path, script: P
     time.sleep(0.3)
     os.kill(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=30)
-    assert b"stopped by Ctrl-C; 2 of 2 jobs are left. The same command goes on with them." in errors
+    assert b"stopped by Ctrl-C; 2 of 2 jobs are left. The same command resumes them." in errors
     assert not (tmp_path / "one").exists()
     assert not (tmp_path / "hang" / "metrics.json").exists()
 
