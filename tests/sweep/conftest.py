@@ -38,6 +38,7 @@ if what == "term":
     sys.exit(143)
 if what == "hang" and not resumed:
     (folder / "checkpoints").mkdir()
+    (folder / "config.yaml").touch()
     (folder / "checkpoints" / "last.ckpt").touch()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     time.sleep(60)
