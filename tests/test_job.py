@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +14,14 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 import sts_lightning
-from sts_lightning import runs
+from sts_lightning import runs, train
 from sts_lightning.data.toy import ToyData
-from sts_lightning.errors import CheckpointError
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.evaluation.correlation import correlate
 from sts_lightning.evaluation.sts import encode_pairs
-from sts_lightning.job import load_run_config
+from sts_lightning.job import _resume_stages, _run_stages, load_run_config
+from sts_lightning.run_lock import locked
+from sts_lightning.training.module import STSModule
 from tests.conftest import SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -71,9 +74,11 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
 
     assert sts_lightning.load(second).text_edit == "official"
     again = cli("train.py", *PCC)
-    assert "holds stages already; go on with them by resume=" in again.stderr
+    assert again.returncode == 3
+    assert "both holds a finished run already" in again.stderr
     finished = cli("train.py", "resume=both")
-    assert "both has finished: its last stage is both/stage2" in finished.stderr
+    assert finished.returncode == 3
+    assert "both has finished: its results are in both/stage2" in finished.stderr
 
     # What is left of the stages is done on resumption; here all of the second one.
     scores = json.loads((second / "metrics.json").read_text())
@@ -83,6 +88,47 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     assert resumed.returncode == 0, resumed.stderr
     assert "stage stage1" not in resumed.stdout
     assert json.loads((second / "metrics.json").read_text())["dev"] == scores["dev"]
+
+
+def test_stages_are_started_again_and_resumed_as_a_whole(
+    config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "both"
+    short = [*SHORT_RUN, "logger=csv", "trainer.max_steps=2", "evaluation.final=false"]
+
+    def stages(*more: str) -> dict[str, DictConfig]:
+        return {"one": config(*short, *more), "two": config(*short, "seed=2")}
+
+    with pytest.raises(ConfigError, match=r"trainer\.extra"):
+        _run_stages(folder, stages("+trainer.extra.no_such_option=1"))
+    assert not folder.exists()
+
+    with monkeypatch.context() as patch:  # before the first checkpoint of the first stage
+        patch.setattr(STSModule, "on_validation_start", lambda _: signal.raise_signal(signal.SIGTERM))
+        with pytest.raises(InterruptedRunError, match=rf"Start it again with the same command, .*={folder}$"):
+            _run_stages(folder, stages())
+    with pytest.raises(ConfigError, match=r"other values of one\.data\.seed, one\.seed;"):
+        _run_stages(folder, stages("seed=5"))
+
+    save = train.runs.save_config
+
+    def stop_second(run: Path, cfg: DictConfig) -> None:
+        save(run, cfg)
+        if run.name == "two":
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train.runs, "save_config", stop_second)
+        with pytest.raises(InterruptedRunError, match=rf"Resume with: .* resume={folder}$"):
+            _run_stages(folder, stages())
+    with pytest.raises(ConfigError, match=rf"resume it with resume={folder},"):
+        _run_stages(folder, stages())
+    first = (folder / "one" / "metrics.json").read_bytes()
+    _resume_stages(folder)
+    assert (folder / "one" / "metrics.json").read_bytes() == first
+    assert (folder / "two" / "metrics.json").is_file()
+    with locked(folder), pytest.raises(RunningElsewhereError):
+        _resume_stages(folder)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -22,6 +23,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config import flat_keys, suggest
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
+from sts_lightning.interrupts import listening, signal_name, stopping_signal
+from sts_lightning.run_state import state_of
 
 STORAGE = (
     errno.ENOSPC,
@@ -39,7 +42,8 @@ STORAGE = (
 def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
     """Run a function decorated with ``hydra.main`` and turn errors into messages and exit codes.
 
-    Exit codes: 0 done, 1 an error, 130 stopped by the user. ``debug=true`` on the command line shows the
+    Exit statuses: 0 done, 1 an error, 3 the run has finished already, 75 another process runs in the folder,
+    130 stopped by Ctrl-C, 143 by SIGTERM, 128 + N by signal N. ``debug=true`` on the command line shows the
     stack trace of every error.
 
     Args:
@@ -49,22 +53,25 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
     """
     debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # hands exceptions on instead of printing them
-    try:
-        main()
-    except UserError as error:
-        _leave(error, debug)
-    except KeyboardInterrupt:
-        _leave(InterruptedRunError("stopped by Ctrl-C."), debug)
-    except (HydraException, OmegaConfBaseException) as error:
-        _leave(ConfigError(_explain(error, config_path, config_name)), debug)
-    except OSError as error:
-        if error.errno not in STORAGE:
-            raise
-        _leave(storage_error(error, None), debug)
-    except ValueError as error:  # what Hydra raises for model=null or loss=5
-        if not str(error).startswith("Config group override must be"):
-            raise
-        _leave(ConfigError(_explain_group(Path(config_path), sys.argv[1:])), debug)
+    with listening():
+        try:
+            main()
+        except UserError as error:
+            _leave(error, debug)
+        except KeyboardInterrupt as error:  # a run that has begun says how it is resumed
+            number = stopping_signal(error) or signal.SIGINT
+            message = f"stopped by {signal_name(number)}. The same command starts it again."
+            _leave(InterruptedRunError(message, number), debug)
+        except (HydraException, OmegaConfBaseException) as error:
+            _leave(ConfigError(_explain(error, config_path, config_name)), debug)
+        except OSError as error:
+            if error.errno not in STORAGE:
+                raise
+            _leave(storage_error(error, None), debug)
+        except ValueError as error:  # what Hydra raises for model=null or loss=5
+            if not str(error).startswith("Config group override must be"):
+                raise
+            _leave(ConfigError(_explain_group(Path(config_path), sys.argv[1:])), debug)
 
 
 def _explain_group(conf: Path, arguments: Sequence[str]) -> str:
@@ -113,8 +120,11 @@ def storage_error(error: OSError, folder: str | None) -> StorageError:
     """
     where = f": {error.filename}" if error.filename else ""
     message = f"{error.strerror}{where}. Finished files are whole."
-    if folder is not None and (Path(folder) / "checkpoints" / "last.ckpt").is_file():
-        message += f" Mend it, then go on with: python {Path(sys.argv[0]).name} resume={folder}"
+    state = "new" if folder is None else state_of(Path(folder))
+    if state == "cut":
+        message += f" Fix it, then resume with: python {Path(sys.argv[0]).name} resume={folder}"
+    elif state != "finished":
+        message += " Fix it, then start again with the same command."
     return StorageError(message)
 
 
@@ -123,9 +133,9 @@ def _leave(error: UserError, debug: bool) -> NoReturn:
         raise error
     stopped = isinstance(error, InterruptedRunError)
     if stopped and os.environ.get("LOCAL_RANK", "0") != "0":
-        sys.exit(130)  # the first of several processes says it
+        sys.exit(error.exit_status)  # the first of several processes says it
     print(error if stopped else f"error: {error}", file=sys.stderr)
-    sys.exit(130 if stopped else 1)
+    sys.exit(error.exit_status)
 
 
 def _explain(error: Exception, config_path: str, config_name: str) -> str:

@@ -6,16 +6,18 @@ import argparse
 import logging
 import math
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.files import check_output
+from sts_lightning.interrupts import listening, signal_name, stopping_signal
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; exit status 1 and one message for what the user can mend."""
+    """Run a command; one message and exit status 1 for a user's mistake, 128 + N after signal N."""
     parser = argparse.ArgumentParser("sts-lightning", description=__doc__)
     parser.add_argument("--debug", action="store_true", help="show stack traces")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -26,17 +28,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _add_reproduce(commands)
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    try:
-        options.run_command(options)
-    except UserError as error:
-        if options.debug:
-            raise
-        sys.exit(f"error: {error}")
-    except OSError as error:  # every file that a command touches is one that the user named
-        if options.debug:
-            raise
-        where = f"{error.filename2 or error.filename}: " if error.filename else ""
-        sys.exit(f"error: {where}{error.strerror or error}.")
+    with listening():
+        try:
+            options.run_command(options)
+        except UserError as error:
+            if options.debug:
+                raise
+            if error.exit_status == 1:
+                sys.exit(f"error: {error}")
+            print(error, file=sys.stderr)  # noqa: T201
+            sys.exit(error.exit_status)
+        except OSError as error:  # every file that a command touches is one that the user named
+            if options.debug:
+                raise
+            where = f"{error.filename2 or error.filename}: " if error.filename else ""
+            sys.exit(f"error: {where}{error.strerror or error}.")
+        except KeyboardInterrupt as error:
+            number = stopping_signal(error) or signal.SIGINT
+            print(f"stopped by {signal_name(number)}.", file=sys.stderr)  # noqa: T201
+            sys.exit(128 + number)
 
 
 Commands = argparse._SubParsersAction  # generic in stubs only

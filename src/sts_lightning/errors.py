@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 
 class UserError(Exception):
-    """Something outside the code is wrong; the message says what, where and what to do."""
+    """Something outside the code is wrong; the message says what, where and what to do.
+
+    Attributes:
+        exit_status: Exit status of a command that ends with it.
+    """
+
+    exit_status: int = 1
 
 
 class ConfigError(UserError):
@@ -35,6 +42,18 @@ class UntrustedError(CheckpointError):
     """A run folder that asks for code, or for writing elsewhere, that the user has not allowed."""
 
 
+class FinishedRunError(CheckpointError):
+    """The run of a folder has its results already; there is nothing left to do."""
+
+    exit_status = 3
+
+
+class RunningElsewhereError(UserError):
+    """Another process is running in the run folder."""
+
+    exit_status = 75  # EX_TEMPFAIL: the same command can work later
+
+
 class TrainingError(UserError):
     """Training cannot go on, for example because the loss is not finite."""
 
@@ -48,4 +67,14 @@ class FailedJobsError(UserError):
 
 
 class InterruptedRunError(UserError):
-    """The user stopped the run; everything up to the last completed step is saved."""
+    """A signal stopped the run; what has been saved can be resumed.
+
+    Args:
+        message: What was stopped, and how it is resumed or started again.
+        number: The signal; the exit status is 128 plus its number, as a shell has it.
+    """
+
+    def __init__(self, message: str, number: signal.Signals = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.number = number
+        self.exit_status = 128 + number

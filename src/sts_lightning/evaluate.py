@@ -16,6 +16,8 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.report import print_scores
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import Precision, SentenceEncoder
+from sts_lightning.run_lock import locked
+from sts_lightning.run_state import check_free, check_same
 from sts_lightning.trust import Trust
 
 log = logging.getLogger(__name__)
@@ -41,16 +43,25 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
         The average score times 100: Spearman's correlation, accuracy, or MTEB's main scores.
 
     Raises:
+        RunningElsewhereError: Another process is running in the folder.
+        FinishedRunError: The folder holds results, which would be overwritten.
         UserError: Configuration, data or run folder cannot be used.
     """
+    with locked(folder):
+        return _evaluate_in(folder, cfg)
+
+
+def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     started = time.monotonic()
+    state = check_free(folder)
     check_config(cfg)
+    if state == "started":
+        check_same(folder, cfg)
     device = _device(cfg.accelerator)
     score = open_suite(cfg)
     encoder, precision = _load_encoder(cfg, str(device))
     encoder = encoder.to(device).set_precision(precision).eval()
     result, row = score(UnitVectors(encoder) if cfg.normalize else encoder, folder)
-    folder.mkdir(parents=True, exist_ok=True)
     runs.save_config(folder, cfg)
     runs.save_metrics(
         folder,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import runs
 from sts_lightning.config import check_config, flat_keys, stage_overrides
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, UserError
 from sts_lightning.files import write_atomic
+from sts_lightning.run_lock import is_first_process, locked
+from sts_lightning.run_state import STAGES, check_free, check_resumable, check_same, state_of
 from sts_lightning.train import train_in
 from sts_lightning.training.trainer import several
 from sts_lightning.trust import NOTHING, Trust, read_stages, wanted
@@ -24,9 +28,6 @@ log = logging.getLogger(__name__)
 
 UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks")
 """Groups of the configuration whose keys differ by choice."""
-
-STAGES = "stages.yaml"
-"""The file of a folder of stages that names them in order."""
 
 
 def train(cfg: DictConfig) -> float:
@@ -48,7 +49,7 @@ def train(cfg: DictConfig) -> float:
                 )
             run = Path(cfg.resume)
             if (run / STAGES).is_file():
-                return _go_on_with_stages(run, read_stages(run / STAGES, trust), trust)
+                return _resume_stages(run, trust)
             return train_in(run, load_run_config(run, trust), resume=True, trust=trust)
         if (
             hydra.mode is RunMode.MULTIRUN
@@ -120,41 +121,54 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
 
 def _run_stages(folder: Path, stages: dict[str, DictConfig], trust: Trust) -> float:
     """Run stages in sub-folders, each from the weights of the one before."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if (folder / STAGES).exists():
-        raise ConfigError(f"{runs.run_name(folder)} holds stages already; go on with them by resume=...")
     plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
-    write_atomic(folder / STAGES, OmegaConf.to_yaml(OmegaConf.create(plain)))
+    composed = OmegaConf.create(plain)
     for stage in stages.values():  # composed by this command, which is the user's word
         trust |= wanted(stage)
-    return _go_on_with_stages(folder, read_stages(folder / STAGES, trust), trust)
+    with _held(folder) as first:
+        if first:  # the other processes of a run are started after this one has written the file
+            if check_free(folder) == "started":
+                check_same(folder, composed)
+            write_atomic(folder / STAGES, OmegaConf.to_yaml(composed))
+        try:
+            return _continue_stages(folder, trust)
+        except UserError as error:
+            interrupted = isinstance(error, InterruptedRunError)
+            if first and not interrupted and all(state_of(folder / name) == "new" for name in stages):
+                (folder / STAGES).unlink()  # nothing has begun, so the corrected command may start here
+            raise
 
 
-def _go_on_with_stages(folder: Path, stages: dict[str, DictConfig], trust: Trust) -> float:
-    """Run what is left of the stages of a folder.
+def _resume_stages(folder: Path, trust: Trust) -> float:
+    read_stages(folder / STAGES, trust)
+    with _held(folder) as first:
+        if first:
+            check_resumable(folder)
+        return _continue_stages(folder, trust)
 
-    Args:
-        folder: The folder of the stages.
-        stages: Their configurations, by their names.
-        trust: The user's word on what their run folders may ask for.
 
-    Raises:
-        CheckpointError: All of them have finished.
-    """
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[bool]:
+    """Lock a folder of stages, in the first process of a run; yields whether this is that one."""
+    first = is_first_process()
+    with locked(folder) if first else contextlib.nullcontext():
+        yield first
+
+
+def _continue_stages(folder: Path, trust: Trust) -> float:
+    """Run what is left of the stages of a folder."""
     score: float | None = None
     before: Path | None = None
-    for name, stage in stages.items():
+    for name, stage in read_stages(folder / STAGES, trust).items():
         run = folder / name
-        if not runs.metrics_path(run).exists():
+        state = state_of(run)
+        if state != "finished":
             with open_dict(stage):
                 stage.init_from = stage.init_from if before is None else str(before)
             log.info("stage %s: %s", name, runs.run_name(run))
-            if runs.last_checkpoint(run).exists():
-                score = train_in(run, load_run_config(run, trust), resume=True, trust=trust)
-            else:
-                runs.config_path(run).unlink(missing_ok=True)  # cut before its first checkpoint
-                score = train_in(run, stage, trust=trust)
+            begun = state != "new"
+            cfg = load_run_config(run, trust) if begun else stage
+            score = train_in(run, cfg, resume=begun, whole=folder, trust=trust)
         before = run
-    if score is None:
-        raise CheckpointError(f"{runs.run_name(folder)} has finished: its last stage is {before}.")
+    assert score is not None  # else the folder has finished, which was checked
     return score

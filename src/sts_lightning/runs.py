@@ -31,6 +31,7 @@ from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.run_state import state_of
 from sts_lightning.training.module import Frozen, check_weights
 from sts_lightning.trust import NOTHING, Trust, read_config
 
@@ -154,7 +155,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         CheckpointError: It is missing or broken.
     """
     if not path.is_file():
-        raise CheckpointError(f"{path} does not exist; the run was stopped before its first checkpoint.")
+        raise CheckpointError(f"{path} does not exist{_why_missing(path)}.")
     try:
         checkpoint = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises whatever its unpickler meets in a broken file
@@ -162,6 +163,18 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
         raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
     return checkpoint
+
+
+def _why_missing(path: Path) -> str:
+    run = path.parent.parent
+    name = run_name(run)
+    return {
+        "new": "",
+        "started": f": the run was stopped before its first checkpoint; start it again with resume={name}",
+        "cut": ": the run was stopped before its first dev evaluation, or the file was removed; "
+        f"resume={name} resumes the run",
+        "finished": ": the run has finished, and the file was removed since",
+    }[state_of(run)]
 
 
 def load_best(run: Path, encoder: SentenceEncoder) -> int:

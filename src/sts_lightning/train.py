@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import logging
 import resource
 import shlex
+import signal
 import sys
 import time
 from dataclasses import dataclass
@@ -17,17 +19,18 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import torch
-from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning import runs
+from sts_lightning import interrupts, runs
 from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.checks import check_extras, check_fit, check_views
 from sts_lightning.config import build, check_config
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, TrainingError
+from sts_lightning.errors import CheckpointError, InterruptedRunError, TrainingError
 from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.report import print_scores, spearman_row
@@ -36,6 +39,8 @@ from sts_lightning.logs import log_to, quiet_lightning
 from sts_lightning.losses.base import Loss
 from sts_lightning.machine import decide, decided, weights_device
 from sts_lightning.models.encoder import Precision, SentenceEncoder
+from sts_lightning.run_lock import is_first_process, locked
+from sts_lightning.run_state import begin_again, check_free, check_resumable, check_same, next_step, state_of
 from sts_lightning.training.history import HistoryLogger, read_history, scores_before_and_at
 from sts_lightning.training.memory import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
@@ -47,8 +52,14 @@ from sts_lightning.trust import NOTHING, Trust, check_links, wanted
 log = logging.getLogger(__name__)
 
 
-def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NOTHING) -> float:
-    """Train in a run folder.
+def train_in(
+    run: Path,
+    cfg: DictConfig,
+    resume: bool = False,
+    whole: Path | None = None,
+    trust: Trust = NOTHING,
+) -> float:
+    """Train in a run folder, which no other process can use meanwhile.
 
     Everything that can be wrong with configuration, data and machine is found before weights are
     loaded, and nothing is written before that.
@@ -56,7 +67,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
     Args:
         run: The folder.
         cfg: A composed configuration of the schema `TrainConfig`.
-        resume: Whether to go on from the folder's last checkpoint.
+        resume: Whether to resume from the folder's last checkpoint; a run without one starts again.
+        whole: The folder of stages that the run is part of; a stopped run is resumed by its name.
         trust: The user's word on what this folder, if it is resumed, and that of ``init_from`` may ask for,
             besides what ``cfg`` itself has.
 
@@ -64,24 +76,52 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
         Dev Spearman times 100 of the selected weights.
 
     Raises:
-        UserError: Configuration, data or checkpoint cannot be used, or the user stopped the run.
+        RunningElsewhereError: Another process is running in the folder.
+        InterruptedRunError: A signal stopped the run.
+        UserError: Configuration, data or checkpoint cannot be used.
     """
-    started = time.monotonic()
+    command = _resume_command(whole or run, cfg, trust)
     # Of several processes; Lightning starts the others once this one is ready.
-    first = rank_zero_only.rank == 0  # type: ignore[attr-defined]  # set by Lightning
+    first = is_first_process()
     if not first:
         logging.getLogger("sts_lightning").setLevel(logging.WARNING)
+    with interrupts.listening(), locked(run) if first else contextlib.nullcontext():
+        try:
+            return _train_in(run, cfg, resume, first, command, trust)
+        except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
+            number = (
+                signal.SIGTERM if isinstance(error, SIGTERMException) else interrupts.stopping_signal(error)
+            )
+            if number is None:
+                raise
+            how = next_step(whole or run, command)
+            raise InterruptedRunError(f"stopped by {interrupts.signal_name(number)}{how}", number) from error
+
+
+def _resume_command(folder: Path, cfg: DictConfig, trust: Trust) -> str:
+    """The command that resumes a run, with the consent that its configuration needs."""
+    with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
+        trust |= wanted(cfg)
+    arguments = [Path(sys.argv[0]).name, f"resume={runs.run_name(folder)}", *trust.arguments()]
+    return f"python {shlex.join(arguments)}"
+
+
+def _train_in(
+    run: Path, cfg: DictConfig, resume: bool, first: bool, resume_command: str, trust: Trust
+) -> float:
+    started = time.monotonic()
+    state = state_of(run)
+    if first:
+        state = check_resumable(run) if resume else check_free(run)
+    again = state == "started"
+    check_start = not resume
+    resume = resume and not again
     if resume:
-        _check_resumable(run, trust)
-    elif first and runs.config_path(run).exists():
-        raise ConfigError(
-            f"{runs.run_name(run)} holds a run already, which is not overwritten; go on with it by "
-            f"resume={runs.run_name(run)}, or choose another folder."
-        )
+        check_links(run)
+        _check_checkpoints(run)
     check_config(cfg)
     machine = decide(cfg.trainer)
     check_trainer(cfg.trainer, machine, cfg.data.batch_size)
-    needs = wanted(cfg)
     check_optim(cfg.optim)
     loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
@@ -91,6 +131,8 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
     callbacks = [build(f"callbacks.{name}", node) for name, node in cfg.callbacks.items()]
     regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
     check_extras(cfg, loss, regularizer, callbacks)
+    if first and again and check_start:
+        check_same(run, decided(cfg, machine))
     data.load()
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = runs.build_encoder(cfg.model, cfg.prompt, weights_device(machine))
@@ -100,7 +142,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
         keep = {
             f"encoder.{name}"
             for name in runs.start_from(
-                Path(cfg.init_from), cfg.init, encoder, loss, cfg.model, trust | needs
+                Path(cfg.init_from), cfg.init, encoder, loss, cfg.model, trust | wanted(cfg)
             )
         }
     runs.freeze(encoder, cfg.freeze)
@@ -137,12 +179,7 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
         cfg.trainer.official_gather,
     )
 
-    run.mkdir(parents=True, exist_ok=True)
-    command = [Path(sys.argv[0]).name, f"resume={runs.run_name(run)}", *(trust | needs).arguments()]
-    resume_command = f"python {shlex.join(command)}"
-    with log_to(run / "train.log"), quiet_lightning():
-        if first:
-            runs.save_config(run, decided(cfg, machine))
+    with quiet_lightning():  # what it rejects leaves nothing behind
         trainer = make_trainer(
             cfg.trainer,
             machine,
@@ -153,6 +190,11 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
             resume_command,
             partly_used=encoder.layer != -1,
         )
+    with log_to(run / "train.log"), quiet_lightning():
+        if first:
+            if again:
+                begin_again(run)
+            runs.save_config(run, decided(cfg, machine))
         if machine.reasons:
             log.info("%s", machine.describe())
         log.info(
@@ -174,8 +216,6 @@ def train_in(run: Path, cfg: DictConfig, resume: bool = False, trust: Trust = NO
         try:
             last = str(runs.last_checkpoint(run)) if resume else None
             trainer.fit(module, data, ckpt_path=last, weights_only=True)
-        except SystemExit as error:  # Lightning's answer to a second Ctrl-C
-            raise InterruptedRunError(_how_to_go_on(run, resume_command)) from error
         except RuntimeError as error:
             if is_out_of_memory(error):
                 raise TrainingError(f"memory ran out at step {trainer.global_step + 1}. {REMEDY}") from error
@@ -301,27 +341,33 @@ def _print_report(
     print_scores(f"Spearman x 100 ({how})", rows)
 
 
-def _check_resumable(run: Path, trust: Trust) -> None:
-    runs.load_config(run, trust)
-    check_links(run)
-    if runs.metrics_path(run).exists():
-        raise CheckpointError(f"{run} has finished: its results are in {runs.metrics_path(run)}.")
-    runs.read_checkpoint(runs.last_checkpoint(run))
+def _check_checkpoints(run: Path) -> None:
+    """Reject a run whose checkpoints are damaged, before hours of training lead up to the first use of one.
+
+    Raises:
+        CheckpointError: One is; the message says how the run starts again.
+    """
+    best = runs.best_checkpoint(run)
+    try:
+        last = runs.read_checkpoint(runs.last_checkpoint(run))
+        states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
+        if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
+            if not best.is_file():
+                raise CheckpointError(f"{best} does not exist any more.")
+            runs.read_checkpoint(best)
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error} The run cannot be resumed without it: restore it from a copy, or remove "
+            f"{runs.run_name(best.parent)} to start the run again from the beginning with the same command."
+        ) from error
 
 
 def _continue_history(loggers: list[Logger], run: Path) -> None:
     step = runs.read_checkpoint(runs.last_checkpoint(run))["global_step"]
-    log.info("going on after step %d", step)
+    log.info("resuming after step %d", step)
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
             logger.continue_from(step)
-
-
-def _how_to_go_on(run: Path, command: str) -> str:
-    if not runs.last_checkpoint(run).exists():
-        return "stopped at once, before the first checkpoint."
-    step = runs.read_checkpoint(runs.last_checkpoint(run))["global_step"]
-    return f"stopped at once; the last checkpoint is of step {step}. Go on with: {command}"
 
 
 def _build_loggers(cfg: DictConfig, run: Path) -> list[Logger]:

@@ -10,23 +10,37 @@ import pytest
 from sts_lightning.sweep.job import Job
 
 SCRIPT = """
-import json, os, pathlib, signal, sys, time
+import contextlib, json, os, pathlib, signal, sys, time
+from sts_lightning.errors import FinishedRunError, UserError
+from sts_lightning.run_lock import locked
 arguments = dict(text.split("=", 1) for text in sys.argv[1:])
 folder = pathlib.Path(arguments.get("resume") or arguments["hydra.run.dir"])
 resumed = "resume" in arguments
 what = (folder / "what").read_text() if resumed else arguments["what"]
-(folder / "what").write_text(what)
+held = contextlib.ExitStack()
+try:
+    held.enter_context(locked(folder))
+    if (folder / "metrics.json").exists():
+        raise FinishedRunError()
+except UserError as error:
+    sys.exit(error.exit_status)
 with (folder / "starts").open("a") as file:
     file.write(f"{resumed} {os.environ.get('CUDA_VISIBLE_DEVICES')} {time.time()}\\n")
+(folder / "what").write_text(what)
 print("working on", what, flush=True)
 if what == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 if what == "fail":
     sys.exit("error: it went wrong")
+if what == "nothing":
+    sys.exit(0)
+if what == "term":
+    sys.exit(143)
 if what == "hang" and not resumed:
     (folder / "checkpoints").mkdir()
+    (folder / "config.yaml").touch()
     (folder / "checkpoints" / "last.ckpt").touch()
-    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     time.sleep(60)
 time.sleep({"slow": 4, "wait": 3}.get(what, 0.2))
 (folder / "metrics.json").write_text(json.dumps({"dev": {"spearman": 50.0 + len(what)}}))

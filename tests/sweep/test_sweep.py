@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -17,11 +17,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from sts_lightning.errors import UserError
-from sts_lightning.sweep.job import Demand, job_folder, result
+from sts_lightning.run_lock import locked
+from sts_lightning.sweep.job import Demand, Job, Slot, _outcome, job_folder, result, run_job, signal_job
 from sts_lightning.sweep.local import carry_out
 from sts_lightning.sweep.overview import overview_table
 from sts_lightning.sweep.resources import Pool
-from tests.conftest import CONF, SHORT_RUN
+from tests.conftest import CONF, ROOT, SHORT_RUN
 from tests.sweep.conftest import jobs, starts
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -60,6 +61,77 @@ def test_a_killed_job_is_named_as_such(tmp_path: Path, caplog: pytest.LogCapture
         carry_out(planned, alone())
     assert [job.state for job in planned] == ["failed", "done"]
     assert "it was killed by SIGKILL (perhaps memory ran out); see" in caplog.text
+
+
+def test_a_stopped_job_is_not_done_and_neither_is_one_without_a_result(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    planned = jobs(tmp_path, "term", "nothing", "one")
+    with pytest.raises(UserError, match=r"2 of 3 jobs failed"):
+        carry_out(planned, alone())
+    assert [job.state for job in planned] == ["stopped", "failed", "done"]
+    assert "it was stopped by SIGTERM; see" in caplog.text
+    assert "it ended without a result (metrics.json); see" in caplog.text
+    with pytest.raises(UserError, match=r"1 of 1 jobs were stopped"):
+        carry_out(jobs(tmp_path, "term"), alone())
+
+
+@pytest.mark.parametrize(
+    ("code", "scored", "state"),
+    [
+        (0, True, "done"),
+        (0, False, "failed"),
+        (1, False, "failed"),
+        (1, True, "failed"),
+        (3, True, "was done"),
+        (3, False, "failed"),
+        (75, False, "runs elsewhere"),
+        (75, True, "runs elsewhere"),
+        (130, False, "stopped"),
+        (143, False, "stopped"),
+        (-signal.SIGTERM, False, "stopped"),
+        (128 + signal.SIGUSR2, False, "stopped"),
+        (-signal.SIGKILL, False, "failed"),
+        (-signal.SIGSEGV, False, "failed"),
+    ],
+)
+def test_what_an_exit_status_means(code: int, scored: bool, state: str) -> None:
+    assert _outcome(code, scored)[0] == state
+
+
+def test_sigterm_in_the_first_evaluation_of_a_job(tmp_path: Path) -> None:
+    overrides = (*SHORT_RUN, "data.dev_size=2000", "trainer.max_steps=2", "logger=csv", "name=x")
+    job = Job(0, overrides, tmp_path / "job", str(ROOT / "train.py"))
+    worker = threading.Thread(target=run_job, args=(job, Slot({})))
+    worker.start()
+    deadline = time.monotonic() + 120
+    while not (job.folder / "config.yaml").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    signal_job(job, signal.SIGTERM)
+    worker.join()
+    assert (job.state, job.score, job.problem) == ("stopped", None, "it was stopped by SIGTERM")
+    output = (job.folder / "output.log").read_text()
+    assert "stopped by SIGTERM before the first checkpoint. Start it again with the same command" in output
+    assert "Traceback" not in output
+    run_job(job, Slot({}))
+    assert job.state == "done"
+    output = (job.folder / "output.log").read_text()
+    assert output.count("has no checkpoint yet: starting it again from the beginning") == 1
+
+
+def test_two_sweeps_at_once_run_each_job_once(tmp_path: Path, script: Path) -> None:
+    whats = ["a", "bb", "ccc", "dddd"]
+    code = (
+        "import sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
+        f"sys.argv = [{str(script)!r}]\n"
+        f"folder = Path({str(tmp_path)!r})\n"
+        f"carry_out([Job(n, (f'what={{w}}',), folder / w) for n, w in enumerate({whats!r})], Pool([], 2, 1))"
+    )
+    sweeps = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    assert [sweep.wait(120) for sweep in sweeps] == [0, 0]
+    for what in whats:
+        assert len((tmp_path / what / "starts").read_text().splitlines()) == 1
+        assert result(tmp_path / what) == 50.0 + len(what)
 
 
 def test_started_again_it_does_only_what_is_left(tmp_path: Path) -> None:
@@ -102,8 +174,7 @@ def test_a_job_that_hangs_is_stopped_and_resumed(tmp_path: Path) -> None:
 def test_a_job_that_another_sweep_runs_is_left_to_it(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "one", "two")
     planned[0].folder.mkdir()
-    with (planned[0].folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(planned[0].folder):
         carry_out(planned, alone())
     assert [job.state for job in planned] == ["runs elsewhere", "done"]
     assert not (planned[0].folder / "starts").exists()
@@ -143,23 +214,27 @@ def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, scri
     assert len(starts(again)) == 1
 
 
-def test_ctrl_c_lets_the_jobs_save_and_leaves_the_rest(tmp_path: Path, script: Path) -> None:
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, b"Ctrl-C"), (signal.SIGTERM, b"SIGTERM")])
+def test_a_stopped_sweep_lets_the_jobs_save_and_leaves_the_rest(
+    number: signal.Signals, name: bytes, tmp_path: Path, script: Path
+) -> None:
     code = (
         "import signal, sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
+        "from sts_lightning.interrupts import listening\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's & would have it ignored
         f"sys.argv = [{str(script)!r}]\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "jobs = [Job(n, (f'what={w}',), folder / w) for n, w in enumerate(['hang', 'one'])]\n"
-        "carry_out(jobs, Pool([], 2, 1))"
+        "with listening(): carry_out(jobs, Pool([], 2, 1))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 60
     while not (tmp_path / "hang" / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(0.3)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     _, errors = process.communicate(timeout=30)
-    assert b"stopped by Ctrl-C; 2 of 2 jobs are left. The same command goes on with them." in errors
+    assert b"stopped by " + name + b"; 2 of 2 jobs are left. The same command resumes them." in errors
     assert not (tmp_path / "one").exists()
     assert not (tmp_path / "hang" / "metrics.json").exists()
 

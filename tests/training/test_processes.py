@@ -87,7 +87,7 @@ def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> N
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
-    assert b"Go on with: python train.py resume=cut" in errors
+    assert b"Resume with: python train.py resume=cut" in errors
     assert cli("train.py", "resume=cut").returncode == 0
     same_results(tmp_path / "whole", tmp_path / "cut")
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 import sts_lightning
 from sts_lightning import runs
-from sts_lightning.errors import CheckpointError, ConfigError, TrainingError
+from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, TrainingError
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.train import train_in
 from sts_lightning.training.history import read_history
@@ -35,7 +35,8 @@ def test_run_folder_holds_everything(uninterrupted: Path) -> None:
         "plots/dev_cosines.png",
     } <= names
     assert any(name.startswith("tensorboard/events") for name in names)
-    assert not any("/." in f"/{name}" for name in names)  # no temporary file is left
+    hidden = [name for name in names if "/." in f"/{name}"]
+    assert hidden == [".lock"]  # no temporary file is left
     result = metrics(uninterrupted)
     assert result["data"] == [{"source": "toy pairs", "read": 256, "dropped": {}, "kept": 256}]
     assert result["versions"]["torch"] == torch.__version__
@@ -75,7 +76,7 @@ def test_same_seed_same_numbers(uninterrupted: Path, config: Config, tmp_path: P
 
 def test_a_folder_with_a_run_is_not_overwritten(uninterrupted: Path, config: Config) -> None:
     before = (uninterrupted / "metrics.json").read_bytes()
-    with pytest.raises(ConfigError, match=r"holds a run already, .* resume="):
+    with pytest.raises(FinishedRunError, match=r"holds a finished run already, .*hydra\.run\.dir"):
         train_in(uninterrupted, config(*EPOCHS, "seed=2"))
     assert (uninterrupted / "metrics.json").read_bytes() == before
 

@@ -184,9 +184,10 @@ class RayLauncher(JobLauncher):
 
 
 def _returned(job: Job) -> JobReturn:
-    failed = job.state in ("failed", "timed out")
+    failed = job.score is None  # a sweeper that is told of no failure takes the value for a number
     result = JobReturn(overrides=job.overrides, status=JobStatus.FAILED if failed else JobStatus.COMPLETED)
-    result.return_value = FailedJobsError(f"{job.folder}: {job.problem}") if failed else job.score
+    problem = job.problem or job.state
+    result.return_value = FailedJobsError(f"{job.folder}: {problem}") if failed else job.score
     return result
 
 

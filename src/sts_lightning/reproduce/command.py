@@ -16,6 +16,7 @@ from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
 from sts_lightning.reproduce.spec import Needs, load_scale, load_spec
+from sts_lightning.run_state import state_of
 
 log = logging.getLogger(__name__)
 
@@ -88,9 +89,7 @@ def print_plan(table: Table, jobs: int | None) -> None:
 
 
 def _state(run: Planned) -> str:
-    if run.done:
-        return "done"
-    return "cut" if (run.folder / "checkpoints" / "last.ckpt").is_file() else "to do"
+    return {"finished": "done", "cut": "cut"}.get(state_of(run.folder), "to do")
 
 
 def _hours(table: Table, planned: Iterable[Planned]) -> tuple[float, str]:

@@ -70,7 +70,7 @@ class RemoteJob:
         """
         from submitit.helpers import DelayedSubmission
 
-        signal_job(self.job, signal.SIGINT)
+        signal_job(self.job, signal.SIGTERM)
         wait_for_exit(self.job, PATIENCE)
         again = RemoteJob(self.job, self.timeout_minutes)
         again.folder = self.folder
@@ -95,10 +95,10 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
                         del left[index]
                         report_job(jobs[index])
                 time.sleep(POLL if left else 0)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         for handle in left.values():
             handle.cancel()
-        raise interrupted(jobs) from None
+        raise interrupted(jobs, error) from None
     conclude(jobs, len(jobs), begin)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -13,17 +12,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from sts_lightning.config import stage_overrides
-from sts_lightning.errors import UserError
-from sts_lightning.trust import NOTHING, Trust, stage_names, wanted
-
-VOLATILE = ("hydra", "debug", "resume", "data_root", "trust", "trust_remote_code")
-"""Keys that do not change what a run is."""
+from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
+from sts_lightning.run_state import METRICS, STAGES, VOLATILE, stage_names, state_of
+from sts_lightning.trust import NOTHING, Trust, wanted
 
 PATIENCE = 60.0
 """Seconds that a job gets to save its state when the user stops the sweep."""
@@ -138,33 +135,20 @@ def job_trust(
 
 
 def run_job(job: Job, slot: Slot, timeout_minutes: float | None = None) -> None:
-    """Run a job unless it has finished or another sweep has it; what became of it stands in the job.
+    """Run a job unless it has finished or runs elsewhere; what became of it is in the job afterwards.
 
     Args:
-        job: What is run.
+        job: The job.
         slot: What it may use.
-        timeout_minutes: After which it is stopped; None: never.
+        timeout_minutes: Time after which it is killed; None: never.
     """
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
-        with (job.folder / ".lock").open("w") as lock:
-            if _locked(lock):
-                _run(job, slot, timeout_minutes, lock)
-            else:
-                job.state = "runs elsewhere"
+        _run(job, slot, timeout_minutes)
     except (OSError, UserError) as error:
         job.state, job.problem = "failed", str(error)
     if job.state == "failed" and job.problem is None:
         job.problem = _last_line(job.folder / "output.log")
-
-
-def _locked(lock: IO[str]) -> bool:
-    """Whether no other sweep has this job at present; held until sweep and job are through."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _last_line(path: Path) -> str:
@@ -175,14 +159,13 @@ def _last_line(path: Path) -> str:
     return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
 
 
-def _run(job: Job, slot: Slot, timeout_minutes: float | None, lock: IO[str]) -> None:
+def _run(job: Job, slot: Slot, timeout_minutes: float | None) -> None:
     if (score := result(job.folder)) is not None:
         job.state, job.score = "was done", score
         return
-    if _can_go_on(job.folder):
+    if state_of(job.folder) == "cut":
         arguments = [f"resume={job.folder}", *job.trust.arguments()]
     else:
-        (job.folder / "config.yaml").unlink(missing_ok=True)  # cut before its first checkpoint
         arguments = [*job.overrides, f"hydra.run.dir={job.folder}"]
     job.state, begin = "running", time.monotonic()
     environment = {
@@ -195,7 +178,6 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None, lock: IO[str]) -> 
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            pass_fds=[lock.fileno()],  # the job keeps the lock if the sweep is killed
         )
         try:
             code = job.process.wait(None if timeout_minutes is None else 60 * timeout_minutes)
@@ -206,29 +188,49 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None, lock: IO[str]) -> 
             return
     job.seconds = time.monotonic() - begin
     job.score = result(job.folder)
+    job.state, job.problem = _outcome(code, job.score is not None)
+
+
+def _outcome(code: int, scored: bool) -> tuple[State, str | None]:
+    """What an exit status means, and the problem where the job's log does not tell it.
+
+    Args:
+        code: Exit status of the process; negative: the signal that killed it.
+        scored: Whether there is a result.
+    """
+    if code == RunningElsewhereError.exit_status:
+        return "runs elsewhere", None
+    if code == FinishedRunError.exit_status and scored:  # by another sweep, since this one looked
+        return "was done", None
+    if code == 0:
+        return ("done", None) if scored else ("failed", f"it ended without a result ({METRICS})")
+    number = _stopping(code)
+    if number is not None:
+        return "stopped", f"it was stopped by {number.name}"
     if code < 0:
         out_of_memory = " (perhaps memory ran out)" if code == -signal.SIGKILL else ""
-        job.problem = f"it was killed by {signal.Signals(-code).name}{out_of_memory}"
-    job.state = "stopped" if code == 130 else "done" if code == 0 else "failed"
+        return "failed", f"it was killed by {signal.Signals(-code).name}{out_of_memory}"
+    return "failed", None
 
 
-def _can_go_on(folder: Path) -> bool:
-    return (folder / "checkpoints" / "last.ckpt").is_file() or (folder / "stages.yaml").is_file()
+def _stopping(code: int) -> signal.Signals | None:
+    """The signal by which a user or a cluster stopped a process, whether that caught it or not."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+    return next((number for number in numbers if code in (128 + number, -number)), None)
 
 
 def result(folder: Path) -> float | None:
     """The dev Spearman of a finished run, or of its last stage; of an evaluation the average on tests."""
-    stages = folder / "stages.yaml"
-    if stages.is_file():
-        folder = folder / stage_names(stages)[-1]
+    if (folder / STAGES).is_file():
+        folder = folder / stage_names(folder)[-1]
     try:
-        metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
+        metrics = json.loads((folder / METRICS).read_text("utf-8"))
         return float(metrics["dev"]["spearman"] if "dev" in metrics else metrics["test"]["average"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"{folder / 'metrics.json'} is broken ({type(error).__name__}); remove it to score the run again."
+            f"{folder / METRICS} is broken ({type(error).__name__}); remove it to score the run again."
         ) from error
 
 

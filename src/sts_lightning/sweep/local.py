@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 def carry_out(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None) -> None:
     """Run the jobs that have not finished; one that fails does not stop the others.
 
-    Ctrl-C stops all of them behind their current step, so that the sweep can go on later.
+    Ctrl-C and SIGTERM stop all of them after their current step, so that the sweep can be resumed.
 
     Raises:
         UserError: Some jobs failed; the message says which.
@@ -38,10 +38,10 @@ def carry_out(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = N
             for worker in workers:
                 while worker.is_alive():
                     worker.join(0.2)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         stop.set()
         _stop(jobs)
-        raise interrupted(jobs) from None
+        raise interrupted(jobs, error) from None
     conclude(jobs, len(workers), begin)
 
 
@@ -82,13 +82,16 @@ def _work(waiting: _Waiting, timeout: float | None, stop: threading.Event) -> No
 
 
 def _stop(jobs: Sequence[Job]) -> None:
-    """Ask running jobs to save their state and leave; make them leave if they do not."""
+    """Ask running jobs to save their state and leave; make them leave if they do not.
+
+    By SIGTERM, since jobs of a sweep that a shell has put into the background ignore Ctrl-C.
+    """
     running = [job for job in jobs if job.state == "running"]
     log.warning(
         "stopping %d running job(s) after their current step; Ctrl-C again to kill them.", len(running)
     )
     for job in running:
-        signal_job(job, signal.SIGINT)
+        signal_job(job, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE
     try:
         while any(job.state == "running" for job in running) and time.monotonic() < deadline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,15 +12,19 @@ from rich.live import Live
 from rich.table import Table
 
 from sts_lightning.errors import FailedJobsError, InterruptedRunError
+from sts_lightning.interrupts import signal_name, stopping_signal
 from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
+
+UNFINISHED = ("failed", "timed out", "stopped")
+"""States of a job that the sweep has run without getting a result."""
 
 
 def report_job(job: Job) -> None:
     """Say what became of a job."""
     message = f"{job.state}: {' '.join(job.overrides)}"
-    if job.state in ("failed", "timed out"):
+    if job.state in UNFINISHED:
         log.error("%s\n  %s; see %s", message, job.problem, job.folder / "output.log")
     else:
         log.info("%s%s", message, "" if job.score is None else f" ({job.score:.2f})")
@@ -32,17 +37,26 @@ def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
         FailedJobsError: Some failed; the message says which.
     """
     Console().print(overview_table(jobs, workers, begin))
-    bad = [job for job in jobs if job.state in ("failed", "timed out")]
+    bad = [job for job in jobs if job.state in UNFINISHED]
     if bad:
+        what = "failed" if any(job.state != "stopped" for job in bad) else "were stopped"
         logs = ", ".join(str(job.folder / "output.log") for job in bad)
-        raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs failed; see {logs}.")
+        raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs {what}; see {logs}.")
 
 
-def interrupted(jobs: Sequence[Job]) -> InterruptedRunError:
-    """What to say when the user has stopped a sweep."""
+def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRunError:
+    """What to say when a signal has stopped a sweep.
+
+    Args:
+        jobs: The jobs of the sweep.
+        error: The interrupt.
+    """
     left = sum(job.state not in ("done", "was done") for job in jobs)
+    number = stopping_signal(error) or signal.SIGINT
     return InterruptedRunError(
-        f"stopped by Ctrl-C; {left} of {len(jobs)} jobs are left. The same command goes on with them."
+        f"stopped by {signal_name(number)}; {left} of {len(jobs)} jobs are left. "
+        "The same command resumes them.",
+        number,
     )
 
 

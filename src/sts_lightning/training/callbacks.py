@@ -15,11 +15,13 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback, Checkpoint
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import distributed
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.share import Share
 from sts_lightning.errors import CheckpointError, InterruptedRunError
+from sts_lightning.interrupts import Stopped, signal_name, take_back
 from sts_lightning.models.tokenize import Rows
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.module import MONITOR
@@ -123,19 +125,19 @@ class DevReport(Callback):
 
 
 class LastCheckpoint(Checkpoint):
-    """Saves the state to go on from: every so many steps, and when the user stops the run.
+    """Saves the state to resume from: every so many steps, and when a signal stops the run.
 
     On Ctrl-C, SIGTERM or SIGUSR2 (SLURM's warning that time is up, as submitit asks for it) the step is
-    finished, the state saved, and the user told how to go on; the same signal once more stops at once.
-    Where a dev evaluation is due, the state is saved behind it: Lightning would not make up for it on
-    resumption. (Lightning runs subclasses of `Checkpoint` behind all other callbacks, in the order given;
+    finished, the state saved, and the user told how to resume; the same signal once more stops at once.
+    Where a dev evaluation is due, the state is saved after it: Lightning would not make up for it on
+    resumption. (Lightning runs subclasses of `Checkpoint` after all other callbacks, in the order given;
     this one has to come after the one that keeps the best weights.)
 
     Args:
         path: The checkpoint file.
         every: Steps between checkpoints.
         log_every: Steps between logged rows.
-        how_to_resume: The command that goes on.
+        how_to_resume: The command that resumes the run.
     """
 
     def __init__(self, path: Path, every: int, log_every: int, how_to_resume: str) -> None:
@@ -143,33 +145,36 @@ class LastCheckpoint(Checkpoint):
         self.every = every
         self.log_every = log_every
         self.how_to_resume = how_to_resume
-        self.stopped_by: str | None = None
+        self.stopped_by: signal.Signals | None = None
         self._due = False
+        self._evaluating = False
         self._saved_step: int | None = None
         self._previous: dict[signal.Signals, Any] = {}
 
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen to the signals; only the main thread can."""
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen to the signals, which only the main thread can.
+
+        Here and not earlier, since Lightning puts its own handler of SIGTERM in front of those that it finds
+        before this hook, and would end the run without a word.
+        """
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
                 self._previous[number] = signal.signal(number, self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
         if self.stopped_by is not None:
-            if self.stopped_by == name:
-                raise KeyboardInterrupt
+            if self.stopped_by == number:
+                raise Stopped(self.stopped_by)
             return  # a cluster may send several kinds
-        self.stopped_by = name
-        log.warning("%s: stopping after this step; once more to stop at once.", self.stopped_by)
+        self.stopped_by = signal.Signals(number)
+        when = "the dev evaluation that is running" if self._evaluating else "this step"
+        log.warning("%s: stopping after %s; once more to stop at once.", signal_name(self.stopped_by), when)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save if it is time, unless a dev evaluation comes first."""
-        if trainer.world_size > 1:  # one process has got the signal a step before another
-            stop = trainer.strategy.reduce_boolean_decision(self.stopped_by is not None, all=False)
-            self.stopped_by = self.stopped_by or ("a signal to another process" if stop else None)
+        self._agree(trainer)
         self._due |= trainer.global_step % self.every == 0 or self.stopped_by is not None
         batches = trainer.fit_loop.total_batch_idx + 1
         evaluation_next = batches % (trainer.val_check_batch or math.inf) == 0
@@ -177,17 +182,35 @@ class LastCheckpoint(Checkpoint):
             self._expect_row(trainer)
             self._save(trainer)
 
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep SIGTERM from Lightning, which ends an evaluation outside `fit` as if it were done."""
+        self._evaluating = True
+        if trainer.state.fn == TrainerFn.VALIDATING:
+            take_back()
+
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save behind a dev evaluation."""
-        if self._due:
-            self._save(trainer)
+        """Save after a dev evaluation."""
+        self._evaluating = False
+        if trainer.state.fn == TrainerFn.FITTING:
+            self._agree(trainer)
+            if self._due or self.stopped_by is not None:
+                self._save(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save the end of training, so that a run killed in its final evaluation only repeats that."""
+        self._agree(trainer)
         self._save(trainer)
+        self._give_back()
+        self._leave_if_stopped(trainer)
+
+    def _agree(self, trainer: pl.Trainer) -> None:
+        """Stop all of several processes at the same step; one has got the signal a step before another."""
+        if trainer.world_size > 1:
+            stop = trainer.strategy.reduce_boolean_decision(self.stopped_by is not None, all=False)
+            self.stopped_by = self.stopped_by or (signal.SIGTERM if stop else None)
 
     def _expect_row(self, trainer: pl.Trainer) -> None:
-        """Lightning logs the metrics of a step behind its last hook, which is behind the checkpoint here."""
+        """Announce the row of a step, which Lightning logs after its last hook, so after the checkpoint."""
         if trainer.global_step % self.log_every == 0:
             row = {
                 name: float(value)
@@ -198,7 +221,7 @@ class LastCheckpoint(Checkpoint):
                 logger.expect(row, trainer.global_step)
 
     def _save(self, trainer: pl.Trainer) -> None:
-        for logger in _histories(trainer):  # first: a run killed behind a checkpoint has its rows up to there
+        for logger in _histories(trainer):  # first: a run killed after a checkpoint has its rows up to there
             logger.flush()
         trainer.save_checkpoint(self.path)
         self._due = False
@@ -208,14 +231,24 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Leave if asked to; here, since the metrics of a step are logged after its last hook."""
-        if self.stopped_by is not None and trainer.global_step == self._saved_step:
+        if trainer.global_step == self._saved_step:
+            self._leave_if_stopped(trainer)
+
+    def _leave_if_stopped(self, trainer: pl.Trainer) -> None:
+        if self.stopped_by is not None:
             raise InterruptedRunError(
-                f"stopped by {self.stopped_by} after step {trainer.global_step}. "
-                f"Go on with: {self.how_to_resume}"
+                f"stopped by {signal_name(self.stopped_by)} after step {trainer.global_step}. "
+                f"Resume with: {self.how_to_resume}",
+                self.stopped_by,
             )
 
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Give the signals back."""
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Give the signals back; Lightning does not call `teardown` after an error."""
+        self._give_back()
+
+    def _give_back(self) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous.clear()

@@ -1,0 +1,90 @@
+"""Signals as exceptions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from sts_lightning.errors import InterruptedRunError
+from sts_lightning.interrupts import Stopped, listening, signal_name, stopping_signal, take_back
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_the_first_signal_is_raised_and_later_ones_do_not_cut_the_clean_up(number: signal.Signals) -> None:
+    with listening():
+        with pytest.raises(Stopped) as caught:
+            signal.raise_signal(number)
+        signal.raise_signal(number)
+    assert caught.value.number == number
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+def test_it_listens_again_after_a_stop_that_was_caught() -> None:
+    for _ in range(2):
+        with listening(), pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_handlers_of_others_are_left_alone_unless_taken_back() -> None:
+    received: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    try:
+        with listening():
+            signal.raise_signal(signal.SIGTERM)
+        assert received == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with listening():
+        signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+        take_back()
+        with pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGTERM)
+    assert len(received) == 1
+
+
+def test_nothing_is_taken_back_outside() -> None:
+    take_back()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_thread_and_a_forked_worker_do_not_listen() -> None:
+    def enter() -> None:
+        with listening():
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    found: list[object] = []
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert found == [signal.SIG_DFL]
+    with listening():
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                os._exit(1)  # only reached if the signal was raised as an exception or ignored
+        _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGTERM
+
+
+def test_the_signal_is_found_below_what_a_library_made_of_it() -> None:
+    for raised, number in (
+        (Stopped(signal.SIGTERM), signal.SIGTERM),
+        (KeyboardInterrupt(), signal.SIGINT),
+        (SystemExit(1), None),
+    ):
+        try:
+            try:
+                raise raised
+            except BaseException:
+                raise SystemExit(1)  # noqa: B904
+        except SystemExit as error:
+            assert stopping_signal(error) == number
+    assert signal_name(signal.SIGINT) == "Ctrl-C"
+    assert InterruptedRunError("", signal.SIGTERM).exit_status == 143
+    assert InterruptedRunError("").exit_status == 130

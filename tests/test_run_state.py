@@ -1,0 +1,157 @@
+"""How far a run has got, and what may start in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning import runs
+from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, RunningElsewhereError
+from sts_lightning.evaluate import evaluate_in
+from sts_lightning.run_lock import locked
+from sts_lightning.run_state import (
+    STAGES,
+    begin_again,
+    check_free,
+    check_resumable,
+    check_same,
+    next_step,
+    state_of,
+)
+from tests.conftest import SHORT_RUN
+
+Config = Callable[..., DictConfig]
+
+
+def write(folder: Path, *names: str) -> Path:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "state"),
+    [
+        ((), "new"),
+        ((".lock", "output.log"), "new"),
+        (("config.yaml", "history.csv"), "started"),
+        (("config.yaml", "checkpoints/best.ckpt"), "started"),
+        (("config.yaml", "checkpoints/last.ckpt"), "cut"),
+        (("checkpoints/last.ckpt",), "cut"),
+        (("config.yaml", "checkpoints/last.ckpt", "metrics.json"), "finished"),
+        (("config.yaml", "metrics.json"), "finished"),
+    ],
+)
+def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
+    assert state_of(write(tmp_path, *files)) == state
+    if state == "finished":
+        with pytest.raises(FinishedRunError, match=r"holds a finished run already"):
+            check_free(tmp_path)
+        with pytest.raises(FinishedRunError, match=r"has finished: its results are in .*metrics\.json"):
+            check_resumable(tmp_path)
+    elif state == "cut":
+        with pytest.raises(ConfigError, match=rf"resume it with resume={tmp_path}, or choose another folder"):
+            check_free(tmp_path)
+        assert check_resumable(tmp_path) == "cut"
+    elif state == "started":
+        assert check_free(tmp_path) == check_resumable(tmp_path) == "started"
+    else:
+        assert check_free(tmp_path) == "new"
+        with pytest.raises(CheckpointError, match="is not a run folder"):
+            check_resumable(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("files", "state"),
+    [
+        ((), "started"),
+        (("one/config.yaml",), "started"),
+        (("one/config.yaml", "one/checkpoints/last.ckpt"), "cut"),
+        (("one/metrics.json",), "cut"),
+        (("one/metrics.json", "two/config.yaml"), "cut"),
+        (("one/metrics.json", "two/metrics.json"), "finished"),
+    ],
+)
+def test_state_of_stages(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
+    (tmp_path / STAGES).write_text("one: {seed: 1}\ntwo: {seed: 1}\n")
+    assert state_of(write(tmp_path, *files)) == state
+
+
+def test_stages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / STAGES).write_text("one: [")
+    with pytest.raises(CheckpointError, match=r"stages\.yaml cannot be read"):
+        state_of(tmp_path)
+    (tmp_path / STAGES).write_text("- one\n")
+    with pytest.raises(CheckpointError, match=r"stages\.yaml is not a configuration"):
+        state_of(tmp_path)
+
+
+def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) -> None:
+    cfg = config("model=tiny_bert", "data=sts", "data_root=/here")
+    runs.save_config(tmp_path, cfg)
+    check_same(tmp_path, cfg)
+    check_same(tmp_path, config("model=tiny_bert", "data=sts", "data_root=/there", "debug=true"))
+    other = config(
+        "model=tiny_bert", "data=sts", "seed=2", "optim.betas=[0.9,0.99]", "+trainer.extra.benchmark=true"
+    )
+    with pytest.raises(ConfigError) as caught:
+        check_same(tmp_path, other)
+    message = str(caught.value)
+    assert "other values of optim.betas, seed, trainer.extra" in message
+    assert f"resume={tmp_path}" in message
+    with pytest.raises(ConfigError, match=r"and \d+ more;"):
+        check_same(tmp_path, config("model=tiny_mistral", "data=toy"))
+
+
+def test_what_makes_stages_other_ones(tmp_path: Path) -> None:
+    stages = OmegaConf.create(
+        {"one": {"seed": 1, "data_root": "/a", "data": {"root": "/a/x"}}, "two": {"seed": 1}}
+    )
+    (tmp_path / STAGES).write_text(OmegaConf.to_yaml(stages))
+    stages.one.data_root, stages.one.data.root = "/b", "/b/x"
+    check_same(tmp_path, stages)
+    stages.two.seed = 2
+    with pytest.raises(ConfigError, match=r"other values of two\.seed;"):
+        check_same(tmp_path, stages)
+
+
+def test_beginning_again_leaves_logs_and_what_is_not_the_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = ["config.yaml", "notes.txt", "output.log", "train.log"]
+    write(tmp_path, *kept, "history.csv", "checkpoints/best.ckpt", "tensorboard/events.1")
+    with caplog.at_level("INFO"):
+        begin_again(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
+    assert "has no checkpoint yet: starting it again from the beginning." in caplog.text
+
+
+def test_next_step(tmp_path: Path) -> None:
+    command = "python train.py resume=x"
+    assert next_step(tmp_path, command).endswith("The same command starts it again.")
+    write(tmp_path, "config.yaml")
+    assert next_step(tmp_path, command).endswith(f"Start it again with the same command, or: {command}")
+    write(tmp_path, "checkpoints/last.ckpt")
+    assert next_step(tmp_path, command) == f". Resume with: {command}"
+    write(tmp_path, "metrics.json")
+    assert "written already" in next_step(tmp_path, command)
+
+
+def test_an_evaluation_neither_overwrites_nor_shares_a_folder(config: Config, tmp_path: Path) -> None:
+    cfg = config("model=tiny_bert", of="eval")
+    finished = write(tmp_path / "finished", "metrics.json")
+    with pytest.raises(FinishedRunError, match="holds a finished run already"):
+        evaluate_in(finished, cfg)
+    training = tmp_path / "training"
+    training.mkdir()
+    runs.save_config(training, config(*SHORT_RUN))
+    with pytest.raises(ConfigError, match="was started with other values of"):
+        evaluate_in(training, cfg)
+    with locked(tmp_path / "busy"), pytest.raises(RunningElsewhereError):
+        evaluate_in(tmp_path / "busy", cfg)
+    assert not (training / "metrics.json").exists()
