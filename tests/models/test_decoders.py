@@ -15,7 +15,7 @@ from peft import LoraConfig, PrefixTuningConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, MistralForCausalLM
 
 from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.models import backbone as backbone_module
+from sts_lightning.models import quantization as quantization_module
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tiny_bert import tiny_bert
 from sts_lightning.models.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral, tiny_opt
@@ -242,7 +242,7 @@ def test_an_adapters_configuration_serves_more_than_one_model() -> None:
 
 
 def test_missing_bitsandbytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backbone_module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(quantization_module.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"needs bitsandbytes and accelerate: pip install"):
         SentenceEncoder.from_pretrained("nowhere", quantization="4bit")
 

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 import transformers
 from transformers import (
     AutoConfig,
-    AutoModel,
     AutoTokenizer,
-    BitsAndBytesConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.offline import packaged_copy
+from sts_lightning.models.quantization import (
+    Quantization,
+    check_quantization,
+    check_share,
+    quantization_config,
+)
+from sts_lightning.models.vocabulary import check_vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +34,6 @@ DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16
 
 DtypeName = Literal["float32", "bfloat16", "float16"]
 """Of weights that stand still, and of the arithmetic with quantised ones."""
-
-Quantization = Literal["none", "4bit", "8bit"]
-"""``4bit``: NF4, its scales quantised too (QLoRA); ``8bit``: LLM.int8()."""
 
 
 def load_backbone(
@@ -42,6 +44,8 @@ def load_backbone(
     quantization: Quantization = "none",
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
+
+    Of an encoder-decoder it is the encoder, whether the files hold a decoder or not.
 
     A packaged copy, where one is installed, stands in for the model hub (see `COPIES`). Quantised weights
     go straight to the GPU of the process, if there is one.
@@ -54,8 +58,10 @@ def load_backbone(
         quantization: Of the linear layers.
 
     Raises:
-        ConfigError: The model cannot be found, needs ``trust_remote_code``, or bitsandbytes is missing.
-        CheckpointError: The files are broken, lack weights, or are not safetensors.
+        ConfigError: The model cannot be found, needs ``trust_remote_code``, cannot be quantised, or
+            bitsandbytes is missing.
+        CheckpointError: The files are broken, lack weights, are not safetensors, or have no tokenizer that
+            fits.
     """
     check_quantization(quantization)
     source = name
@@ -80,10 +86,10 @@ def load_backbone(
             setattr(model_config, key, value)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if quantization != "none":
-            options["quantization_config"] = _quantization_config(quantization, DTYPES_BY_NAME[dtype])
+            options["quantization_config"] = quantization_config(quantization, DTYPES_BY_NAME[dtype])
             if torch.cuda.is_available():
                 options["device_map"] = {"": f"cuda:{os.environ.get('LOCAL_RANK', 0)}"}
-        backbone, report = AutoModel.from_pretrained(
+        model, report = loader(model_config).from_pretrained(
             source,
             config=model_config,
             dtype=DTYPES_BY_NAME[dtype],
@@ -93,7 +99,8 @@ def load_backbone(
         )
     except (OSError, ValueError) as error:
         raise _explain(name, error) from error
-    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    backbone = take_encoder(model, name)
+    missing = used_keys(backbone, set(report["missing_keys"]))
     if missing:
         raise CheckpointError(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
@@ -101,6 +108,9 @@ def load_backbone(
         )
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
+    check_vocabulary(tokenizer, backbone, name)
+    if quantization != "none":
+        check_share(backbone, quantization, name)
     for module in backbone.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             # On a CPU, bitsandbytes would repack weights at a lower precision when they are first used in
@@ -108,35 +118,6 @@ def load_backbone(
             module.support_avx512bf16_for_cpu = False
     backbone.config.use_cache = False  # nothing is generated; keys and values would be kept for that
     return backbone, tokenizer
-
-
-def check_quantization(quantization: Quantization) -> None:
-    """Refuse what cannot be loaded here.
-
-    Raises:
-        ConfigError: Quantisation without its libraries, or an unknown kind.
-    """
-    if quantization not in get_args(Quantization):
-        known = ", ".join(get_args(Quantization))
-        raise ConfigError(f"model.quantization must be one of {known}, got {quantization!r}.")
-    if quantization != "none":
-        missing = [name for name in ("bitsandbytes", "accelerate") if importlib.util.find_spec(name) is None]
-        if missing:
-            raise ConfigError(
-                f"model.quantization={quantization} needs {' and '.join(missing)}: "
-                "pip install 'sts-lightning[quantization]'; or set model.quantization=none."
-            )
-
-
-def _quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
-    if quantization == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-    )
 
 
 def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:

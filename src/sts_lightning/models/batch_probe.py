@@ -1,0 +1,69 @@
+"""Whether a model's vectors depend on what a sentence is batched with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from sts_lightning.errors import ConfigError
+
+PROVEN = frozenset(
+    """
+    albert bart bert bloom deberta deberta-v2 distilbert electra eurobert falcon falcon_mamba gemma gemma2
+    gemma3_text glm gpt2 gpt_neox gpt_oss gte jina_embeddings_v3 llama m2m_100 mamba mbart mistral mixtral
+    modernbert mpnet mt5 nomic_bert olmo2 opt pegasus phi3 qwen2 qwen3 qwen3_moe roberta smollm3 t5 umt5
+    xlm-roberta xlnet
+    """.split()
+)
+"""Model types whose padded vectors have been compared with unpadded ones; no probe when they are loaded."""
+
+TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.05}
+"""Largest difference that rounding explains, as a share of the longer vector."""
+
+
+def is_proven(backbone: PreTrainedModel) -> bool:
+    """Whether the model is of a known type, and of the library's own code: other code may name itself ``bert``."""
+    own = type(backbone).__module__.startswith("transformers.models.")
+    return own and backbone.config.model_type in PROVEN
+
+
+@torch.no_grad()
+def check_independence(
+    model: nn.Module, embed: Callable[[list[str]], Tensor], name: str, dtype: torch.dtype
+) -> None:
+    """Embed a short sentence alone and beside a longer one, and reject a model that tells the difference.
+
+    Models without an attention mask that holds in every layer do so: their padding changes the vector (FNet,
+    ConvBERT, MobileBERT, Nystromformer), or it depends on chance (YOSO).
+
+    Args:
+        model: The encoder, which is in evaluation mode meanwhile.
+        embed: Embeds sentences in one padded chunk, (N, D).
+        name: Name of the model's class, for the message.
+        dtype: Type of its weights, which decides about the tolerance.
+
+    Raises:
+        ConfigError: The vectors differ, or the model cannot embed two sentences at once.
+    """
+    texts = ["A dog runs.", "Someone plays an old guitar in the park while two men are sitting on a bench."]
+    training = model.training
+    model.eval()
+    try:
+        alone, beside = embed(texts[:1])[0], embed(texts)[0]
+    except Exception as error:  # whatever a model of an unknown kind raises
+        raise ConfigError(
+            f"{name} cannot embed two sentences of different length in one batch ({type(error).__name__}: "
+            f"{str(error).partition(chr(10))[0]}); choose another model."
+        ) from error
+    finally:
+        model.train(training)
+    difference = float((alone - beside).norm() / torch.maximum(alone.norm(), beside.norm()).clamp(min=1e-12))
+    if not difference <= TOLERANCE.get(dtype, TOLERANCE[torch.bfloat16]):
+        raise ConfigError(
+            f"{name} gives a sentence another vector beside a longer one than alone (relative difference "
+            f"{difference:.2g}): it does not ignore padding, so its vectors depend on the batch. Choose another "
+            "model."
+        )
