@@ -148,8 +148,8 @@ def _write_st(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     origin = origin_of(encoder.plain_backbone)
     if origin is not None:
         raise ConfigError(
-            f"sentence-transformers would run the decoder of {origin.model} too and pool its output; use --format "
-            "merged, of which AutoModel.from_pretrained(folder).get_encoder() is the encoder."
+            f"sentence-transformers would run the decoder of {origin.model} too and pool its output; use "
+            "--format merged, of which AutoModel.from_pretrained(folder).get_encoder() is the encoder."
         )
     tokenizer = encoder.tokenizer
     with tempfile.TemporaryDirectory() as plain:

@@ -22,8 +22,8 @@ def adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     takes_prefix = "past_key_values" in inspect.signature(backbone.forward).parameters
     if adapter.peft_type == PeftType.PREFIX_TUNING and not takes_prefix:
         raise ConfigError(
-            f"model.adapter does not fit {name}: it takes no past_key_values, so a trained prefix would have no "
-            "effect. Choose another adapter, such as LoRA."
+            f"model.adapter does not fit {name}: it takes no past_key_values, so a trained prefix would have "
+            "no effect. Choose another adapter, such as LoRA."
         )
     try:
         with warnings.catch_warnings():

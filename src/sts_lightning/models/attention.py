@@ -19,11 +19,8 @@ def is_causal(backbone: PreTrainedModel) -> bool:
 
 def _flags(backbone: PreTrainedModel) -> list[bool]:
     """What each attention layer says of itself; some families (Bloom) say nothing."""
-    return [
-        module.is_causal
-        for module in backbone.modules()
-        if isinstance(module.__dict__.get("is_causal"), bool)
-    ]
+    said = [module.__dict__.get("is_causal") for module in backbone.modules()]
+    return [flag for flag in said if isinstance(flag, bool)]
 
 
 def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> None:
@@ -39,8 +36,8 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
 
     Raises:
         ConfigError: The model is not causal, is of a kind that cannot be changed, has not as many layers, or
-            a layer's attention window is smaller than the longest row. What a token should see beyond a window
-            is not defined, and the mask of the last token holds only for rows within it.
+            a layer's attention window is smaller than the longest row. What a token should see beyond a
+            window is not defined, and the mask of the last token holds only for rows within it.
     """
     layers: list[tuple[nn.Module, Any]] = [
         (module, attention)
@@ -53,12 +50,12 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
     if len(layers) != depth:
         if not layers and (flags := _flags(backbone)) and not any(flags):
             raise ConfigError(
-                f"model.bidirectional_layers={count}: {name} is not causal; its tokens see each other already. "
-                "Set it to 0."
+                f"model.bidirectional_layers={count}: {name} is not causal; its tokens see each other "
+                "already. Set it to 0."
             )
         raise ConfigError(
-            f"model.bidirectional_layers={count} is not supported for {name}: {len(layers)} of its {depth} layers "
-            "have a causal self_attn whose mask can be replaced. Set it to 0."
+            f"model.bidirectional_layers={count} is not supported for {name}: {len(layers)} of its {depth} "
+            "layers have a causal self_attn whose mask can be replaced. Set it to 0."
         )
     if not -1 <= count <= depth:
         raise ConfigError(
@@ -69,8 +66,8 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
     narrow = min((width for index in chosen if (width := windows[index]) is not None), default=longest)
     if narrow < longest:
         raise ConfigError(
-            f"model.bidirectional_layers={count}: rows can have {longest} tokens, more than the {narrow} of the "
-            f"attention window of {name}; lower model.max_length by {longest - narrow}, or set "
+            f"model.bidirectional_layers={count}: rows can have {longest} tokens, more than the {narrow} of "
+            f"the attention window of {name}; lower model.max_length by {longest - narrow}, or set "
             "model.bidirectional_layers=0."
         )
     for layer, attention in (layers[index] for index in chosen):

@@ -99,7 +99,7 @@ def load_backbone(
         )
     except (OSError, ValueError) as error:
         raise _explain(name, error) from error
-    backbone = take_encoder(model, name)
+    backbone: Any = take_encoder(model, name)
     missing = used_keys(backbone, set(report["missing_keys"]))
     if missing:
         raise CheckpointError(

@@ -10,29 +10,33 @@ from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
 
-PROVEN = frozenset(
-    """
-    albert bart bert bloom deberta deberta-v2 distilbert electra eurobert falcon falcon_mamba gemma gemma2
-    gemma3_text glm gpt2 gpt_neox gpt_oss gte jina_embeddings_v3 llama m2m_100 mamba mbart mistral mixtral
-    modernbert mpnet mt5 nomic_bert olmo2 opt pegasus phi3 qwen2 qwen3 qwen3_moe roberta smollm3 t5 umt5
-    xlm-roberta xlnet
-    """.split()
-)
+# fmt: off
+PROVEN = frozenset((
+    "albert", "bart", "bert", "bloom", "deberta", "deberta-v2", "distilbert", "electra", "eurobert",
+    "falcon", "falcon_mamba", "gemma", "gemma2", "gemma3_text", "glm", "gpt2", "gpt_neox",
+    "gpt_oss", "gte", "jina_embeddings_v3", "llama", "m2m_100", "mamba", "mbart", "mistral",
+    "mixtral", "modernbert", "mpnet", "mt5", "nomic_bert", "olmo2", "opt", "pegasus", "phi3",
+    "qwen2", "qwen3", "qwen3_moe", "roberta", "smollm3", "t5", "umt5", "xlm-roberta", "xlnet",
+))
+# fmt: on
 """Model types whose padded vectors have been compared with unpadded ones; no probe when they are loaded."""
 
-TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.05}
-"""Largest difference that rounding explains, as a share of the longer vector."""
+TOLERANCE = 1e-3
+"""Largest difference that float32 rounding explains, as a share of the longer vector."""
+
+COARSE_TOLERANCE = 0.05
+"""The same of 16-bit arithmetic and of quantised weights."""
 
 
 def is_proven(backbone: PreTrainedModel) -> bool:
-    """Whether the model is of a known type, and of the library's own code: other code may name itself ``bert``."""
+    """Whether the model is of a known type and of the library's code; other code may call itself ``bert``."""
     own = type(backbone).__module__.startswith("transformers.models.")
     return own and backbone.config.model_type in PROVEN
 
 
 @torch.no_grad()
 def check_independence(
-    model: nn.Module, embed: Callable[[list[str]], Tensor], name: str, dtype: torch.dtype
+    model: nn.Module, embed: Callable[[list[str]], Tensor], backbone: PreTrainedModel
 ) -> None:
     """Embed a short sentence alone and beside a longer one, and reject a model that tells the difference.
 
@@ -42,12 +46,13 @@ def check_independence(
     Args:
         model: The encoder, which is in evaluation mode meanwhile.
         embed: Embeds sentences in one padded chunk, (N, D).
-        name: Name of the model's class, for the message.
-        dtype: Type of its weights, which decides about the tolerance.
+        backbone: The model inside, which tells its name and precision.
 
     Raises:
         ConfigError: The vectors differ, or the model cannot embed two sentences at once.
     """
+    name = type(backbone).__name__
+    exact = backbone.dtype == torch.float32 and not getattr(backbone, "is_quantized", False)
     texts = ["A dog runs.", "Someone plays an old guitar in the park while two men are sitting on a bench."]
     training = model.training
     model.eval()
@@ -61,9 +66,9 @@ def check_independence(
     finally:
         model.train(training)
     difference = float((alone - beside).norm() / torch.maximum(alone.norm(), beside.norm()).clamp(min=1e-12))
-    if not difference <= TOLERANCE.get(dtype, TOLERANCE[torch.bfloat16]):
+    if not difference <= (TOLERANCE if exact else COARSE_TOLERANCE):
         raise ConfigError(
             f"{name} gives a sentence another vector beside a longer one than alone (relative difference "
-            f"{difference:.2g}): it does not ignore padding, so its vectors depend on the batch. Choose another "
-            "model."
+            f"{difference:.2g}): it does not ignore padding, so its vectors depend on the batch. Choose "
+            "another model."
         )

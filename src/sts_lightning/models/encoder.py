@@ -158,7 +158,7 @@ class SentenceEncoder(nn.Module):
         self.pooling: Pooling = pooling
         self._takes_embeddings = "inputs_embeds" in inputs
         if not is_proven(backbone):
-            check_independence(self, self._embed_together, type(backbone).__name__, backbone.dtype)
+            check_independence(self, self._embed_together, backbone)
 
     @classmethod
     def from_pretrained(
@@ -183,8 +183,9 @@ class SentenceEncoder(nn.Module):
     @property
     def plain_backbone(self) -> PreTrainedModel:
         """The backbone without the wrapper of its adapter."""
-        backbone = self.backbone
-        plain: PreTrainedModel = backbone.get_base_model() if isinstance(backbone, PeftModel) else backbone
+        backbone: Any = self.backbone
+        plain: Any = backbone.get_base_model() if isinstance(backbone, PeftModel) else backbone
+        assert isinstance(plain, PreTrainedModel)
         return plain
 
     @property

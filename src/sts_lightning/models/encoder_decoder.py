@@ -37,10 +37,10 @@ class Origin:
 
 
 def loader(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextEncoding]:
-    """The library's loader of text encoders: T5's family has classes without a decoder, which are loaded alone."""
+    """The library's loader for the encoder: T5's family has classes without a decoder."""
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
-    model = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
-    return AutoModelForTextEncoding if model and model.__name__.endswith("EncoderModel") else AutoModel
+    model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
+    return AutoModelForTextEncoding if known and model.__name__.endswith("EncoderModel") else AutoModel
 
 
 def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
@@ -58,8 +58,8 @@ def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
     encoder: Any = model.get_encoder()
     if encoder is model or not isinstance(encoder, PreTrainedModel):
         raise ConfigError(
-            f"{name} is an encoder-decoder ({type(model).__name__}) whose encoder cannot be used alone; choose "
-            "another model."
+            f"{name} is an encoder-decoder ({type(model).__name__}) whose encoder cannot be used alone; "
+            "choose another model."
         )
     own = {id(weight): key for key, weight in _weights(encoder).items()}
     names = {key: own[id(weight)] for key, weight in _weights(model).items() if id(weight) in own}

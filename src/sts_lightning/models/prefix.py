@@ -63,8 +63,8 @@ def split_prefix(
     if length == 0:
         return None, rows
     ids = rows.chunks[0]["input_ids"][:1, :length].to(device)
-    # A cache of the model's own choice forgets the keys that have left a sliding window, which the tokens next
-    # to the prefix still see; the mask of each layer hides from later tokens what they must not see.
+    # A cache of the model's own choice forgets the keys that have left a sliding window, which the tokens
+    # next to the prefix still see; the mask of each layer hides from later tokens what they must not see.
     cache: Any = DynamicCache()
     backbone(input_ids=ids, past_key_values=cache, use_cache=True)
     layers = [layer for layer in cache.layers if layer.keys is not None and layer.keys.shape[-2] == length]

@@ -1,4 +1,4 @@
-"""Quantisation of linear layers with bitsandbytes: what it needs, how much of a model it reached, its undoing."""
+"""Quantisation of linear layers with bitsandbytes: requirements, share of the model reached, undoing."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsA
 def check_share(backbone: PreTrainedModel, quantization: Quantization, name: str) -> None:
     """Log how much of a model was quantised, and reject a model of which too little was.
 
-    bitsandbytes replaces ``nn.Linear`` and GPT-2's ``Conv1D`` and nothing else: not subclasses (Falcon's linear
-    layers), not the stacked expert matrices of mixtures. Weights that the model class itself keeps in full
-    precision (``wo`` of T5) lower the share that is logged, but are no reason to reject it.
+    bitsandbytes replaces ``nn.Linear`` and GPT-2's ``Conv1D`` and nothing else: not subclasses (Falcon's
+    linear layers), not the stacked expert matrices of mixtures. Weights that the model class itself keeps in
+    full precision (``wo`` of T5) lower the share that is logged, but are no reason to reject it.
 
     Args:
         backbone: The model as loaded, without its head.
@@ -88,9 +88,9 @@ def check_share(backbone: PreTrainedModel, quantization: Quantization, name: str
     if quantised < LEAST_SHARE * max(1, total - kept):
         largest = max(rest, key=lambda key: rest[key], default="none found")
         raise ConfigError(
-            f"model.quantization={quantization}: bitsandbytes quantised {share:.0%} of the {_count(total)} linear "
-            f"weights of {name} ({type(backbone).__name__}); its layers are of classes that bitsandbytes does not "
-            f"replace, such as {largest}. Set model.quantization=none."
+            f"model.quantization={quantization}: bitsandbytes quantised {share:.0%} of the {_count(total)} "
+            f"linear weights of {name} ({type(backbone).__name__}); it does not know the classes of the "
+            f"other layers, such as {largest}. Set model.quantization=none."
         )
     log.info("%s bit: %.0f %% of %s linear weights", bits, 100 * share, _count(total))
 
@@ -121,8 +121,8 @@ def linear_weights(backbone: nn.Module) -> dict[str, tuple[int, bool]]:
 def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
     """The model with its quantisation undone, in place, each layer of the class that it had before.
 
-    The library makes each layer an ``nn.Linear``. GPT-2's ``Conv1D`` holds the transposed matrix, and a folder
-    with square matrices of the wrong orientation would load without an error.
+    The library makes each layer an ``nn.Linear``. GPT-2's ``Conv1D`` holds the transposed matrix, and a
+    folder with square matrices of the wrong orientation would load without an error.
     """
     if not any(_is_quantised(module) for module in backbone.modules()):
         return backbone
@@ -142,7 +142,7 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
 
 
 def _is_quantised(module: Any) -> bool:
-    """Whether this is a linear layer of bitsandbytes, which is an optional package and not imported for it."""
+    """Whether this is a linear layer of bitsandbytes, an optional package that is not imported here."""
     return any(base.__name__ in ("Linear4bit", "Linear8bitLt") for base in type(module).__mro__)
 
 

@@ -164,7 +164,7 @@ class SentenceTokenizer:
 
     @property
     def _empty_id(self) -> int:
-        """The token that represents a text without tokens: an empty one, where no special tokens are added."""
+        """The token that represents an empty text where the tokenizer adds no special tokens."""
         tokenizer = self.tokenizer
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         return int(next(token for token in known if token is not None))

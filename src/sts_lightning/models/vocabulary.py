@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.errors import CheckpointError
@@ -12,8 +14,8 @@ PLAIN_SENTENCE = "The small dog runs over the green hill."
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
     """Reject a tokenizer that knows no words, or that has tokens for which the model has no embedding.
 
-    Without tokenizer files the library builds a tokenizer from nothing, whose every token is unknown. Training
-    on it would run, and score.
+    Without tokenizer files the library builds a tokenizer from nothing, whose every token is unknown.
+    Training on it would run, and score.
 
     Args:
         tokenizer: The tokenizer as loaded.
@@ -21,25 +23,25 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
         name: Hub id or folder, for the message.
 
     Raises:
-        CheckpointError: A plain sentence has no known token, or a token's id lies outside the embedding table.
+        CheckpointError: A plain sentence has no known token, or the embedding table has no row for a token.
     """
     known = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
     known -= {tokenizer.unk_token_id, *tokenizer.all_special_ids}
     if not known:
         raise CheckpointError(
-            f"{name}: the tokenizer knows no token of {PLAIN_SENTENCE!r} (it has {len(tokenizer)} entries); the "
-            "tokenizer files are missing or belong to something else. Put those of the model beside config.json: "
-            "tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; tokenizer.model or "
-            "spiece.model) with tokenizer_config.json."
+            f"{name}: the tokenizer knows no token of {PLAIN_SENTENCE!r} (it has {len(tokenizer)} entries); "
+            "the tokenizer files are missing or belong to something else. Put those of the model beside "
+            "config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
+            "tokenizer.model or spiece.model) with tokenizer_config.json."
         )
-    rows = backbone.get_input_embeddings().num_embeddings
+    rows: Any = backbone.get_input_embeddings().num_embeddings
     added = set(tokenizer.get_added_vocab().values()) - set(tokenizer.all_special_ids)
-    # An added token that no row contains of itself may lack an embedding: Gemma 3's text models have no images.
+    # An added token may lack an embedding where no text contains it: Gemma 3's text models have no images.
     largest = max(set(tokenizer.get_vocab().values()) - added)
     if largest >= rows:
         token = tokenizer.convert_ids_to_tokens(largest)
         raise CheckpointError(
             f"{name}: the tokenizer's token {token!r} has id {largest}, but {type(backbone).__name__} has "
-            f"{rows} embeddings, ids 0 to {rows - 1}; the tokenizer is that of another model, or tokens were added "
-            "without the embeddings for them. Use the tokenizer files that belong to the weights."
+            f"{rows} embeddings, ids 0 to {rows - 1}; the tokenizer is that of another model, or tokens were "
+            "added without embeddings for them. Use the tokenizer files that belong to the weights."
         )
