@@ -21,7 +21,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter import adapted
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName, load_backbone
-from sts_lightning.models.batch_probe import check_independence, is_proven
+from sts_lightning.models.batch_probe import TEXTS, agree, check_independence, is_proven
 from sts_lightning.models.limits import check_length, position_offset
 from sts_lightning.models.pooling import POOLINGS, Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
@@ -158,7 +158,7 @@ class SentenceEncoder(nn.Module):
         self.pooling: Pooling = pooling
         self._takes_embeddings = "inputs_embeds" in inputs
         if not is_proven(backbone):
-            check_independence(self, self._embed_together, backbone)
+            self._probe(backbone)
 
     @classmethod
     def from_pretrained(
@@ -214,6 +214,25 @@ class SentenceEncoder(nn.Module):
         if not self.denoise_evaluation:
             return self.tokenizer.rows(sentences, chunk_tokens)
         return self.tokenizer.rows(sentences, chunk_tokens, denoise=True)
+
+    @torch.no_grad()
+    def _probe(self, backbone: PreTrainedModel) -> None:
+        """Find out what is known of `PROVEN` models already: of padding, and of looking up embeddings apart.
+
+        Some models scale embeddings that they look up themselves, and do not scale those they are given.
+        """
+        training = self.training
+        self.eval()
+        try:
+            check_independence(self._embed_together, backbone)
+            if self._takes_embeddings:
+                (chunk,) = self.tokenizer.rows(TEXTS, 10**9).chunks
+                chunk = {name: ids.to(self.device) for name, ids in chunk.items()}
+                embedded = self.backbone.get_input_embeddings()(chunk["input_ids"])
+                given = self.embed_chunk(chunk, {"inputs_embeds": embedded})
+                self._takes_embeddings = agree(self.embed_chunk(chunk), given, backbone)
+        finally:
+            self.train(training)
 
     def _embed_together(self, sentences: list[str]) -> Tensor:
         """Vectors of sentences from one padded chunk, (N, D), in order."""

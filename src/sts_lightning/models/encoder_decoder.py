@@ -37,10 +37,17 @@ class Origin:
 
 
 def loader(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextEncoding]:
-    """The library's loader for the encoder: T5's family has classes without a decoder."""
+    """Choose the library's loader for the encoder: T5's family has classes without a decoder.
+
+    Args:
+        config: The model's configuration; says afterwards that there is no decoder where such a class is used.
+    """
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
     model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
-    return AutoModelForTextEncoding if known and model.__name__.endswith("EncoderModel") else AutoModel
+    if not known or not model.__name__.endswith("EncoderModel"):
+        return AutoModel
+    config.is_encoder_decoder = False  # some of these classes do so themselves, others require it
+    return AutoModelForTextEncoding
 
 
 def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
