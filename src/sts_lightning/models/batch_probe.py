@@ -43,7 +43,7 @@ def check_independence(embed: Callable[[list[str]], Tensor], backbone: PreTraine
     """Embed a short sentence alone and beside a longer one, and reject a model that tells the difference.
 
     Models without an attention mask that holds in every layer do so: their padding changes the vector (FNet,
-    ConvBERT, MobileBERT, Nystromformer), or it depends on chance (YOSO).
+    ConvBERT, Nystromformer), or it depends on chance (YOSO).
 
     Args:
         embed: Embeds sentences in one padded chunk, (N, D), with a model in evaluation mode.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
@@ -40,7 +40,8 @@ def loader(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextE
     """Choose the library's loader for the encoder: T5's family has classes without a decoder.
 
     Args:
-        config: The model's configuration; says afterwards that there is no decoder where such a class is used.
+        config: The model's configuration; where such a class is used, it says afterwards that there is no
+            decoder.
     """
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
     model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
@@ -115,6 +116,8 @@ def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
     backbone.config.save_pretrained(folder)
 
 
-def _weights(module: nn.Module) -> dict[str, Any]:
-    """Parameters and saved buffers by every name they have."""
-    return dict(module.state_dict(keep_vars=True))
+def _weights(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and saved buffers by every name they have, without the scales of quantised ones."""
+    saved = module.state_dict()
+    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
+    return {name: weight for name, weight in named if name in saved}

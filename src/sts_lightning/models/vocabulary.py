@@ -25,11 +25,9 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
     Raises:
         CheckpointError: A plain sentence has no known token, or the embedding table has no row for a token.
     """
-    known = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
-    known -= {tokenizer.unk_token_id, *tokenizer.all_special_ids}
-    if not known:
+    if not _knows_words(tokenizer):
         raise CheckpointError(
-            f"{name}: the tokenizer knows no token of {PLAIN_SENTENCE!r} (it has {len(tokenizer)} entries); "
+            f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r} (it has {len(tokenizer)} entries); "
             "the tokenizer files are missing or belong to something else. Put those of the model beside "
             "config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
             "tokenizer.model or spiece.model) with tokenizer_config.json."
@@ -45,3 +43,14 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
             f"{rows} embeddings, ids 0 to {rows - 1}; the tokenizer is that of another model, or tokens were "
             "added without embeddings for them. Use the tokenizer files that belong to the weights."
         )
+
+
+def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a plain sentence has a token with a letter that is neither unknown nor special."""
+    try:
+        ids = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
+    except Exception:  # an empty vocabulary may lack even the token for unknown words
+        return False
+    known = ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}
+    tokens: list[str] = tokenizer.convert_ids_to_tokens(sorted(known))
+    return any(character.isalpha() for token in tokens for character in token)
