@@ -10,14 +10,22 @@ import pytest
 import torch
 from peft import LoraConfig, PrefixTuningConfig
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoModelForTextEncoding, BartModel, PreTrainedModel, T5EncoderModel
+from transformers import (
+    AutoModel,
+    AutoModelForTextEncoding,
+    BartModel,
+    PreTrainedModel,
+    T5EncoderModel,
+    T5GemmaConfig,
+)
 from transformers.models.bart.modeling_bart import BartEncoder
 
 from sts_lightning import export
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder_decoder import save_backbone
 from sts_lightning.models.tiny_bert import character_tokenizer
-from tests.models.families import tiny, write
+from tests.models.families import SIZES, tiny, write
 
 SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]
 
@@ -185,3 +193,24 @@ def test_denoising_needs_positions(tmp_path: Path) -> None:
         SentenceEncoder.from_pretrained(
             write(tiny("bart"), tmp_path), template="{sentence} is {mask}", denoise="pad"
         )
+
+
+def test_a_configuration_of_two_halves(tmp_path: Path) -> None:
+    """T5Gemma's encoder has a configuration of its own inside that of the model."""
+    half = {
+        **{key: SIZES[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "head_dim")},
+        **{key: SIZES[key] for key in ("num_attention_heads", "num_key_value_heads")},
+        "vocab_size": len(character_tokenizer()),
+        "query_pre_attn_scalar": 16,
+        "sliding_window": 8,
+        "max_position_embeddings": 64,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    }
+    whole = AutoModel.from_config(T5GemmaConfig(encoder=half, decoder=half, vocab_size=half["vocab_size"]))
+    encoder = SentenceEncoder.from_pretrained(write(whole.eval(), tmp_path / "base"), max_length=64).eval()
+    close(encoder.encode(SENTENCES), reference(whole.get_encoder()))
+    save_backbone(encoder.backbone, tmp_path / "merged")
+    read = AutoModel.from_pretrained(tmp_path / "merged").eval().get_encoder()
+    close(encoder.encode(SENTENCES), reference(read))

@@ -26,7 +26,7 @@ def build(model_type: str, **settings: Any) -> SentenceEncoder:
 def test_the_longest_row_fits_and_one_more_token_is_rejected(
     model_type: str, offset: int, template: str | None
 ) -> None:
-    """Positions are 256; those of RoBERTa's family start after the padding index, which is 0 here and 1 in MPNet."""
+    """Positions are 256; RoBERTa's family starts after the padding index, which is 0 here and 1 in MPNet."""
     backbone = tiny(model_type)
     if model_type == "bart":
         backbone = backbone.get_encoder()

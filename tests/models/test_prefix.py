@@ -74,3 +74,16 @@ def test_states_of_recurrent_layers_are_not_shared(
     shared, alone, prefixes = vectors_with_and_without(build(model_type, **config), monkeypatch)
     assert prefixes == []
     np.testing.assert_allclose(shared, alone, atol=2e-5)
+
+
+def test_a_model_that_keeps_the_keys_of_some_layers_only() -> None:
+    encoder = build("mistral")
+    rows = encoder.tokenizer.rows(SENTENCES, 200)
+
+    def first_layer_only(past_key_values: Any, **inputs: Any) -> None:
+        length = inputs["input_ids"].shape[1]
+        past_key_values.update(torch.zeros(1, 1, length, 16), torch.zeros(1, 1, length, 16), 0)
+
+    prefix, rest = split_prefix(first_layer_only, 2, rows, torch.device("cpu"))
+    assert prefix is None
+    assert rest is rows

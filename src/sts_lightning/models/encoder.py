@@ -123,6 +123,12 @@ class SentenceEncoder(nn.Module):
             raise ConfigError(
                 "model.pooling=mask_token needs a template with {mask}, such as prompt=promptbert."
             )
+        for key in ("num_hidden_layers", "hidden_size"):
+            if not isinstance(getattr(backbone.config, key, None), int):
+                raise ConfigError(
+                    f"{type(backbone).__name__} is not supported: its configuration has no {key}. Choose "
+                    "another model."
+                )
         depth = backbone.config.num_hidden_layers
         if not -depth <= layer <= -1 or (layer != -1 and pooling == "first_last_mean"):
             raise ConfigError(

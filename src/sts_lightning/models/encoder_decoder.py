@@ -28,11 +28,13 @@ class Origin:
 
     Attributes:
         model: Name of its class, such as ``BartModel``.
+        config: Its configuration, of which the encoder's may be a part.
         names: The encoder's name of each of its weights, by the name in the whole model. A tied weight occurs
             more than once.
     """
 
     model: str
+    config: PreTrainedConfig
     names: dict[str, str]
 
 
@@ -45,8 +47,8 @@ def loader(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextE
     """
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
     model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
-    if not known or not model.__name__.endswith("EncoderModel"):
-        return AutoModel
+    if not known or not model.__name__.endswith("EncoderModel") or not hasattr(config, "num_hidden_layers"):
+        return AutoModel  # a configuration of two halves (T5Gemma) does not describe the encoder as its own
     config.is_encoder_decoder = False  # some of these classes do so themselves, others require it
     return AutoModelForTextEncoding
 
@@ -75,7 +77,7 @@ def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
     for attribute in SHARED_STATE:
         if hasattr(model, attribute):
             setattr(encoder, attribute, getattr(model, attribute))
-    origin = Origin(type(model).__name__, {key: names[key] for key in names.keys() - decoder})
+    origin = Origin(type(model).__name__, model.config, {key: names[key] for key in names.keys() - decoder})
     object.__setattr__(encoder, "origin", origin)
     return encoder
 
@@ -112,8 +114,8 @@ def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
     weights = backbone.state_dict()
     whole = {key: weights[name].clone() for key, name in origin.names.items()}
     backbone.save_pretrained(folder, state_dict=whole)
-    backbone.config.architectures = [origin.model]
-    backbone.config.save_pretrained(folder)
+    origin.config.architectures = [origin.model]
+    origin.config.save_pretrained(folder)
 
 
 def _weights(module: nn.Module) -> dict[str, Tensor]:

@@ -52,5 +52,4 @@ def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
     except Exception:  # an empty vocabulary may lack even the token for unknown words
         return False
     known = ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}
-    tokens: list[str] = tokenizer.convert_ids_to_tokens(sorted(known))
-    return any(character.isalpha() for token in tokens for character in token)
+    return any(character.isalpha() for token in known for character in tokenizer.convert_ids_to_tokens(token))
