@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from peft import PrefixTuningConfig
-from transformers import RobertaConfig, RobertaModel
+from transformers import PreTrainedConfig, RobertaConfig, RobertaModel
 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
@@ -247,3 +247,10 @@ def test_refuses_a_projection_that_does_not_exist() -> None:
 def test_mask_pooling_needs_a_mask_in_every_template() -> None:
     with pytest.raises(ConfigError, match=r"needs a template with \{mask\}"):
         tiny_bert(template="{sentence} {mask}", view_templates=["{sentence}"], pooling="mask_token")
+
+
+def test_a_model_whose_configuration_does_not_tell_its_size() -> None:
+    backbone = tiny_bert().backbone
+    backbone.config = PreTrainedConfig()
+    with pytest.raises(ConfigError, match=r"BertModel is not supported.*num_hidden_layers"):
+        SentenceEncoder(backbone, character_tokenizer())

@@ -3,11 +3,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from tokenizers import processors
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.tiny_bert import character_tokenizer
+from sts_lightning.models.tiny_decoders import tiny_llama
 from sts_lightning.models.tokenize import SentenceTokenizer, chunk
 
 
@@ -153,3 +157,24 @@ def test_head_has_the_first_rows_in_order() -> None:
 def test_prompt_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         SentenceTokenizer(character_tokenizer(), 8, **settings)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last_token", "cls", "first_last_mean"])
+def test_an_empty_sentence_without_special_tokens_is_the_start_token(pooling: Pooling) -> None:
+    """As with the tokenizers of GPT-2 and Qwen2, which add none."""
+    encoder = tiny_llama(pooling=pooling).eval()
+    inner = encoder.tokenizer.tokenizer
+    inner.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+    assert inner("")["input_ids"] == []
+    assert encoder.tokenizer(["", "a"])[0] == [inner.bos_token_id]
+    alone = encoder.encode([""])
+    np.testing.assert_allclose(
+        encoder.encode(["", "a longer one", ""])[[0, 2]], alone.repeat(2, 0), atol=1e-6
+    )
+    with torch.no_grad():
+        hidden = encoder.backbone(
+            input_ids=torch.tensor([[inner.bos_token_id]]), output_hidden_states=True
+        ).hidden_states
+    expected = (hidden[1] + hidden[-1]) / 2 if pooling == "first_last_mean" else hidden[-1]
+    np.testing.assert_allclose(alone[0], expected[0, 0].numpy(), atol=1e-6)
+    assert encoder.encode(["", ""]).shape == (2, 32)

@@ -18,7 +18,9 @@ from sts_lightning import runs
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.adapter import adapted
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder_decoder import origin_of, save_backbone
 from sts_lightning.models.pooling import Pooling
+from sts_lightning.models.quantization import dequantized
 from sts_lightning.trust import Trust
 
 Format = Literal["adapter", "merged", "sentence-transformers"]
@@ -121,7 +123,7 @@ def _write_adapter(encoder: SentenceEncoder, folder: Path, name: str) -> None:
 
 
 def _write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
-    merged(encoder).save_pretrained(folder)
+    save_backbone(merged(encoder), folder)
     encoder.tokenizer.tokenizer.save_pretrained(folder)
 
 
@@ -133,22 +135,18 @@ def merged(encoder: SentenceEncoder) -> PreTrainedModel:
     """
     backbone = encoder.backbone
     if not isinstance(backbone, PeftModel):
-        return _dequantized(backbone)
+        return dequantized(backbone)
     config = copy.deepcopy(backbone.peft_config["default"])
     tuner: Any = backbone.base_model
     if not hasattr(tuner, "merge_and_unload"):
         kind = str(config.peft_type).rpartition(".")[2]
         raise ConfigError(f"an adapter of kind {kind} cannot be merged; use --format adapter.")
     trained = get_peft_model_state_dict(backbone, save_embedding_layers=False)
-    whole = adapted(_dequantized(tuner.unload()), config)
+    whole = adapted(dequantized(tuner.unload()), config)
     set_peft_model_state_dict(whole, trained)
     tuner = whole.base_model
     result: PreTrainedModel = tuner.merge_and_unload()
     return result
-
-
-def _dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
-    return backbone.dequantize() if getattr(backbone, "is_quantized", False) else backbone
 
 
 def _write_st(encoder: SentenceEncoder, folder: Path, name: str) -> None:
@@ -174,6 +172,12 @@ def _write_st(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     ]
     if wrong:
         raise ConfigError(f"sentence-transformers has no form for {', '.join(wrong)}; use --format merged.")
+    origin = origin_of(encoder.plain_backbone)
+    if origin is not None:
+        raise ConfigError(
+            f"sentence-transformers would run the decoder of {origin.model} too and pool its output; use "
+            "--format merged, of which AutoModel.from_pretrained(folder).get_encoder() is the encoder."
+        )
     tokenizer = encoder.tokenizer
     with tempfile.TemporaryDirectory() as plain:
         _write_merged(encoder, Path(plain), name)

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 import transformers
 from transformers import (
     AutoConfig,
-    AutoModel,
     AutoTokenizer,
-    BitsAndBytesConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.offline import packaged_copy
+from sts_lightning.models.quantization import (
+    Quantization,
+    check_quantization,
+    check_share,
+    quantization_config,
+)
+from sts_lightning.models.vocabulary import check_vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +35,6 @@ DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16
 
 DtypeName = Literal["float32", "bfloat16", "float16"]
 """Of weights that stand still, and of the arithmetic with quantised ones."""
-
-Quantization = Literal["none", "4bit", "8bit"]
-"""``4bit``: NF4, its scales quantised too (QLoRA); ``8bit``: LLM.int8()."""
 
 
 def load_backbone(
@@ -45,7 +47,8 @@ def load_backbone(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
-    A packaged copy, where one is installed, stands in for the model hub (see `COPIES`).
+    Of an encoder-decoder it is the encoder, whether the files hold a decoder or not. A packaged copy, where
+    one is installed, stands in for the model hub (see `COPIES`).
 
     Args:
         name: Local folder, or id on the model hub, with ``@commit`` behind it to pin the revision.
@@ -57,8 +60,10 @@ def load_backbone(
             GPU of this process if there is one.
 
     Raises:
-        ConfigError: The model cannot be found, needs ``trust_remote_code``, or bitsandbytes is missing.
-        CheckpointError: The files are broken, lack weights, or are not safetensors.
+        ConfigError: The model cannot be found, needs ``trust_remote_code``, cannot be quantised, or
+            bitsandbytes is missing.
+        CheckpointError: The files are broken, lack weights, are not safetensors, or have no tokenizer that
+            fits.
     """
     check_quantization(quantization)
     source = name
@@ -87,11 +92,11 @@ def load_backbone(
         if not trust_remote_code:
             tokenizer.init_kwargs.pop("auto_map", None)
         if quantization != "none":
-            options["quantization_config"] = _quantization_config(quantization, DTYPES_BY_NAME[dtype])
+            options["quantization_config"] = quantization_config(quantization, DTYPES_BY_NAME[dtype])
             if device is None and torch.cuda.is_available():
                 device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
             options["device_map"] = {"": device or "cpu"}
-        backbone, report = AutoModel.from_pretrained(
+        model, report = loader(model_config).from_pretrained(
             source,
             config=model_config,
             dtype=DTYPES_BY_NAME[dtype],
@@ -101,7 +106,8 @@ def load_backbone(
         )
     except (OSError, ValueError) as error:
         raise _explain(name, error) from error
-    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    backbone: Any = take_encoder(model, name)
+    missing = used_keys(backbone, set(report["missing_keys"]))
     if missing:
         raise CheckpointError(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
@@ -109,6 +115,9 @@ def load_backbone(
         )
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
+    check_vocabulary(tokenizer, backbone, name)
+    if quantization != "none":
+        check_share(backbone, quantization, name)
     for module in backbone.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             # On a CPU, bitsandbytes would repack weights at a lower precision when they are first used in
@@ -135,36 +144,6 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
                 f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
                 "with model.trust_remote_code=true, or remove the entry."
             )
-
-
-def check_quantization(quantization: Quantization) -> None:
-    """Refuse what cannot be loaded here.
-
-    Raises:
-        ConfigError: Quantisation without its libraries, or an unknown kind.
-    """
-    if quantization not in get_args(Quantization):
-        known = ", ".join(get_args(Quantization))
-        raise ConfigError(f"model.quantization must be one of {known}, got {quantization!r}.")
-    if quantization != "none":
-        missing = [name for name in ("bitsandbytes", "accelerate") if importlib.util.find_spec(name) is None]
-        if missing:
-            raise ConfigError(
-                f"model.quantization={quantization} needs {' and '.join(missing)}: "
-                f"pip install {' '.join(missing)}, where there are wheels for this platform; or set "
-                "model.quantization=none."
-            )
-
-
-def _quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
-    if quantization == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
-    )
 
 
 def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:

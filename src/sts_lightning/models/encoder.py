@@ -20,9 +20,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter import adapted
 from sts_lightning.models.attention import is_causal, make_bidirectional
-from sts_lightning.models.backbone import DtypeName, Quantization, load_backbone
+from sts_lightning.models.backbone import DtypeName, load_backbone
+from sts_lightning.models.batch_probe import TEXTS, agree, check_independence, is_proven
+from sts_lightning.models.limits import check_length, position_offset
 from sts_lightning.models.pooling import POOLINGS, Pooling, pool
-from sts_lightning.models.prefix import SharedPrefix, split_prefix
+from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
+from sts_lightning.models.quantization import Quantization
 from sts_lightning.models.text_edit import TextEdit, edit
 from sts_lightning.models.tokenize import Denoise, Rows, SentenceTokenizer
 
@@ -89,7 +92,8 @@ class SentenceEncoder(nn.Module):
         text_edit: How `encode` edits sentences (see `edit`); training never does.
 
     Raises:
-        ConfigError: Pooling, template, adapter, layers and tokenizer do not fit together.
+        ConfigError: Pooling, template, adapter, layers and tokenizer do not fit together, a row can have more
+            tokens than the model has positions, or the model's vectors depend on the batch.
     """
 
     def __init__(
@@ -119,11 +123,12 @@ class SentenceEncoder(nn.Module):
             raise ConfigError(
                 "model.pooling=mask_token needs a template with {mask}, such as prompt=promptbert."
             )
-        positions = getattr(backbone.config, "max_position_embeddings", None)
-        if positions is not None and max_length > positions:
-            raise ConfigError(
-                f"model.max_length={max_length} exceeds the {positions} positions of the model."
-            )
+        for key in ("num_hidden_layers", "hidden_size"):
+            if not isinstance(getattr(backbone.config, key, None), int):
+                raise ConfigError(
+                    f"{type(backbone).__name__} is not supported: its configuration has no {key}. Choose "
+                    "another model."
+                )
         depth = backbone.config.num_hidden_layers
         if not -depth <= layer <= -1 or (layer != -1 and pooling == "first_last_mean"):
             raise ConfigError(
@@ -133,16 +138,23 @@ class SentenceEncoder(nn.Module):
         self.layer = layer
         self.text_edit: TextEdit = "none"
         causal = is_causal(backbone)
-        if causal:
-            # No vector depends on the side; on the right, positions are natural and padding needs no mask.
-            tokenizer.padding_side = "right"
+        # On the right, positions are natural without a mask; on the left, those of BERT's family would shift.
+        tokenizer.padding_side = "right"
+        self.tokenizer = SentenceTokenizer(
+            tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
+        )
+        inputs = inspect.signature(backbone.forward).parameters
+        if denoise != "none" and "position_ids" not in inputs:
+            raise ConfigError(
+                f"prompt.denoise={denoise} needs a model that takes position_ids, which "
+                f"{type(backbone).__name__} does not; set prompt.denoise=none."
+            )
+        longest = self.tokenizer.longest_row
+        check_length(backbone, longest, max_length, getattr(adapter, "num_virtual_tokens", None) or 0)
         if bidirectional_layers:
-            make_bidirectional(backbone, bidirectional_layers)
+            make_bidirectional(backbone, bidirectional_layers, longest)
         self.bidirectional_layers = bidirectional_layers
         self.causal = causal and bidirectional_layers == 0
-        self.tokenizer = SentenceTokenizer(
-            tokenizer, max_length, template, view_templates, denoise, _position_offset(backbone)
-        )
         self.denoise_evaluation = denoise_evaluation and denoise != "none"
         self.projection: Projection = projection
         if projection != "none":
@@ -150,11 +162,9 @@ class SentenceEncoder(nn.Module):
             self.projector = nn.Sequential(nn.Linear(size, size), nn.Tanh())
         self.backbone = backbone if adapter is None else adapted(backbone, adapter)
         self.pooling: Pooling = pooling
-        # Left padding shifts positions that a model derives from token ids.
-        self._takes_embeddings = (
-            tokenizer.padding_side == "right"
-            and "inputs_embeds" in inspect.signature(backbone.forward).parameters
-        )
+        self._takes_embeddings = "inputs_embeds" in inputs
+        if not is_proven(backbone):
+            self._probe(backbone)
 
     @classmethod
     def from_pretrained(
@@ -176,6 +186,14 @@ class SentenceEncoder(nn.Module):
         """D, the size of a vector."""
         size: int = self.backbone.config.hidden_size
         return size
+
+    @property
+    def plain_backbone(self) -> PreTrainedModel:
+        """The backbone without the wrapper of its adapter."""
+        backbone: Any = self.backbone
+        plain: Any = backbone.get_base_model() if isinstance(backbone, PeftModel) else backbone
+        assert isinstance(plain, PreTrainedModel)
+        return plain
 
     @property
     def device(self) -> torch.device:
@@ -203,6 +221,32 @@ class SentenceEncoder(nn.Module):
         if not self.denoise_evaluation:
             return self.tokenizer.rows(sentences, chunk_tokens)
         return self.tokenizer.rows(sentences, chunk_tokens, denoise=True)
+
+    @torch.no_grad()
+    def _probe(self, backbone: PreTrainedModel) -> None:
+        """Find out what is known of `PROVEN` models already: of padding, and of looking up embeddings apart.
+
+        Some models scale embeddings that they look up themselves, and do not scale those they are given.
+        """
+        training = self.training
+        self.eval()
+        try:
+            check_independence(self._embed_together, backbone)
+            if self._takes_embeddings:
+                (chunk,) = self.tokenizer.rows(TEXTS, 10**9).chunks
+                chunk = {name: ids.to(self.device) for name, ids in chunk.items()}
+                embedded = self.backbone.get_input_embeddings()(chunk["input_ids"])
+                given = self.embed_chunk(chunk, {"inputs_embeds": embedded})
+                self._takes_embeddings = agree(self.embed_chunk(chunk), given, backbone)
+        finally:
+            self.train(training)
+
+    def _embed_together(self, sentences: list[str]) -> Tensor:
+        """Vectors of sentences from one padded chunk, (N, D), in order."""
+        rows = self.tokenizer.rows(sentences, 10**9)
+        (chunk,) = rows.chunks
+        vectors = self.embed_chunk({name: ids.to(self.device) for name, ids in chunk.items()})
+        return vectors[rows.restore.to(vectors.device)]
 
     def longest_rows(self, count: int) -> dict[str, Tensor]:
         """A chunk of rows that are as long as rows can get, on the encoder's device."""
@@ -346,7 +390,9 @@ class SentenceEncoder(nn.Module):
             )
             prefix = None
             if share_prefix and self._can_share_prefix():
-                prefix, rows = split_prefix(self.backbone, rows, self.device)
+                prefix, rows = split_prefix(
+                    self.backbone, self.backbone.config.num_hidden_layers, rows, self.device
+                )
             # Reading all hidden states hooks into the modules, which threads must not do at once.
             inner = self.pooling == "first_last_mean" or self.layer != -1
             threaded = device == "cpu" and not inner and len(rows.chunks) > 1
@@ -362,7 +408,7 @@ class SentenceEncoder(nn.Module):
     def _can_share_prefix(self) -> bool:
         """Whether what is computed of a prefix can be handed on: not beside a trained prefix of peft's."""
         taken = isinstance(self.backbone, PeftModel) and self.backbone.active_peft_config.is_prompt_learning
-        return self.causal and self.pooling == "last_token" and not taken
+        return self.causal and self.pooling == "last_token" and not taken and can_share(self.plain_backbone)
 
     def _embed_in_turn(self, rows: Rows, prefix: SharedPrefix | None) -> Iterator[Tensor]:
         for chunk in rows.chunks:
@@ -380,12 +426,3 @@ class SentenceEncoder(nn.Module):
                 yield from pool_.map(embed, rows.chunks)
         finally:
             torch.set_num_threads(threads)
-
-
-def _position_offset(backbone: PreTrainedModel) -> int:
-    """The position of a row's first token: RoBERTa's family counts from behind its padding index."""
-    for module in backbone.modules():
-        table = getattr(module, "position_embeddings", None)
-        if isinstance(table, nn.Embedding):
-            return 0 if table.padding_idx is None else table.padding_idx + 1
-    return 0

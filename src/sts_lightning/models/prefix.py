@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 
 from sts_lightning.models.tokenize import Rows
 
@@ -31,8 +31,17 @@ class SharedPrefix:
         return cache
 
 
+def can_share(backbone: PreTrainedModel) -> bool:
+    """Whether keys and values are all that a causal model's later tokens need of earlier ones.
+
+    Recurrent and convolutional layers hand on states besides.
+    """
+    kinds = set(getattr(backbone.config, "layer_types", None) or ())
+    return not getattr(backbone, "_is_stateful", False) and kinds <= {"full_attention", "sliding_attention"}
+
+
 def split_prefix(
-    backbone: Callable[..., Any], rows: Rows, device: torch.device
+    backbone: Callable[..., Any], depth: int, rows: Rows, device: torch.device
 ) -> tuple[SharedPrefix | None, Rows]:
     """Compute the prefix that all rows share, and cut it off them.
 
@@ -41,18 +50,26 @@ def split_prefix(
     prefix is the same for all rows, and the vectors are those of whole rows up to rounding.
 
     Args:
-        backbone: A causal model.
+        backbone: A causal model that consists of attention layers.
+        depth: Number of its layers.
         rows: Padded on the right.
         device: Where the model is.
 
     Returns:
-        The prefix, None where there is none, and the rows without it.
+        The prefix, and the rows without it; None and the whole rows where there is no prefix, or where the
+        model does not hand out the keys and values of all its layers.
     """
     length = _common_length(rows)
     if length == 0:
         return None, rows
     ids = rows.chunks[0]["input_ids"][:1, :length].to(device)
-    layers = backbone(input_ids=ids, use_cache=True).past_key_values.layers
+    # A cache of the model's own choice forgets the keys that have left a sliding window, which the tokens
+    # next to the prefix still see; the mask of each layer hides from later tokens what they must not see.
+    cache: Any = DynamicCache()
+    backbone(input_ids=ids, past_key_values=cache, use_cache=True)
+    layers = [layer for layer in cache.layers if layer.keys is not None and layer.keys.shape[-2] == length]
+    if len(layers) != depth:  # a model that shares keys among layers, or keeps them in a form of its own
+        return None, rows
     rest = [{name: values[:, length:] for name, values in chunk.items()} for chunk in rows.chunks]
     return SharedPrefix([(layer.keys, layer.values) for layer in layers]), replace(rows, chunks=rest)
 

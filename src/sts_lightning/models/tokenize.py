@@ -160,7 +160,14 @@ class SentenceTokenizer:
                 raise ValueError("an augmentation would change the template too.")
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
-        return ids
+        return [row or [self._empty_id] for row in ids]
+
+    @property
+    def _empty_id(self) -> int:
+        """The token that represents an empty text where the tokenizer adds no special tokens."""
+        tokenizer = self.tokenizer
+        known = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+        return int(next(token for token in known if token is not None))
 
     def _cut(self, texts: list[str]) -> list[str]:
         """The part of each text that its first ``max_length`` tokens cover."""
@@ -249,6 +256,11 @@ class SentenceTokenizer:
             rows.num_tokens + sum(map(len, texts)),
             torch.tensor(baseline),
         )
+
+    @property
+    def longest_row(self) -> int:
+        """The most tokens that a row can have, template and special tokens included."""
+        return self.longest(1)["input_ids"].shape[1]
 
     def longest(self, count: int) -> dict[str, Tensor]:
         """A chunk of ``count`` rows of the most tokens that a row can have."""

@@ -1,0 +1,155 @@
+"""Quantisation of linear layers with bitsandbytes: requirements, share of the model reached, undoing."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from typing import Any, Literal, get_args
+
+import torch
+from torch import nn
+from transformers import BitsAndBytesConfig, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from sts_lightning.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+Quantization = Literal["none", "4bit", "8bit"]
+"""``4bit``: NF4, its scales quantised too (QLoRA); ``8bit``: LLM.int8()."""
+
+LEAST_SHARE = 0.9
+"""Smallest share of the linear weights that must have been quantised.
+
+Routers, low-rank factors and convolution kernels stay in full precision and are a few per cent of a model.
+A model that falls below has its main matrices in modules that bitsandbytes does not know, and would need
+nearly the memory of the original.
+"""
+
+
+def check_quantization(quantization: Quantization) -> None:
+    """Reject a kind of quantisation that cannot be loaded here.
+
+    Raises:
+        ConfigError: Quantisation without its libraries, or an unknown kind.
+    """
+    if quantization not in get_args(Quantization):
+        known = ", ".join(get_args(Quantization))
+        raise ConfigError(f"model.quantization must be one of {known}, got {quantization!r}.")
+    if quantization != "none":
+        missing = [name for name in ("bitsandbytes", "accelerate") if importlib.util.find_spec(name) is None]
+        if missing:
+            raise ConfigError(
+                f"model.quantization={quantization} needs {' and '.join(missing)}: "
+                f"pip install {' '.join(missing)}, where there are wheels for this platform; or set "
+                "model.quantization=none."
+            )
+
+
+def quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
+    """Settings of bitsandbytes for ``4bit`` or ``8bit``.
+
+    Args:
+        quantization: The kind.
+        dtype: Type of the arithmetic with 4-bit weights.
+    """
+    if quantization == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
+
+
+def check_share(backbone: PreTrainedModel, quantization: Quantization, name: str) -> None:
+    """Log how much of a model was quantised, and reject a model of which too little was.
+
+    bitsandbytes replaces ``nn.Linear`` and GPT-2's ``Conv1D`` and nothing else: not subclasses (Falcon's
+    linear layers), not the stacked expert matrices of mixtures. Weights that the model class itself keeps in
+    full precision (``wo`` of T5) lower the share that is logged, but are no reason to reject it.
+
+    Args:
+        backbone: The model as loaded, without its head.
+        quantization: ``4bit`` or ``8bit``.
+        name: Name of the model, for the message.
+
+    Raises:
+        ConfigError: Less than `LEAST_SHARE` of the linear weights is quantised.
+    """
+    sizes = linear_weights(backbone)
+    kept_names = getattr(backbone, "_keep_in_fp32_modules", None) or []
+    quantised = sum(size for size, done in sizes.values() if done)
+    total = sum(size for size, _ in sizes.values())
+    rest = {key: size for key, (size, done) in sizes.items() if not done}
+    kept = sum(size for key, size in rest.items() if set(key.split(".")) & set(kept_names))
+    share = quantised / max(1, total)
+    bits = quantization.removesuffix("bit")
+    if quantised < LEAST_SHARE * max(1, total - kept):
+        largest = max(rest, key=lambda key: rest[key], default="none found")
+        raise ConfigError(
+            f"model.quantization={quantization}: bitsandbytes quantised {share:.0%} of the {_count(total)} "
+            f"linear weights of {name} ({type(backbone).__name__}); it does not know the classes of the "
+            f"other layers, such as {largest}. Set model.quantization=none."
+        )
+    log.info("%s bit: %.0f %% of %s linear weights", bits, 100 * share, _count(total))
+
+
+def linear_weights(backbone: nn.Module) -> dict[str, tuple[int, bool]]:
+    """Size of each matrix that multiplies activations, and whether it is quantised, by name.
+
+    That is every parameter of two or more dimensions but embedding tables and biases, so that expert matrices
+    count too, which no linear layer holds.
+    """
+    tables = {
+        id(parameter)
+        for module in backbone.modules()
+        if isinstance(module, nn.Embedding)
+        for parameter in module.parameters(recurse=False)
+    }
+    sizes: dict[str, tuple[int, bool]] = {}
+    for path, module in backbone.named_modules():
+        for key, parameter in module.named_parameters(recurse=False):
+            name = f"{path}.{key}".removeprefix(".")
+            if _is_quantised(module) and key == "weight":
+                sizes[name] = (module.in_features * module.out_features, True)
+            elif parameter.ndim >= 2 and id(parameter) not in tables and not key.endswith("bias"):
+                sizes[name] = (parameter.numel(), False)
+    return sizes
+
+
+def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
+    """The model with its quantisation undone, in place, each layer of the class that it had before.
+
+    The library makes each layer an ``nn.Linear``. GPT-2's ``Conv1D`` holds the transposed matrix, and a
+    folder with square matrices of the wrong orientation would load without an error.
+    """
+    if not any(_is_quantised(module) for module in backbone.modules()):
+        return backbone
+    turned = [
+        name
+        for name, module in backbone.named_modules()
+        if _is_quantised(module) and getattr(module, "source_cls", None) is Conv1D
+    ]
+    backbone = backbone.dequantize()
+    for name in turned:
+        linear: Any = backbone.get_submodule(name)
+        layer = Conv1D(linear.out_features, linear.in_features)
+        layer.weight = nn.Parameter(linear.weight.data.T.contiguous())
+        layer.bias = linear.bias
+        backbone.set_submodule(name, layer)
+    return backbone
+
+
+def _is_quantised(module: Any) -> bool:
+    """Whether this is a linear layer of bitsandbytes, an optional package that is not imported here."""
+    return any(base.__name__ in ("Linear4bit", "Linear8bitLt") for base in type(module).__mro__)
+
+
+def _count(number: int) -> str:
+    """A number of weights in three digits, such as ``7.2 G``."""
+    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
+        if number >= size:
+            return f"{number / size:.1f} {unit}"
+    return str(number)

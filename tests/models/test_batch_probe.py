@@ -1,0 +1,82 @@
+"""A sentence's vector does not depend on its batch: known families are right, others are tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.models import encoder as encoder_module
+from sts_lightning.models.batch_probe import PROVEN
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tiny_bert import character_tokenizer
+from tests.models.families import tiny
+
+SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]
+
+NEEDED: dict[str, dict[str, Any]] = {
+    "deberta-v2": {
+        "position_biased_input": False,
+        "relative_attention": True,
+        "pos_att_type": ["p2c", "c2p"],
+    },
+    "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
+    "gemma2": {"query_pre_attn_scalar": 16, "sliding_window": 8},
+    "gemma3_text": {"query_pre_attn_scalar": 16, "sliding_window": 8},
+    "gpt_oss": {"sliding_window": 8, "head_dim": 16},
+    "mistral": {"sliding_window": 8},
+}
+
+
+@pytest.mark.parametrize("model_type", sorted(PROVEN))
+def test_a_proven_family_passes_the_probe(model_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding changes nothing, and embeddings that are looked up apart are those that the model looks up."""
+    monkeypatch.setattr(encoder_module, "is_proven", lambda backbone: False)
+    backbone = tiny(model_type, **NEEDED.get(model_type, {}))
+    if backbone.config.is_encoder_decoder:
+        backbone = backbone.get_encoder()
+    encoder = SentenceEncoder(backbone, character_tokenizer(), max_length=64).eval()
+    assert encoder._takes_embeddings
+    together = encoder.encode(SENTENCES, chunk_tokens=10_000)
+    alone = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
+    np.testing.assert_allclose(together, alone, atol=1e-5 * abs(alone).max())
+
+
+@pytest.mark.parametrize("model_type", ["fnet", "convbert"])
+def test_a_family_that_does_not_ignore_padding_is_rejected(model_type: str) -> None:
+    with pytest.raises(ConfigError, match="another vector beside a longer one"):
+        SentenceEncoder(tiny(model_type), character_tokenizer(), max_length=64)
+
+
+def test_a_model_that_fails_on_a_batch_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny("roformer")
+    whole = backbone.forward
+
+    def one_row(input_ids: Any = None, **kwargs: Any) -> Any:
+        if len(input_ids) > 1:
+            raise RuntimeError("one row only")
+        return whole(input_ids=input_ids, **kwargs)
+
+    monkeypatch.setattr(backbone, "forward", one_row)
+    with pytest.raises(ConfigError, match=r"RoFormerModel.*one row only"):
+        SentenceEncoder(backbone, character_tokenizer(), max_length=64)
+
+
+def test_the_probe_leaves_mode_and_random_state_alone() -> None:
+    state = torch.get_rng_state()
+    backbone = tiny("roformer").train()
+    encoder = SentenceEncoder(backbone, character_tokenizer(), max_length=64)
+    assert encoder.training and backbone.training
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_tokenizer_that_pads_on_the_left() -> None:
+    """Positions of BERT's family would shift by the padding."""
+    tokenizer = character_tokenizer()
+    tokenizer.padding_side = "left"
+    encoder = SentenceEncoder(tiny("bert"), tokenizer, max_length=64).eval()
+    alone = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
+    np.testing.assert_allclose(encoder.encode(SENTENCES, chunk_tokens=10_000), alone, atol=1e-5)

@@ -1,0 +1,216 @@
+"""Encoders of encoder-decoders, against the library's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, PrefixTuningConfig
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoModel,
+    AutoModelForTextEncoding,
+    BartModel,
+    PreTrainedModel,
+    T5EncoderModel,
+    T5GemmaConfig,
+)
+from transformers.models.bart.modeling_bart import BartEncoder
+
+from sts_lightning import export
+from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder_decoder import save_backbone
+from sts_lightning.models.tiny_bert import character_tokenizer
+from tests.models.families import SIZES, tiny, write
+
+SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]
+
+FAMILIES = pytest.mark.parametrize(
+    ("model_type", "settings"),
+    [
+        ("t5", {}),
+        ("mt5", {}),
+        ("umt5", {}),
+        ("bart", {}),
+        ("mbart", {"scale_embedding": True}),
+        ("pegasus", {"scale_embedding": True}),
+        ("m2m_100", {"scale_embedding": True}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+
+
+def reference(encoder: PreTrainedModel) -> torch.Tensor:
+    """Mean of the last hidden state, one sentence at a time."""
+    tokenizer = character_tokenizer()
+    vectors = []
+    for sentence in SENTENCES:
+        ids = tokenizer(sentence, return_tensors="pt", return_token_type_ids=False)
+        vectors.append(encoder(**ids).last_hidden_state[0].mean(dim=0))
+    return torch.stack(vectors)
+
+
+def close(found: np.ndarray, expected: torch.Tensor) -> None:
+    size = float(expected.detach().abs().max())
+    np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-6 * max(1.0, size))
+
+
+@FAMILIES
+def test_vectors_are_those_of_the_encoder(model_type: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    whole = tiny(model_type, **settings)
+    encoder = SentenceEncoder.from_pretrained(write(whole, tmp_path)).eval()
+    assert encoder.dimension == 32
+    assert not any("decoder" in name for name, _ in encoder.named_parameters())
+    close(encoder.encode(SENTENCES, chunk_tokens=10_000), reference(whole.get_encoder()))
+
+
+@FAMILIES
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_gradients_are_those_of_the_encoder(
+    model_type: str, settings: dict[str, Any], checkpointing: bool, tmp_path: Path
+) -> None:
+    whole = tiny(model_type, **settings)
+    encoder = SentenceEncoder.from_pretrained(write(whole, tmp_path)).train()
+    if checkpointing:
+        encoder.checkpoint_layers()
+    weights = torch.arange(4 * 32).reshape(4, 32).cos()
+    (reference(whole.get_encoder()) * weights).sum().backward()
+    (encoder(encoder.tokenizer.rows(SENTENCES, 40)) * weights).sum().backward()
+    own = encoder.backbone.get_encoder() if hasattr(encoder.backbone, "shared") else encoder.backbone
+    expected = dict(whole.get_encoder().named_parameters())
+    compared = 0
+    for name, parameter in own.named_parameters():
+        gradient = expected[name].grad
+        if gradient is None:  # sinusoidal positions
+            assert parameter.grad is None
+            continue
+        scale = float(gradient.abs().max())
+        torch.testing.assert_close(parameter.grad, gradient, atol=2e-5 * scale + 1e-6, rtol=1e-4)
+        compared += 1
+    assert compared >= 17
+
+
+def test_a_layer_below_and_the_first_and_last(tmp_path: Path) -> None:
+    for model_type in ("t5", "bart"):
+        whole = tiny(model_type)
+        folder = write(whole, tmp_path / model_type)
+        ids = character_tokenizer()("a dog", return_tensors="pt", return_token_type_ids=False)
+        with torch.no_grad():
+            hidden = whole.get_encoder()(**ids, output_hidden_states=True).hidden_states
+        below = SentenceEncoder.from_pretrained(folder, layer=-2).eval()
+        close(below.encode(["a dog"])[0], hidden[-2][0].mean(dim=0))
+        both = SentenceEncoder.from_pretrained(folder, pooling="first_last_mean").eval()
+        close(both.encode(["a dog"])[0], ((hidden[1] + hidden[-1]) / 2)[0].mean(dim=0))
+        with pytest.raises(ConfigError, match="must lie between -2 and -1"):
+            SentenceEncoder.from_pretrained(folder, layer=-3)
+
+
+@pytest.mark.parametrize("model_type", ["t5", "mt5", "umt5"])
+def test_a_folder_without_decoder(model_type: str, tmp_path: Path) -> None:
+    write(tiny(model_type), tmp_path / "whole")
+    alone = AutoModelForTextEncoding.from_pretrained(tmp_path / "whole").eval()
+    folder = write(alone, tmp_path / "alone")
+    assert not any("decoder" in name for name in load_file(Path(folder) / "model.safetensors"))
+    close(SentenceEncoder.from_pretrained(folder).eval().encode(SENTENCES), reference(alone))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "lost"), [("t5", "encoder.final_layer_norm"), ("bart", "encoder.layers.1.fc1")]
+)
+def test_a_missing_weight_of_the_encoder_is_named(model_type: str, lost: str, tmp_path: Path) -> None:
+    folder = Path(write(tiny(model_type), tmp_path))
+    weights = load_file(folder / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items() if not name.startswith((lost, "decoder"))}
+    assert len(kept) < len(weights)
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(CheckpointError, match=rf"lacks [12] weights of .*{lost}"):
+        SentenceEncoder.from_pretrained(str(folder))
+
+
+def test_a_folder_of_the_bare_encoders_names_is_not_loaded_at_random(tmp_path: Path) -> None:
+    folder = write(tiny("bart").get_encoder(), tmp_path)
+    with pytest.raises(CheckpointError, match="lacks"):
+        SentenceEncoder.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("model_type", ["t5", "bart"])
+@pytest.mark.parametrize("quantization", ["none", "4bit"])
+def test_a_merged_folder_loads_in_the_library_and_here(
+    model_type: str, quantization: str, tmp_path: Path
+) -> None:
+    lora = LoraConfig(
+        task_type="FEATURE_EXTRACTION", r=4, target_modules="all-linear", init_lora_weights=False
+    )
+    folder = write(tiny(model_type), tmp_path / "base")
+    encoder = SentenceEncoder.from_pretrained(folder, adapter=lora, quantization=quantization).eval()  # type: ignore[arg-type]
+    vectors = encoder.encode(SENTENCES)
+    (tmp_path / "merged").mkdir()
+    export._write_merged(encoder, tmp_path / "merged", "base")
+    loaded: PreTrainedModel
+    if model_type == "t5":
+        loaded = T5EncoderModel.from_pretrained(tmp_path / "merged").eval()
+    else:
+        whole, report = AutoModel.from_pretrained(tmp_path / "merged", output_loading_info=True)
+        assert isinstance(whole, BartModel)
+        assert whole.config.architectures == ["BartModel"]
+        assert all(name.startswith("decoder.") for name in report["missing_keys"])
+        loaded = whole.eval().get_encoder()
+        assert isinstance(loaded, BartEncoder)
+    tolerance = (1e-5 if quantization == "none" else 1e-2) * abs(vectors).max()
+    np.testing.assert_allclose(vectors, reference(loaded).detach().numpy(), atol=tolerance)
+    again = SentenceEncoder.from_pretrained(str(tmp_path / "merged")).eval()
+    np.testing.assert_allclose(again.encode(SENTENCES), reference(loaded).detach().numpy(), atol=1e-5)
+
+
+def test_sentence_transformers_reads_t5_and_has_no_form_for_bart(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    for model_type in ("t5", "bart"):
+        encoder = SentenceEncoder.from_pretrained(write(tiny(model_type), tmp_path / model_type)).eval()
+        vectors, folder = encoder.encode(SENTENCES), tmp_path / f"{model_type}-st"
+        folder.mkdir()
+        if model_type == "bart":
+            with pytest.raises(ConfigError, match="decoder of BartModel"):
+                export._write_st(encoder, folder, "bart")
+        else:
+            export._write_st(encoder, folder, "t5")
+            read = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
+            np.testing.assert_allclose(read, vectors, atol=1e-5)
+
+
+def test_a_prefix_that_would_have_no_effect(tmp_path: Path) -> None:
+    prefix = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3)
+    with pytest.raises(ConfigError, match=r"model\.adapter does not fit T5EncoderModel.*past_key_values"):
+        SentenceEncoder.from_pretrained(write(tiny("t5"), tmp_path), adapter=prefix)
+
+
+def test_denoising_needs_positions(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"prompt\.denoise=pad.*position_ids.*BartEncoder"):
+        SentenceEncoder.from_pretrained(
+            write(tiny("bart"), tmp_path), template="{sentence} is {mask}", denoise="pad"
+        )
+
+
+def test_a_configuration_of_two_halves(tmp_path: Path) -> None:
+    """T5Gemma's encoder has a configuration of its own inside that of the model."""
+    half = {
+        **{key: SIZES[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "head_dim")},
+        **{key: SIZES[key] for key in ("num_attention_heads", "num_key_value_heads")},
+        "vocab_size": len(character_tokenizer()),
+        "query_pre_attn_scalar": 16,
+        "sliding_window": 8,
+        "max_position_embeddings": 64,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    }
+    whole = AutoModel.from_config(T5GemmaConfig(encoder=half, decoder=half, vocab_size=half["vocab_size"]))
+    encoder = SentenceEncoder.from_pretrained(write(whole.eval(), tmp_path / "base"), max_length=64).eval()
+    close(encoder.encode(SENTENCES), reference(whole.get_encoder()))
+    save_backbone(encoder.backbone, tmp_path / "merged")
+    read = AutoModel.from_pretrained(tmp_path / "merged").eval().get_encoder()
+    close(encoder.encode(SENTENCES), reference(read))

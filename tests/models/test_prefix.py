@@ -1,0 +1,89 @@
+"""A prefix that is read once changes no vector, whatever the attention windows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sts_lightning.models import encoder as encoder_module
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.prefix import SharedPrefix, split_prefix
+from sts_lightning.models.tiny_bert import character_tokenizer
+from tests.models.families import tiny
+from tests.models.test_attention import HYBRID
+
+SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]
+
+TEMPLATE = 'this is a template whose first part is longer than the window : "{sentence}" means'
+
+
+def vectors_with_and_without(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> tuple[np.ndarray, np.ndarray, list[SharedPrefix | None]]:
+    """Vectors with a shared prefix, one sentence at a time without one, and the prefixes computed."""
+    prefixes: list[SharedPrefix | None] = []
+
+    def spy(*arguments: Any) -> Any:
+        prefix, rows = split_prefix(*arguments)
+        prefixes.append(prefix)
+        return prefix, rows
+
+    monkeypatch.setattr(encoder_module, "split_prefix", spy)
+    shared = encoder.encode(SENTENCES, chunk_tokens=200)
+    rows = []
+    for ids in encoder.tokenizer(SENTENCES):
+        with torch.no_grad():
+            rows.append(encoder.backbone(input_ids=torch.tensor([ids])).last_hidden_state[0, -1].numpy())
+    return shared, np.stack(rows), prefixes
+
+
+def build(model_type: str, **config: Any) -> SentenceEncoder:
+    return SentenceEncoder(
+        tiny(model_type, **config),
+        character_tokenizer(),
+        pooling="last_token",
+        max_length=64,
+        template=TEMPLATE,
+    ).eval()
+
+
+@pytest.mark.parametrize("window", [4, 16, 55, 56, 4096])
+@pytest.mark.parametrize("model_type", ["mistral", "gemma3_text", "gemma2", "gpt_oss", "qwen2"])
+def test_sliding_windows(model_type: str, window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    config: dict[str, Any] = {"sliding_window": window}
+    if model_type != "mistral":
+        config["layer_types"] = ["sliding_attention", "full_attention"]
+    if model_type == "qwen2":
+        config["use_sliding_window"] = True
+    shared, alone, prefixes = vectors_with_and_without(build(model_type, **config), monkeypatch)
+    assert [None if prefix is None else prefix.layers[0][0].shape[2] for prefix in prefixes] == [53]
+    np.testing.assert_allclose(shared, alone, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config"),
+    [("qwen3_next", HYBRID), ("lfm2", {"layer_types": ["conv", "full_attention"]})],
+    ids=["qwen3_next", "lfm2"],
+)
+def test_states_of_recurrent_layers_are_not_shared(
+    model_type: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, alone, prefixes = vectors_with_and_without(build(model_type, **config), monkeypatch)
+    assert prefixes == []
+    np.testing.assert_allclose(shared, alone, atol=2e-5)
+
+
+def test_a_model_that_keeps_the_keys_of_some_layers_only() -> None:
+    encoder = build("mistral")
+    rows = encoder.tokenizer.rows(SENTENCES, 200)
+
+    def first_layer_only(past_key_values: Any, **inputs: Any) -> None:
+        length = inputs["input_ids"].shape[1]
+        past_key_values.update(torch.zeros(1, 1, length, 16), torch.zeros(1, 1, length, 16), 0)
+
+    prefix, rest = split_prefix(first_layer_only, 2, rows, torch.device("cpu"))
+    assert prefix is None
+    assert rest is rows

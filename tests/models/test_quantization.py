@@ -1,0 +1,108 @@
+"""How much of a model bitsandbytes reaches, and what undoing it gives."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from bitsandbytes.nn import Linear4bit, Linear8bitLt
+from peft import LoraConfig
+from transformers import AutoModel
+from transformers.pytorch_utils import Conv1D
+
+from sts_lightning import export
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.quantization import Quantization, dequantized, linear_weights
+from tests.models.families import tiny, write
+
+SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x"]
+
+KINDS = pytest.mark.parametrize("quantization", ["4bit", "8bit"])
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("model_type", "culprit"),
+    [
+        ("falcon", r"FalconModel.*dense"),
+        ("mixtral", r"MixtralModel.*experts"),
+        ("gpt_oss", "GptOssModel.*experts"),
+    ],
+)
+def test_a_model_that_is_hardly_quantised_is_rejected(
+    model_type: str, culprit: str, quantization: Quantization, tmp_path: Path
+) -> None:
+    folder = write(tiny(model_type), tmp_path)
+    with pytest.raises(ConfigError, match=rf"model\.quantization={quantization}.*{culprit}.*=none"):
+        SentenceEncoder.from_pretrained(folder, quantization=quantization)
+    SentenceEncoder.from_pretrained(folder)
+
+
+@KINDS
+@pytest.mark.parametrize("model_type", ["llama", "gpt2", "bert", "bloom", "bart"])
+def test_the_share_is_logged(
+    model_type: str, quantization: Quantization, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write(tiny(model_type), tmp_path)
+    with caplog.at_level(logging.INFO):
+        encoder = SentenceEncoder.from_pretrained(folder, quantization=quantization)
+    kinds = {"4bit": Linear4bit, "8bit": Linear8bitLt}
+    layers = [module for module in encoder.modules() if isinstance(module, kinds[quantization])]
+    count = sum(layer.in_features * layer.out_features for layer in layers)
+    assert f"{quantization[0]} bit: 100 % of {count / 1000:.1f} k linear weights" in caplog.text
+
+
+def test_what_a_model_keeps_in_full_precision_is_no_reason_to_reject_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        encoder = SentenceEncoder.from_pretrained(write(tiny("t5"), tmp_path), quantization="4bit")
+    rest = {name for name, (_, done) in linear_weights(encoder.backbone).items() if not done}
+    assert rest == {f"encoder.block.{layer}.layer.1.DenseReluDense.wo.weight" for layer in (0, 1)}
+    # Each of two layers has four square matrices of attention and two of 32 x 64, one of them quantised.
+    assert "4 bit: 75 % of 16.4 k linear weights" in caplog.text
+
+
+@KINDS
+def test_gpt2s_layers_keep_their_orientation(quantization: Quantization, tmp_path: Path) -> None:
+    """Vectors against the original class with the quantised values, through memory and through a folder."""
+    plain = tiny("gpt2")
+    folder = write(plain, tmp_path / "base")
+    encoder = SentenceEncoder.from_pretrained(folder, quantization=quantization).eval()
+    vectors = encoder.encode(SENTENCES)
+    undone = dequantized(copy.deepcopy(encoder.backbone))
+    for name, module in plain.named_modules():
+        if isinstance(module, Conv1D):
+            other = undone.get_submodule(name)
+            assert isinstance(other, Conv1D)
+            assert other.weight.shape == module.weight.shape
+            likeness = torch.cosine_similarity(other.weight.flatten(), module.weight.flatten(), dim=0)
+            assert likeness > 0.97
+    (tmp_path / "merged").mkdir()
+    export._write_merged(encoder, tmp_path / "merged", "base")
+    read = SentenceEncoder(AutoModel.from_pretrained(tmp_path / "merged"), encoder.tokenizer.tokenizer).eval()
+    np.testing.assert_allclose(
+        read.encode(SENTENCES),
+        SentenceEncoder(undone, encoder.tokenizer.tokenizer).eval().encode(SENTENCES),
+        atol=1e-6,
+    )
+    tolerance = {"4bit": 1e-5, "8bit": 0.03}[quantization]  # 8 bit rounds the activations too
+    np.testing.assert_allclose(read.encode(SENTENCES), vectors, atol=tolerance * abs(vectors).max())
+
+
+def test_gpt2_with_lora_in_4bit_is_merged(tmp_path: Path) -> None:
+    lora = LoraConfig(
+        task_type="FEATURE_EXTRACTION", r=4, target_modules="all-linear", init_lora_weights=False
+    )
+    folder = write(tiny("gpt2"), tmp_path / "base")
+    encoder = SentenceEncoder.from_pretrained(folder, quantization="4bit", adapter=lora).eval()
+    vectors = encoder.encode(SENTENCES)
+    (tmp_path / "merged").mkdir()
+    export._write_merged(encoder, tmp_path / "merged", "base")
+    read = SentenceEncoder.from_pretrained(str(tmp_path / "merged")).eval()
+    np.testing.assert_allclose(read.encode(SENTENCES), vectors, atol=1e-5 * abs(vectors).max())
