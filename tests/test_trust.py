@@ -267,12 +267,20 @@ def test_resume_takes_no_other_settings(tmp_path: Path) -> None:
         train_py(tmp_path / "out", f"resume={tmp_path}", "trust=[a]", "trust_remote_code=true", "seed=2")
 
 
-def test_a_runs_own_folder_passes(config: Config, tmp_path: Path) -> None:
-    """With everything that may be in it: averaged weights, rank monitor, all loggers that are installed."""
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["callbacks=[ema,rank_monitor]", "logger=default", "+trainer.extra.profiler=simple"],
+        ["+model.adapter._target_=peft.LoraConfig", "+model.adapter.target_modules=[query]"],
+    ],
+)
+def test_a_runs_own_folder_passes(more: list[str], config: Config, tmp_path: Path) -> None:
+    """With callbacks, loggers, arguments of Lightning's Trainer and an adapter."""
     run = tmp_path / "run"
-    more = ["callbacks=[ema,rank_monitor]", "logger=default", "+trainer.extra.profiler=simple"]
-    more += ["+model.adapter._target_=peft.LoraConfig", "+model.adapter.target_modules=[query]"]
-    train_in(run, config(*[text for text in SHORT[:-1] if text != "logger=csv"], *more))
+    train_in(
+        run,
+        config(*[text for text in SHORT[:-1] if "logger=default" not in more or text != "logger=csv"], *more),
+    )
     for name in ("best", "last"):
         torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True)
     (run / "metrics.json").unlink()
