@@ -5,8 +5,8 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from sts_lightning.app import job, run
-from sts_lightning.schema import register_schemas
+from sts_lightning.cli.hydra_app import job, run
+from sts_lightning.config.schema import register_schemas
 
 register_schemas()
 
@@ -15,7 +15,7 @@ register_schemas()
 @job
 def main(cfg: DictConfig) -> float:
     """Train and return the dev score of the selected weights."""
-    from sts_lightning.job import train  # torch is not needed for --help
+    from sts_lightning.workflows.stages import train  # torch is not needed for --help
 
     return train(cfg)
 

@@ -21,7 +21,7 @@ from transformers import MistralForCausalLM
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.models.tiny_decoders import byte_tokenizer
+from sts_lightning.testing.tiny_decoders import byte_tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 GOAL = 1.5

@@ -11,10 +11,10 @@ from hydra import compose, initialize_config_dir
 from peft import LoraConfig
 from transformers import MistralConfig, MistralModel
 
+from sts_lightning.config.schema import register_schemas
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny_decoders import byte_tokenizer
-from sts_lightning.schema import register_schemas
+from sts_lightning.testing.tiny_decoders import byte_tokenizer
 
 register_schemas()
 

@@ -10,9 +10,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from sts_lightning.config.schema import register_schemas
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny_bert import tiny_bert
-from sts_lightning.schema import register_schemas
+from sts_lightning.testing.tiny_bert import tiny_bert
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"

@@ -15,22 +15,23 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning import app, runs
-from sts_lightning.analysis.ceilings import read_golds, report_ceilings
-from sts_lightning.cli import main
+from sts_lightning.cli import hydra_app as app
+from sts_lightning.cli.ceiling import read_golds, report_ceilings
+from sts_lightning.cli.main import main
 from sts_lightning.data.pairs_file import PairsFileData
-from sts_lightning.data.senteval import load_sickr, load_stsb
+from sts_lightning.data.readers.senteval import load_sickr, load_stsb
 from sts_lightning.errors import CheckpointError, ConfigError, DataError, TrainingError, UserError
-from sts_lightning.evaluate import evaluate_in
 from sts_lightning.evaluation.bootstrap import paired_difference
-from sts_lightning.evaluation.predictions import FILE, load_predictions
 from sts_lightning.evaluation.sts import encode_pairs
 from sts_lightning.evaluation.suites import UnitVectors
 from sts_lightning.losses.cosent import CoSENTLoss
 from sts_lightning.losses.energy import EnergyLoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.regularizers.rank_reduction import RankReduction
-from sts_lightning.train import train_in
+from sts_lightning.runs import folder as runs
+from sts_lightning.runs.predictions import FILE, load_predictions
+from sts_lightning.workflows.evaluate import evaluate_in
+from sts_lightning.workflows.train import train_in
 from tests.conftest import CONF, SHORT_RUN
 
 Config = Callable[..., DictConfig]

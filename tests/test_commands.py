@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.cli import main
-from sts_lightning.evaluation import predictions
+from sts_lightning.cli.main import main
 from sts_lightning.evaluation.bootstrap import score_intervals
+from sts_lightning.runs import predictions
 
 
 def write_run(folder: Path, noise: float, seed: int, gold: np.ndarray) -> dict[str, float]:

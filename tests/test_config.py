@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.checks import check_fit
-from sts_lightning.config import build, check_config, flat_keys, suggest
+from sts_lightning.config.build import build, check_config, flat_keys, suggest
+from sts_lightning.config.machine import decide
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
-from sts_lightning.machine import decide
 from sts_lightning.training.trainer import check_trainer, make_plan
+from sts_lightning.workflows.validate import check_fit
 from tests.conftest import CONF
 
 Config = Callable[..., DictConfig]

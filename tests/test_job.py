@@ -14,14 +14,15 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 import sts_lightning
-from sts_lightning import runs, train
-from sts_lightning.data.toy import ToyData
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.evaluation.correlation import correlate
 from sts_lightning.evaluation.sts import encode_pairs
-from sts_lightning.job import _resume_stages, _run_stages, load_run_config
-from sts_lightning.run_lock import locked
+from sts_lightning.runs import folder as runs
+from sts_lightning.runs.lock import locked
+from sts_lightning.testing.toy import ToyData
 from sts_lightning.training.module import STSModule
+from sts_lightning.workflows import train
+from sts_lightning.workflows.stages import _resume_stages, _run_stages, load_run_config
 from tests.conftest import SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]

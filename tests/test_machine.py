@@ -8,9 +8,9 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning import machine
+from sts_lightning.config import machine
+from sts_lightning.config.machine import decide, decided, weights_device
 from sts_lightning.errors import ConfigError
-from sts_lightning.machine import decide, decided, weights_device
 
 Config = Callable[..., DictConfig]
 AUTO = "precision=auto"

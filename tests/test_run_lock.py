@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning import run_lock
 from sts_lightning.errors import RunningElsewhereError
-from sts_lightning.run_lock import LOCK, is_first_process, locked
+from sts_lightning.runs import lock as run_lock
+from sts_lightning.runs.lock import LOCK, is_first_process, locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from sts_lightning.run_lock import locked
+from sts_lightning.runs.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning import runs
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, RunningElsewhereError
-from sts_lightning.evaluate import evaluate_in
-from sts_lightning.run_lock import locked
-from sts_lightning.run_state import (
+from sts_lightning.runs import folder as runs
+from sts_lightning.runs.lock import locked
+from sts_lightning.runs.state import (
     STAGES,
     begin_again,
     check_free,
@@ -21,6 +20,7 @@ from sts_lightning.run_state import (
     next_step,
     state_of,
 )
+from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

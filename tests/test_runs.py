@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.runs import environment, remove_empty, run_name
+from sts_lightning.runs.folder import environment, remove_empty, run_name
 
 
 def test_only_empty_folders_below_the_working_directory_go(

@@ -16,16 +16,16 @@ import pytest
 import torch
 import yaml
 
-from sts_lightning.cli import main
+from sts_lightning.cli.main import main
+from sts_lightning.cli.seeds import main as seeds
 from sts_lightning.errors import CheckpointError, ConfigError, UntrustedError
 from sts_lightning.evaluation.compare import compare
-from sts_lightning.evaluation.seeds import main as seeds
 from sts_lightning.export import export
-from sts_lightning.models.tiny_bert import tiny_bert
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Needs, RowSpec, TableSpec
 from sts_lightning.sweep.job import result
+from sts_lightning.testing.tiny_bert import tiny_bert
 from tests import shared_run
 from tests.conftest import CONF
 from tests.shared_run import ENTRIES, SHORT, Bomb, edit, train_py
@@ -111,7 +111,7 @@ TRICKS: dict[str, Callable[[Path, Path], Values]] = {
         }
     ),
     "a module that ours imports": lambda marker, bomb: through_a_list(
-        {"_target_": "sts_lightning.runs.torch.load", "f": str(bomb), "weights_only": False}
+        {"_target_": "sts_lightning.runs.folder.torch.load", "f": str(bomb), "weights_only": False}
     ),
     "a process through a module": lambda marker, bomb: through_a_list(
         {"_target_": "sts_lightning.sweep.job.subprocess.Popen", "args": ["touch", str(marker)]}

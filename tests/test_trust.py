@@ -15,16 +15,16 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 import sts_lightning
-from sts_lightning import runs
-from sts_lightning.allowed import is_known
-from sts_lightning.cli import main
+from sts_lightning.cli.main import main
+from sts_lightning.config.allowed import is_known
+from sts_lightning.config.trust import NOTHING, Trust, read_config, requests, wanted
 from sts_lightning.errors import ConfigError, UntrustedError
 from sts_lightning.losses import all_losses
 from sts_lightning.reproduce.plan import Cell, Table, compose_job
 from sts_lightning.reproduce.spec import Needs, RowSpec, TableSpec
+from sts_lightning.runs import folder as runs
 from sts_lightning.sweep.job import Job, Slot, job_folder, job_trust, run_job
-from sts_lightning.train import train_in
-from sts_lightning.trust import NOTHING, Trust, read_config, requests, wanted
+from sts_lightning.workflows.train import train_in
 from tests import shared_run
 from tests.conftest import CONF, SHORT_RUN
 from tests.shared_run import ENTRIES, SHORT, composed, edit, train_py
@@ -92,7 +92,7 @@ def test_each_class_is_known_at_its_place_only() -> None:
     assert is_known("lightning.pytorch.callbacks.EarlyStopping", ("callbacks", "mine"))
     assert not is_known("lightning.pytorch.callbacks.EarlyStopping", ("logger", "mine"))
     assert not is_known("lightning.pytorch.callbacks.EarlyStopping", ("callbacks", "mine", "deeper"))
-    assert not is_known("sts_lightning.models.tiny_decoders._load", ("model",))
+    assert not is_known("sts_lightning.testing.tiny_decoders._load", ("model",))
     assert not is_known("sts_lightning.models.backbone.load_backbone", ("model",))
 
 
@@ -165,7 +165,7 @@ def test_how_to_resume_names_the_consent(
         commands.append(arguments[5])
         raise ConfigError("enough")
 
-    monkeypatch.setattr("sts_lightning.train.make_trainer", stop)
+    monkeypatch.setattr("sts_lightning.workflows.train.make_trainer", stop)
     for name, more in (("own", [f"loss._target_={own}"]), ("plain", [])):
         with pytest.raises(ConfigError, match="enough"):
             train_in(tmp_path / name, config(*SHORT[:-1], *more))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.classification import (
+from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
     load_probing_tasks,
     load_transfer_tasks,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 
-from sts_lightning.cli import main
-from sts_lightning.data.leaks import KINDS, Leak, find_leaks
-from sts_lightning.data.senteval import load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.cli.main import main
+from sts_lightning.data.leak_search import KINDS, Leak, find_leaks
+from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.errors import ConfigError
 
 TEST_PAIRS = [

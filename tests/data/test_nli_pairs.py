@@ -7,8 +7,8 @@ import pytest
 
 from sts_lightning.data import module
 from sts_lightning.data.nli_pairs import NLIPairsData
-from sts_lightning.data.senteval import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError, DataError
 
 

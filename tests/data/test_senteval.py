@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.senteval import STS_YEARS, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.senteval import STS_YEARS, load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sts import STSData
 from sts_lightning.errors import DataError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.text_files import read_lines, read_records, read_tsv
+from sts_lightning.data.readers.text_files import read_lines, read_records, read_tsv
 from sts_lightning.errors import DataError
 
 NAMES = ["sentence1", "sentence2", "score"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sts_lightning.data.toy import (
+from sts_lightning.testing.toy import (
     SLOTS,
     WEIGHTS,
     ToyData,

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sts_lightning.data.senteval import STSTask
-from sts_lightning.data.tables import make_table
+from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
-from sts_lightning.evaluation.predictions import FILE, load_predictions, save_predictions
+from sts_lightning.runs.predictions import FILE, load_predictions, save_predictions
 
 
 def table(labels: list[float]) -> object:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
 
-from sts_lightning.data.relatedness import RelatednessTask, ScoredPairs, load_relatedness_tasks
-from sts_lightning.data.senteval import load_sickr
+from sts_lightning.data.readers.senteval import load_sickr
+from sts_lightning.data.readers.supervised_sts import RelatednessTask, ScoredPairs, load_relatedness_tasks
 from sts_lightning.errors import DataError
 from sts_lightning.evaluation.relatedness import evaluate_relatedness, level_targets
 

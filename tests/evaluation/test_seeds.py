@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.cli.seeds import main, summarise
 from sts_lightning.errors import CheckpointError, UserError
-from sts_lightning.evaluation.results import read_scores
-from sts_lightning.evaluation.seeds import main, summarise
+from sts_lightning.runs.scores import read_scores
 
 
 def save(run: Path, dev: float, stsb: float) -> None:

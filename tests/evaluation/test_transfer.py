@@ -12,7 +12,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from sts_lightning.data.classification import ClassificationTask, Split
+from sts_lightning.data.readers.classification import ClassificationTask, Split
 from sts_lightning.evaluation.transfer import GRIDS, evaluate_transfer
 
 DIMENSION = 6

@@ -18,12 +18,12 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 import sts_lightning
-from sts_lightning.cli import main
+from sts_lightning.cli.main import main
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.export import export
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny_decoders import tiny_mistral
-from sts_lightning.train import train_in
+from sts_lightning.testing.tiny_decoders import tiny_mistral
+from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

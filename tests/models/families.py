@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.models.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_bert import character_tokenizer
 
 SIZES: dict[str, Any] = {
     "hidden_size": 32,

@@ -10,7 +10,7 @@ import torch
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import tiny
 
 WINDOWED = pytest.mark.parametrize("model_type", ["mistral", "gemma3_text", "gpt_oss"])

@@ -12,7 +12,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.models import encoder as encoder_module
 from sts_lightning.models.batch_probe import PROVEN
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import tiny
 
 SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]

@@ -17,8 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, MistralConfig, Mis
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models import quantization as quantization_module
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny_bert import tiny_bert
-from sts_lightning.models.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral, tiny_opt
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral, tiny_opt
 
 Make = Callable[..., SentenceEncoder]
 

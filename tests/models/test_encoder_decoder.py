@@ -24,7 +24,7 @@ from sts_lightning import export
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
-from sts_lightning.models.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import SIZES, tiny, write
 
 SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]

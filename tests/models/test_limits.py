@@ -10,7 +10,7 @@ from peft import PrefixTuningConfig
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.limits import layer_windows, most_positions
-from sts_lightning.models.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import tiny
 
 

@@ -11,7 +11,7 @@ import torch
 from sts_lightning.models import encoder as encoder_module
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.prefix import SharedPrefix, split_prefix
-from sts_lightning.models.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import tiny
 from tests.models.test_attention import HYBRID
 

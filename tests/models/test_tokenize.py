@@ -10,9 +10,9 @@ from tokenizers import processors
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.pooling import Pooling
-from sts_lightning.models.tiny_bert import character_tokenizer
-from sts_lightning.models.tiny_decoders import tiny_llama
 from sts_lightning.models.tokenize import SentenceTokenizer, chunk
+from sts_lightning.testing.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_decoders import tiny_llama
 
 
 def decode(tokenizer: SentenceTokenizer, ids: list[int]) -> str:

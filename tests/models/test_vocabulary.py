@@ -9,7 +9,7 @@ from tokenizers import AddedToken
 
 from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import tiny, write
 
 

@@ -13,15 +13,15 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from omegaconf import DictConfig
 from sentence_transformers import SentenceTransformer
 
-from sts_lightning import runs
-from sts_lightning.data.senteval import STSTask, load_sickr, load_sts_tasks
-from sts_lightning.data.text_files import read_records
+from sts_lightning.data.readers.senteval import STSTask, load_sickr, load_sts_tasks
+from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
 from sts_lightning.models.offline import packaged_copy
-from sts_lightning.train import train_in
+from sts_lightning.runs import folder as runs
 from sts_lightning.training.history import read_history
+from sts_lightning.workflows.train import train_in
 
 Config = Callable[..., DictConfig]
 

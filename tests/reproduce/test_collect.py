@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sts_lightning.cli.reproduce import write_report
 from sts_lightning.reproduce import formats
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.command import write_report
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.page import page
 from sts_lightning.reproduce.plan import Cell, Planned, Table

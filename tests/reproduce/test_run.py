@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning import runs
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import markdown
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run import CarryOut, run_table
 from sts_lightning.reproduce.spec import Needs, RowSpec, Search, TableSpec
+from sts_lightning.runs import folder as runs
 from sts_lightning.sweep.local import carry_out
 from sts_lightning.sweep.resources import Pool
 from tests.conftest import CONF, ROOT, SHORT_RUN
@@ -148,7 +148,7 @@ def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "sts_lightning.cli", "reproduce", *arguments],
+        [sys.executable, "-m", "sts_lightning.cli.main", "reproduce", *arguments],
         cwd=cwd,
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from sts_lightning.sweep.job import Job
 SCRIPT = """
 import contextlib, json, os, pathlib, signal, sys, time
 from sts_lightning.errors import FinishedRunError, UserError
-from sts_lightning.run_lock import locked
+from sts_lightning.runs.lock import locked
 arguments = dict(text.split("=", 1) for text in sys.argv[1:])
 folder = pathlib.Path(arguments.get("resume") or arguments["hydra.run.dir"])
 resumed = "resume" in arguments

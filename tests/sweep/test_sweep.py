@@ -17,7 +17,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from sts_lightning.errors import UserError
-from sts_lightning.run_lock import locked
+from sts_lightning.runs.lock import locked
 from sts_lightning.sweep.job import Demand, Job, Slot, _outcome, job_folder, result, run_job, signal_job
 from sts_lightning.sweep.local import carry_out
 from sts_lightning.sweep.overview import overview_table

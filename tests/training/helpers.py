@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from sts_lightning import runs
+from sts_lightning.runs import folder as runs
 from sts_lightning.training.history import read_history
 from tests.conftest import SHORT_RUN
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 
-from sts_lightning.data.share import Share
+from sts_lightning.distributed import Share
 from sts_lightning.losses.base import Loss
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.gather import gather_examples

@@ -19,14 +19,14 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.errors import ConfigError, TrainingError
 from sts_lightning.losses import all_losses
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tiny_bert import tiny_bert
-from sts_lightning.models.tiny_decoders import tiny_mistral, tiny_opt
 from sts_lightning.models.tokenize import Rows
 from sts_lightning.regularizers.rank_reduction import RankReduction
-from sts_lightning.train import train_in
-from sts_lightning.training import memory
-from sts_lightning.training.memory import find_micro_batch_size
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
+from sts_lightning.training import micro_batch as memory
+from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.module import STSModule
+from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 from tests.training.helpers import metrics, weights
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses.l1 import L1Loss
-from sts_lightning.models.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.optim import check_optim, make_optimizer, make_schedule
 
 BETAS = (0.9, 0.999)

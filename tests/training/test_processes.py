@@ -14,8 +14,8 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.train import train_in
 from sts_lightning.training.history import read_history
+from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT, SHORT_RUN
 from tests.training.helpers import metrics, same_results, weights
 

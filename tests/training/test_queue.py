@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.queue import MomentumQueue
 
 

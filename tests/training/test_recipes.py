@@ -11,14 +11,14 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning import runs
-from sts_lightning.checks import check_extras
-from sts_lightning.config import build
+from sts_lightning.config.build import build
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.train import train_in
+from sts_lightning.runs import folder as runs
 from sts_lightning.training import rank_monitor
 from sts_lightning.training.history import read_history
+from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF, SHORT_RUN
 from tests.training.helpers import metrics, same_results, weights
 from tests.training.test_resume import StopAt, train_with

@@ -15,10 +15,11 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
-from sts_lightning import runs, train
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
-from sts_lightning.train import train_in
+from sts_lightning.runs import folder as runs
 from sts_lightning.training.callbacks import LastCheckpoint
+from sts_lightning.workflows import train
+from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT
 from tests.training.helpers import EPOCHS, same_results
 

@@ -11,11 +11,11 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning import runs
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, TrainingError
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.train import train_in
+from sts_lightning.runs import folder as runs
 from sts_lightning.training.history import read_history
+from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 from tests.training.helpers import EPOCHS, metrics, same_results, weights
 
@@ -179,7 +179,8 @@ def test_a_run_that_is_worse_than_its_start_says_so_first(
     run = tmp_path / "run"
     logged: list[str] = []  # by the time that the table of scores is printed
     monkeypatch.setattr(
-        "sts_lightning.train.print_scores", lambda *_: logged.append((run / "train.log").read_text())
+        "sts_lightning.workflows.train.print_scores",
+        lambda *_: logged.append((run / "train.log").read_text()),
     )
     train_in(run, config(*SHORT_RUN, "optim.lr=0.3", "optim.warmup=0", "trainer.max_steps=3"))
     result = metrics(run)

@@ -15,9 +15,10 @@ import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from omegaconf import DictConfig
 
-from sts_lightning import files, runs
-from sts_lightning.train import train_in
+from sts_lightning import files
+from sts_lightning.runs import folder as runs
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
+from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 from tests.training.helpers import metrics
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from sts_lightning.data.augment import Augmentation
-from sts_lightning.data.share import WHOLE, Share
-from sts_lightning.data.tables import LabelKind
+from sts_lightning.data.pair_tables import LabelKind
+from sts_lightning.distributed import WHOLE, Share
 
 RowsT = TypeVar("RowsT")
 

@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader
 
 from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.loader import ResumableLoader
-from sts_lightning.data.senteval import STSTask, load_sts_tasks, load_stsb
-from sts_lightning.data.share import Share
-from sts_lightning.data.tables import SCORE_RANGE, LabelKind, SourceCount
+from sts_lightning.data.pair_tables import SCORE_RANGE, LabelKind, SourceCount
+from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb
+from sts_lightning.distributed import Share
 from sts_lightning.errors import ConfigError, DataError
 
 COLUMNS = ("sentence1", "sentence2", "sentence3")

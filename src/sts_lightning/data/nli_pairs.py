@@ -6,11 +6,18 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from sts_lightning.data.fields import sentence
 from sts_lightning.data.module import SentEvalData
-from sts_lightning.data.overlap import OverlapFilter, not_in
-from sts_lightning.data.tables import SCORE_RANGE, LabelKind, SourceCount, keep_rows, make_table, sample_rows
-from sts_lightning.data.text_files import read_records
+from sts_lightning.data.pair_tables import (
+    SCORE_RANGE,
+    LabelKind,
+    SourceCount,
+    keep_rows,
+    make_table,
+    sample_rows,
+)
+from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.test_filter import OverlapFilter, not_in
 from sts_lightning.errors import ConfigError, DataError
 
 CLASSES = ("contradiction", "neutral", "entailment")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datasets import Dataset
 
-from sts_lightning.data.fields import sentence
 from sts_lightning.data.module import COLUMNS, SentEvalData
-from sts_lightning.data.tables import SourceCount, make_table
-from sts_lightning.data.text_files import read_records
+from sts_lightning.data.pair_tables import SourceCount, make_table
+from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.text_files import read_records
 
 
 class NLITripletsData(SentEvalData):

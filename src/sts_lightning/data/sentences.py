@@ -6,10 +6,10 @@ from datasets import Dataset
 
 from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
-from sts_lightning.data.fields import sentence
 from sts_lightning.data.module import COLUMNS, SentEvalData
-from sts_lightning.data.tables import SourceCount, make_table, sample_rows
-from sts_lightning.data.text_files import read_lines
+from sts_lightning.data.pair_tables import SourceCount, make_table, sample_rows
+from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.text_files import read_lines
 from sts_lightning.errors import ConfigError
 
 

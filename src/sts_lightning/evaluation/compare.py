@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, paired_difference, score_intervals
-from sts_lightning.evaluation.predictions import load_predictions
+from sts_lightning.runs.predictions import load_predictions
 
 
 def compare(

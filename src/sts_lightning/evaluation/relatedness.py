@@ -12,7 +12,7 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
-from sts_lightning.data.relatedness import RelatednessTask
+from sts_lightning.data.readers.supervised_sts import RelatednessTask
 from sts_lightning.evaluation.features import FrozenFeatures
 from sts_lightning.evaluation.sts import Encoder
 

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypedDict, get_args
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.senteval import STSTask
+from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines, require_finite
 

@@ -9,23 +9,27 @@ from typing import Any
 import numpy as np
 from omegaconf import DictConfig
 
-from sts_lightning.data.classification import (
+from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
     TRANSFER_TASKS,
     ClassificationTask,
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.data.relatedness import RELATEDNESS_TASKS, RelatednessTask, load_relatedness_tasks
-from sts_lightning.data.senteval import SEVEN_TASKS, load_sts_tasks
+from sts_lightning.data.readers.senteval import SEVEN_TASKS, load_sts_tasks
+from sts_lightning.data.readers.supervised_sts import (
+    RELATEDNESS_TASKS,
+    RelatednessTask,
+    load_relatedness_tasks,
+)
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import require_finite
 from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
-from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.relatedness import evaluate_relatedness
 from sts_lightning.evaluation.report import spearman_row
 from sts_lightning.evaluation.sts import Encoder, check_aggregate, encode_pairs, score_tasks
 from sts_lightning.evaluation.transfer import evaluate_transfer
+from sts_lightning.runs.predictions import save_predictions
 
 Scored = tuple[dict[str, Any], dict[str, float]]
 """What metrics.json keeps of a suite, and a row for the terminal."""

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from sts_lightning.data.classification import ClassificationTask
+from sts_lightning.data.readers.classification import ClassificationTask
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.features import FrozenFeatures
 from sts_lightning.evaluation.sts import Encoder

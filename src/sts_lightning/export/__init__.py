@@ -14,14 +14,14 @@ from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from torch import nn
 from transformers import PreTrainedModel
 
-from sts_lightning import runs
+from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.adapter import adapted
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import origin_of, save_backbone
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.quantization import dequantized
-from sts_lightning.trust import Trust
+from sts_lightning.runs import folder as runs
 
 Format = Literal["adapter", "merged", "sentence-transformers"]
 """``adapter``: what peft reads; ``merged``: weights with the adapter in them, which transformers reads."""
@@ -158,7 +158,7 @@ def _write_st(encoder: SentenceEncoder, folder: Path, name: str) -> None:
         raise ConfigError(
             "--format sentence-transformers needs sentence-transformers: pip install 'sts-lightning[st]'."
         ) from error
-    from sts_lightning.export.sts_template import TemplateTransformer
+    from sts_lightning.export.template_transformer import TemplateTransformer
 
     wrong = [
         setting

@@ -14,10 +14,10 @@ from sts_lightning.analysis.phases import find_phases
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.evaluation.ceiling import ceiling
-from sts_lightning.evaluation.predictions import load_predictions
-from sts_lightning.evaluation.results import read_memory, read_scores
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import CITED
+from sts_lightning.runs.predictions import load_predictions
+from sts_lightning.runs.scores import read_memory, read_scores
 from sts_lightning.training.history import read_history
 
 A = TypeVar("A")

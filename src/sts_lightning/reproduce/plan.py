@@ -13,13 +13,13 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.schema import register_schemas
+from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.results import read_scores
 from sts_lightning.reproduce.spec import RowSpec, Scale, TableSpec
-from sts_lightning.schema import register_schemas
+from sts_lightning.runs.scores import read_scores
 from sts_lightning.sweep.job import Demand, Job, job_folder, job_trust
 from sts_lightning.sweep.resources import demand_of
-from sts_lightning.trust import NOTHING, Trust
 
 
 @dataclass(frozen=True)

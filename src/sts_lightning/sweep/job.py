@@ -17,10 +17,10 @@ from typing import Any, Literal
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from sts_lightning.config import stage_overrides
+from sts_lightning.config.build import stage_overrides
+from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
-from sts_lightning.run_state import METRICS, STAGES, VOLATILE, stage_names, state_of
-from sts_lightning.trust import NOTHING, Trust, wanted
+from sts_lightning.runs.state import METRICS, STAGES, VOLATILE, stage_names, state_of
 
 PATIENCE = 60.0
 """Seconds that a job gets to save its state when the user stops the sweep."""

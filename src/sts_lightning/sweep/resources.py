@@ -128,7 +128,7 @@ def this_machine(limit: int | None, per_job: int | None, jobs: Iterable[Job]) ->
 
 def visible_gpus() -> list[str]:
     """Names of the CUDA devices that this process may use, as the user sees them."""
-    from sts_lightning.machine import cuda_devices
+    from sts_lightning.config.machine import cuda_devices
 
     count = cuda_devices()
     given = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -19,7 +19,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import distributed
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.data.share import Share
+from sts_lightning.distributed import Share
 from sts_lightning.errors import CheckpointError, InterruptedRunError
 from sts_lightning.interrupts import Stopped, signal_name, take_back
 from sts_lightning.models.tokenize import Rows

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from sts_lightning.data.share import Share
+from sts_lightning.distributed import Share
 
 
 def gather_examples(own: Tensor, count: int, share: Share, official: bool = False) -> Tensor:

@@ -22,7 +22,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenize import Rows
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.gather import gather_examples
-from sts_lightning.training.memory import find_micro_batch_size
+from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.queue import MomentumQueue
 
 Frozen = Literal["none", "encoder", "encoder_with_dropout"]

@@ -15,12 +15,12 @@ from lightning.pytorch.strategies import DDPStrategy
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from sts_lightning.config.machine import Machine, cuda_devices
 from sts_lightning.errors import ConfigError
-from sts_lightning.machine import Machine, cuda_devices
 from sts_lightning.training.callbacks import DevReport, LastCheckpoint, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.training.module import MONITOR
-from sts_lightning.training.trainer_checks import EXTRA_ERRORS, check_extra, check_ranges
+from sts_lightning.workflows.trainer_checks import EXTRA_ERRORS, check_extra, check_ranges
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.schema import PromptConfig
+from sts_lightning.config.schema import PromptConfig
 
 
 def _words(text: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
 from sts_lightning.reproduce.spec import Needs, load_scale, load_spec
-from sts_lightning.run_state import state_of
+from sts_lightning.runs.state import state_of
 
 log = logging.getLogger(__name__)
 

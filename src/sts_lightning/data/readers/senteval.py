@@ -10,9 +10,9 @@ from typing import Any
 
 from datasets import Dataset
 
-from sts_lightning.data.fields import score, sentence
-from sts_lightning.data.tables import SCORE_RANGE, make_table, require_varied_scores
-from sts_lightning.data.text_files import read_lines, read_tsv
+from sts_lightning.data.pair_tables import SCORE_RANGE, make_table, require_varied_scores
+from sts_lightning.data.readers.row_values import score, sentence
+from sts_lightning.data.readers.text_files import read_lines, read_tsv
 from sts_lightning.errors import DataError
 
 STS_YEARS: dict[str, tuple[str, ...]] = {

@@ -10,15 +10,15 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from sts_lightning import runs
-from sts_lightning.config import check_config
+from sts_lightning.config.build import check_config
+from sts_lightning.config.trust import Trust
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.report import print_scores
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import Precision, SentenceEncoder
-from sts_lightning.run_lock import locked
-from sts_lightning.run_state import check_free, check_same
-from sts_lightning.trust import Trust
+from sts_lightning.runs import folder as runs
+from sts_lightning.runs.lock import locked
+from sts_lightning.runs.state import check_free, check_same
 
 log = logging.getLogger(__name__)
 

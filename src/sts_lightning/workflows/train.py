@@ -24,30 +24,31 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning import interrupts, runs
+from sts_lightning import interrupts
 from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
-from sts_lightning.checks import check_extras, check_fit, check_views
-from sts_lightning.config import build, check_config
+from sts_lightning.config.build import build, check_config
+from sts_lightning.config.machine import decide, decided, weights_device
+from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
+from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError, InterruptedRunError, TrainingError
 from sts_lightning.evaluation.correlation import Correlations, correlate
-from sts_lightning.evaluation.predictions import save_predictions
 from sts_lightning.evaluation.report import print_scores, spearman_row
 from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
-from sts_lightning.logs import log_to, quiet_lightning
 from sts_lightning.losses.base import Loss
-from sts_lightning.machine import decide, decided, weights_device
 from sts_lightning.models.encoder import Precision, SentenceEncoder
-from sts_lightning.run_lock import is_first_process, locked
-from sts_lightning.run_state import begin_again, check_free, check_resumable, check_same, next_step, state_of
+from sts_lightning.runs import folder as runs
+from sts_lightning.runs.lock import is_first_process, locked
+from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.runs.state import begin_again, check_free, check_resumable, check_same, next_step, state_of
 from sts_lightning.training.history import HistoryLogger, read_history, scores_before_and_at
-from sts_lightning.training.memory import REMEDY, is_out_of_memory
+from sts_lightning.training.micro_batch import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import check_optim, check_warmup, make_optimizer, make_schedule
 from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.trainer import check_trainer, make_plan, make_trainer
-from sts_lightning.trust import NOTHING, Trust, check_links, wanted
+from sts_lightning.workflows.validate import check_extras, check_fit, check_views
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sts_lightning.data.senteval import STSTask
+from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Predictions
 from sts_lightning.files import write_atomic

@@ -16,8 +16,8 @@ from datasets import Dataset
 from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS, SentenceDataModule
-from sts_lightning.data.senteval import STSTask
-from sts_lightning.data.tables import LabelKind, SourceCount, make_table
+from sts_lightning.data.pair_tables import LabelKind, SourceCount, make_table
+from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {

@@ -71,7 +71,7 @@ def _add_ceiling(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _ceiling(options: argparse.Namespace) -> None:
-    from sts_lightning.analysis.ceilings import read_golds, report_ceilings
+    from sts_lightning.cli.ceiling import read_golds, report_ceilings
 
     check_output("--plot", options.plot)
     golds = read_golds(options.file, options.score, options.data_root)
@@ -160,7 +160,7 @@ def _add_leaks(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _leaks(options: argparse.Namespace) -> None:
-    from sts_lightning.leak_report import read_source, read_tests, report_leaks
+    from sts_lightning.cli.leaks import read_source, read_tests, report_leaks
 
     for option, path in (("--list", options.listing), ("--write", options.write)):
         check_output(option, path)
@@ -225,7 +225,7 @@ def _share(text: str) -> float:
 
 
 def _reproduce(options: argparse.Namespace) -> None:
-    from sts_lightning.reproduce import command
+    from sts_lightning.cli import reproduce as command
 
     if options.table is None:
         command.list_tables()

@@ -21,10 +21,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config import flat_keys, suggest
+from sts_lightning.config.build import flat_keys, suggest
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
-from sts_lightning.run_state import state_of
+from sts_lightning.runs.state import state_of
 
 STORAGE = (
     errno.ENOSPC,

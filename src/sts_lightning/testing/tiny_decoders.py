@@ -20,7 +20,7 @@ from transformers.utils import logging
 from sts_lightning.models.backbone import DtypeName
 from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
 from sts_lightning.models.quantization import Quantization
-from sts_lightning.models.tiny_bert import check_shape
+from sts_lightning.testing.tiny_bert import check_shape
 
 
 class _Shape(EncoderSettings, total=False):

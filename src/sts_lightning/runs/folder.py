@@ -26,14 +26,14 @@ import torch
 from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import nn
 
-from sts_lightning.config import build, check_target
+from sts_lightning.config.build import build, check_target
+from sts_lightning.config.trust import NOTHING, Trust, read_config
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.run_state import state_of
+from sts_lightning.runs.state import state_of
 from sts_lightning.training.module import Frozen, check_weights
-from sts_lightning.trust import NOTHING, Trust, read_config
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sts_lightning.data.fields import sentence
-from sts_lightning.data.senteval import check_count, senteval_folder
-from sts_lightning.data.text_files import read_lines, read_tsv
+from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.senteval import check_count, senteval_folder
+from sts_lightning.data.readers.text_files import read_lines, read_tsv
 from sts_lightning.errors import DataError
 
 BINARY = {

@@ -14,15 +14,15 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning import runs
-from sts_lightning.config import check_config, flat_keys, stage_overrides
+from sts_lightning.config.build import check_config, flat_keys, stage_overrides
+from sts_lightning.config.trust import NOTHING, Trust, read_stages, wanted
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, UserError
 from sts_lightning.files import write_atomic
-from sts_lightning.run_lock import is_first_process, locked
-from sts_lightning.run_state import STAGES, check_free, check_resumable, check_same, state_of
-from sts_lightning.train import train_in
+from sts_lightning.runs import folder as runs
+from sts_lightning.runs.lock import is_first_process, locked
+from sts_lightning.runs.state import STAGES, check_free, check_resumable, check_same, state_of
 from sts_lightning.training.trainer import several
-from sts_lightning.trust import NOTHING, Trust, read_stages, wanted
+from sts_lightning.workflows.train import train_in
 
 log = logging.getLogger(__name__)
 

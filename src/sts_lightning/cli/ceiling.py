@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from sts_lightning.analysis.plots import plot_ceilings
-from sts_lightning.data.fields import number
-from sts_lightning.data.senteval import load_sts_tasks
-from sts_lightning.data.text_files import read_records
+from sts_lightning.data.readers.row_values import number
+from sts_lightning.data.readers.senteval import load_sts_tasks
+from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.ceiling import ceiling, papers_ceiling
 from sts_lightning.evaluation.report import print_scores

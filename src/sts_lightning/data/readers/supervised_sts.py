@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.senteval import load_sickr, load_stsb
+from sts_lightning.data.readers.senteval import load_sickr, load_stsb
 from sts_lightning.errors import DataError
 
 RELATEDNESS_TASKS = ("STSB", "SICKR")

@@ -1,4 +1,4 @@
-"""Mean and spread over seeds: `python -m sts_lightning.evaluation.seeds RUN RUN [RUN ...]`."""
+"""Mean and spread over seeds: `python -m sts_lightning.cli.seeds RUN RUN [RUN ...]`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.report import print_scores
-from sts_lightning.evaluation.results import read_scores
+from sts_lightning.runs.scores import read_scores
 
 
 def summarise(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:

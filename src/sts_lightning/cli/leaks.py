@@ -12,10 +12,10 @@ from datasets import Dataset
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.data.leaks import KINDS, Leak, Pairs, find_leaks
-from sts_lightning.data.senteval import load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.data.tables import make_table
-from sts_lightning.data.text_files import read_lines, read_records
+from sts_lightning.data.leak_search import KINDS, Leak, Pairs, find_leaks
+from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.text_files import read_lines, read_records
 from sts_lightning.errors import ConfigError
 from sts_lightning.files import write_atomic
 

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning import trust
+from sts_lightning.config import trust
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ import lightning.pytorch as pl
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config import suggest
+from sts_lightning.config.build import suggest
+from sts_lightning.console import quiet_lightning
 from sts_lightning.errors import ConfigError
-from sts_lightning.logs import quiet_lightning
 
 EXTRA_ERRORS = (TypeError, ValueError, MisconfigurationException)
 """What Lightning's Trainer raises for an argument that it rejects."""

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning.allowed import is_known, suspects
+from sts_lightning.config.allowed import is_known, suspects
 from sts_lightning.errors import CheckpointError, UntrustedError
 
 CONSENT = {"trust": [], "trust_remote_code": False}

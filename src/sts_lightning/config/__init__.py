@@ -1,0 +1,1 @@
+"""Configuration: types, checks, and the objects that it describes."""

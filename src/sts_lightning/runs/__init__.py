@@ -1,0 +1,1 @@
+"""Run folders: every file name, and what is read and written there."""

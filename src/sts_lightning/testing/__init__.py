@@ -1,0 +1,1 @@
+"""Small random models and a generated language, for tests and demonstrations."""
