@@ -10,8 +10,8 @@ from sentence_transformers import SentenceTransformer
 
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.offline import packaged_copy
-from sts_lightning.runs.folder import build_encoder
 
 register_schemas()
 with initialize_config_dir(str(Path(__file__).resolve().parents[1] / "conf"), version_base="1.3"):

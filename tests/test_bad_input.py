@@ -28,13 +28,16 @@ from sts_lightning.losses.cosent import CoSENTLoss
 from sts_lightning.losses.energy import EnergyLoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.regularizers.rank_reduction import RankReduction
-from sts_lightning.runs import folder as runs
-from sts_lightning.runs.predictions import FILE, load_predictions
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.predictions import load_predictions
+from sts_lightning.workflows import evaluate, train
 from sts_lightning.workflows.evaluate import evaluate_in
 from sts_lightning.workflows.train import train_in
 from tests.conftest import CONF, SHORT_RUN
 
 Config = Callable[..., DictConfig]
+
+PREDICTIONS = "predictions.npz"
 
 TRIPLETS = ["loss=infonce", "data.kind=triplets"]
 MIX = ["loss=mix", "+loss.terms.a._target_=sts_lightning.losses.pearson.PearsonLoss"]
@@ -155,7 +158,8 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any, **__: Any) -> None:
         raise AssertionError("weights would be loaded")
 
-    monkeypatch.setattr(runs, "build_encoder", load)
+    monkeypatch.setattr(train, "build_encoder", load)
+    monkeypatch.setattr(evaluate, "build_encoder", load)
 
 
 @pytest.mark.usefixtures("no_weights")
@@ -475,7 +479,7 @@ def test_files_of_known_size(tmp_path: Path) -> None:
 
 def write_predictions(run: Path, cosines: Any, gold: Any) -> Path:
     run.mkdir()
-    np.savez(run / FILE, **{"STSB/cosine": np.asarray(cosines), "STSB/gold": np.asarray(gold)})
+    np.savez(run / PREDICTIONS, **{"STSB/cosine": np.asarray(cosines), "STSB/gold": np.asarray(gold)})
     return run
 
 
@@ -494,19 +498,19 @@ def write_predictions(run: Path, cosines: Any, gold: Any) -> Path:
 def test_predictions_that_are_no_numbers(cosines: Any, gold: Any, reason: str, tmp_path: Path) -> None:
     run = write_predictions(tmp_path / "run", cosines, gold)
     with pytest.raises(CheckpointError) as caught:
-        load_predictions(run)
-    assert f"{run / FILE}: STSB has" in str(caught.value)
+        load_predictions(RunFolder(run))
+    assert f"{run / PREDICTIONS}: STSB has" in str(caught.value)
     assert reason in str(caught.value)
 
 
 def test_predictions_without_arrays(tmp_path: Path) -> None:
-    np.savez(tmp_path / FILE)
+    np.savez(tmp_path / PREDICTIONS)
     with pytest.raises(CheckpointError, match="holds no predictions"):
-        load_predictions(tmp_path)
-    with (tmp_path / FILE).open("wb") as file:
+        load_predictions(RunFolder(tmp_path))
+    with (tmp_path / PREDICTIONS).open("wb") as file:
         np.save(file, np.zeros(3))
     with pytest.raises(CheckpointError, match="is broken"):
-        load_predictions(tmp_path)
+        load_predictions(RunFolder(tmp_path))
 
 
 @pytest.mark.parametrize("vectors", [np.full((2, 3), np.nan), np.array([[1.0, np.inf], [1.0, 2.0]])])
@@ -569,7 +573,7 @@ def test_an_export_to_a_place_that_cannot_be_made(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(runs, "load_config", lambda run: None)
+    monkeypatch.setattr(RunFolder, "load_config", lambda *_: None)
     place = place.replace("FILE", str(tmp_path / "file"))
     assert f"{place} cannot be made" in leaves("export", "run", place, capsys=capsys)
 

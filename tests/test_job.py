@@ -17,7 +17,8 @@ import sts_lightning
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.evaluation.correlation import correlate
 from sts_lightning.evaluation.sts import encode_pairs
-from sts_lightning.runs import folder as runs
+from sts_lightning.models.loading import build_encoder
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.testing.toy import ToyData
 from sts_lightning.training.module import STSModule
@@ -50,9 +51,9 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     done = cli("train.py", *PCC)
     assert done.returncode == 0, done.stderr
     first, second = tmp_path / "both" / "stage1", tmp_path / "both" / "stage2"
-    assert runs.load_config(second).trainer.max_epochs == 2
-    assert runs.load_config(first).trainer.max_epochs == 1
-    assert runs.load_config(second).init_from.endswith("both/stage1")
+    assert RunFolder(second).load_config().trainer.max_epochs == 2
+    assert RunFolder(first).load_config().trainer.max_epochs == 1
+    assert RunFolder(second).load_config().init_from.endswith("both/stage1")
     assert "(final, step 4): 28 weights of the encoder" in done.stdout
 
     # Only what trains is kept: the adapter, and nothing of the base or its quantisation.
@@ -61,14 +62,16 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     assert {"optimizer_states", "lr_schedulers", "callbacks", "loops"} <= checkpoint.keys()
 
     # Stage 2 started from the end of stage 1.
-    end = runs.read_checkpoint(runs.last_checkpoint(first))["state_dict"]
+    end = RunFolder(first).read_checkpoint("last")["state_dict"]
     score = json.loads((second / "metrics.json").read_text())["dev_untuned"]
-    encoder = runs.build_encoder(runs.load_config(second).model, runs.load_config(second).prompt).eval()
+    encoder = build_encoder(
+        RunFolder(second).load_config().model, RunFolder(second).load_config().prompt
+    ).eval()
     encoder.load_state_dict(
         {name.removeprefix("encoder."): value for name, value in end.items()}, strict=False
     )
 
-    arguments = {k: v for k, v in runs.load_config(second).data.items() if k != "_target_"}
+    arguments = {k: v for k, v in RunFolder(second).load_config().data.items() if k != "_target_"}
     dev = ToyData(**arguments).load_dev()
     expected = correlate(encode_pairs(encoder, [dev])[0], np.asarray(dev["label"]))
     assert score == pytest.approx(expected["spearman"], abs=0.05)
@@ -176,12 +179,12 @@ def test_a_run_of_an_earlier_version_goes_on(
     old.trainer.pop("micro_batch_size")
     old.prompt.pop("denoise")
     old.loss.pop("temperature")
-    runs.save_config(tmp_path, old)
+    RunFolder(tmp_path).save_config(old)
     with caplog.at_level("INFO"):
         found = load_run_config(tmp_path)
     assert found == full
     assert "have their defaults: init, prompt.denoise, queue, queue.momentum, queue.size, " in caplog.text
     old.trainer.later = 1
-    runs.save_config(tmp_path, old)
+    RunFolder(tmp_path).save_config(old)
     with pytest.raises(CheckpointError, match=r"config.yaml: trainer.later: Key 'later' not in"):
         load_run_config(tmp_path)

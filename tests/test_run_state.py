@@ -9,7 +9,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, RunningElsewhereError
-from sts_lightning.runs import folder as runs
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.state import (
     STAGES,
@@ -18,7 +18,6 @@ from sts_lightning.runs.state import (
     check_resumable,
     check_same,
     next_step,
-    state_of,
 )
 from sts_lightning.workflows.evaluate import evaluate_in
 from tests.conftest import SHORT_RUN
@@ -48,7 +47,7 @@ def write(folder: Path, *names: str) -> Path:
     ],
 )
 def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
-    assert state_of(write(tmp_path, *files)) == state
+    assert RunFolder(write(tmp_path, *files)).state == state
     if state == "finished":
         with pytest.raises(FinishedRunError, match=r"holds a finished run already"):
             check_free(tmp_path)
@@ -79,21 +78,21 @@ def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> N
 )
 def test_state_of_stages(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
     (tmp_path / STAGES).write_text("one: {seed: 1}\ntwo: {seed: 1}\n")
-    assert state_of(write(tmp_path, *files)) == state
+    assert RunFolder(write(tmp_path, *files)).state == state
 
 
 def test_stages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / STAGES).write_text("one: [")
     with pytest.raises(CheckpointError, match=r"stages\.yaml cannot be read"):
-        state_of(tmp_path)
+        _ = RunFolder(tmp_path).state
     (tmp_path / STAGES).write_text("- one\n")
     with pytest.raises(CheckpointError, match=r"stages\.yaml is not a configuration"):
-        state_of(tmp_path)
+        _ = RunFolder(tmp_path).state
 
 
 def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) -> None:
     cfg = config("model=tiny_bert", "data=sts", "data_root=/here")
-    runs.save_config(tmp_path, cfg)
+    RunFolder(tmp_path).save_config(cfg)
     check_same(tmp_path, cfg)
     check_same(tmp_path, config("model=tiny_bert", "data=sts", "data_root=/there", "debug=true"))
     other = config(
@@ -149,7 +148,7 @@ def test_an_evaluation_neither_overwrites_nor_shares_a_folder(config: Config, tm
         evaluate_in(finished, cfg)
     training = tmp_path / "training"
     training.mkdir()
-    runs.save_config(training, config(*SHORT_RUN))
+    RunFolder(training).save_config(config(*SHORT_RUN))
     with pytest.raises(ConfigError, match="was started with other values of"):
         evaluate_in(training, cfg)
     with locked(tmp_path / "busy"), pytest.raises(RunningElsewhereError):

@@ -22,7 +22,7 @@ from sts_lightning.errors import ConfigError, UntrustedError
 from sts_lightning.losses import all_losses
 from sts_lightning.reproduce.plan import Cell, Table, compose_job
 from sts_lightning.reproduce.spec import Needs, RowSpec, TableSpec
-from sts_lightning.runs import folder as runs
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job, Slot, job_folder, job_trust, run_job
 from sts_lightning.workflows.train import train_in
 from tests import shared_run
@@ -106,17 +106,17 @@ def test_one_message_names_all_that_has_to_be_added(own: str, tmp_path: Path) ->
     }
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(cfg))
     with pytest.raises(UntrustedError) as caught:
-        runs.load_config(tmp_path)
+        RunFolder(tmp_path).load_config()
     message = str(caught.value)
     names = ["my.model", own, "trainer.extra.plugins"]
     assert f"trust=[{','.join(names)}] trust_remote_code=true (train.py, eval.py)" in message
     assert f"--trust {' '.join(names)} --trust-remote-code (sts-lightning export)" in message
     assert f"trust={names!r}, trust_remote_code=True (sts_lightning.load)" in message
     trust = Trust.of(names, True)
-    assert runs.load_config(tmp_path, trust).loss._target_ == own
+    assert RunFolder(tmp_path).load_config(trust).loss._target_ == own
     for less in (Trust.of(names, False), Trust.of(names[:2], True), Trust.of(names[1:], True)):
         with pytest.raises(UntrustedError):
-            runs.load_config(tmp_path, less)
+            RunFolder(tmp_path).load_config(less)
 
 
 @pytest.mark.parametrize("value", ["${oc.env:HOME}", "x'; rm -rf ~; '.y", ["a"], {"a": "b"}])

@@ -6,7 +6,7 @@ import logging
 import typing
 
 if typing.TYPE_CHECKING:
-    from sts_lightning.runs.folder import load
+    from sts_lightning.models.loading import load
 
 __all__ = ["load"]
 
@@ -17,7 +17,7 @@ logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 def __getattr__(name: str) -> typing.Any:
     """Import on first use, so that `python train.py --help` does not wait for torch."""
     if name == "load":
-        from sts_lightning.runs.folder import load
+        from sts_lightning.models.loading import load
 
         return load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,7 +8,7 @@ import pytest
 
 from sts_lightning.cli.seeds import main, summarise
 from sts_lightning.errors import CheckpointError, UserError
-from sts_lightning.runs.scores import read_scores
+from sts_lightning.runs.folder import RunFolder
 
 
 def save(run: Path, dev: float, stsb: float) -> None:
@@ -20,7 +20,7 @@ def save(run: Path, dev: float, stsb: float) -> None:
 def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for index, score in enumerate([80.0, 81.0, 85.0]):
         save(tmp_path / str(index), 88.0, score)
-    rows = [read_scores(tmp_path / str(index)) for index in range(3)]
+    rows = [RunFolder(tmp_path / str(index)).metrics().scores for index in range(3)]
     summary = summarise(rows)
     assert summary["mean"]["STSB"] == 82.0
     assert summary["std"]["average"] == statistics.stdev([80.0, 81.0, 85.0])
@@ -30,9 +30,9 @@ def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_unfinished_and_broken_runs(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not a finished run"):
-        read_scores(tmp_path)
+        _ = RunFolder(tmp_path).metrics().scores
     (tmp_path / "metrics.json").write_text('{"dev": ')
     with pytest.raises(CheckpointError, match=r"metrics\.json is broken"):
-        read_scores(tmp_path)
+        _ = RunFolder(tmp_path).metrics().scores
     with pytest.raises(UserError, match="at least two"):
         main([str(tmp_path)])

@@ -18,9 +18,9 @@ from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
+from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.offline import packaged_copy
-from sts_lightning.runs import folder as runs
-from sts_lightning.training.history import read_history
+from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.train import train_in
 
 Config = Callable[..., DictConfig]
@@ -34,7 +34,7 @@ def _needs_the_packaged_model(config: Config) -> None:
 
 def test_published_scores(data_root: str, config: Config) -> None:
     cfg = config()
-    encoder = runs.build_encoder(cfg.model, cfg.prompt).eval()
+    encoder = build_encoder(cfg.model, cfg.prompt).eval()
     splits = [load_sickr(data_root, split) for split in ("train", "trial", "test")]
     whole_sick = STSTask("SICK-R, all pairs", {"all": concatenate_datasets(splits)})
     result = evaluate_sts(encoder, [*load_sts_tasks(data_root), whole_sick])
@@ -93,7 +93,7 @@ def test_mteb_scores(data_root: str, config: Config, tmp_path: Path) -> None:
             task.dataset, task.data_loaded = data, True
         return found
 
-    encoder = runs.build_encoder(config().model, config().prompt).eval()
+    encoder = build_encoder(config().model, config().prompt).eval()
     ours = evaluate_mteb(UnitVectors(encoder), tasks(), tmp_path)["tasks"]
     peer = SentenceTransformer(str(packaged_copy(*config().model.name.split("@"))), device="cpu")
     theirs = mteb.evaluate(peer, tasks(), cache=None, show_progress_bar=False).task_results

@@ -18,6 +18,7 @@ from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run import CarryOut, run_table
 from sts_lightning.reproduce.spec import Needs, RowSpec, Search, TableSpec
 from sts_lightning.runs import folder as runs
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.local import carry_out
 from sts_lightning.sweep.resources import Pool
 from tests.conftest import CONF, ROOT, SHORT_RUN
@@ -110,7 +111,7 @@ def test_a_failed_run_is_named_and_the_others_go_on(table: Table, log: list[str]
 def test_report_is_of_the_runs(table: Table) -> None:
     text = markdown(collect(table, 20))
     scores = [
-        json.loads(runs.metrics_path(run.folder).read_text())["dev"]["spearman"]
+        json.loads(RunFolder(run.folder).metrics_file.read_text())["dev"]["spearman"]
         for run in table.seeds(cell("pearson"))
     ]
     assert f"| pearson | here | {scores[0]:.2f} |" in text
@@ -142,7 +143,7 @@ def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     (run,) = other.seeds(cell("mse"))
     assert run.after is not None
     assert (run.after / "metrics.json").is_file()
-    assert runs.load_config(run.folder).init_from == str(run.after)
+    assert RunFolder(run.folder).load_config().init_from == str(run.after)
     assert (table.root / ".submitit").is_dir()
 
 

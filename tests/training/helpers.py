@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from sts_lightning.runs import folder as runs
-from sts_lightning.training.history import read_history
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
 
 EPOCHS = [
@@ -27,7 +27,7 @@ def metrics(run: Path) -> dict[str, Any]:
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
-    state: dict[str, torch.Tensor] = runs.read_checkpoint(runs.best_checkpoint(run))["state_dict"]
+    state: dict[str, torch.Tensor] = RunFolder(run).read_checkpoint("best")["state_dict"]
     return state
 
 

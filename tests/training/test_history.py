@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.files import write_atomic
-from sts_lightning.training.history import HistoryLogger, read_history, scores_before_and_at
+from sts_lightning.runs.history import read_history, scores_before_and_at
+from sts_lightning.training.history import HistoryLogger
 
 
 def test_metrics_of_a_step_share_a_row(tmp_path: Path) -> None:

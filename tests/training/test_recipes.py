@@ -14,9 +14,10 @@ import sts_lightning
 from sts_lightning.config.build import build
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.runs import folder as runs
+from sts_lightning.models.loading import build_encoder
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.history import read_history
 from sts_lightning.training import rank_monitor
-from sts_lightning.training.history import read_history
 from sts_lightning.workflows.train import train_in
 from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF, SHORT_RUN
@@ -92,8 +93,8 @@ def test_experiment_trains_and_comes_back(experiment: str, config: Config, tmp_p
     encoder = sts_lightning.load(run)
     vectors = encoder.encode(["The boy hid a rug .", "A farmer ."])
     assert np.isfinite(vectors).all()
-    untrained: SentenceEncoder = runs.build_encoder(
-        *(runs.load_config(run)[key] for key in ("model", "prompt"))
+    untrained: SentenceEncoder = build_encoder(
+        *(RunFolder(run).load_config()[key] for key in ("model", "prompt"))
     )
     moved = not np.allclose(vectors, untrained.encode(["The boy hid a rug .", "A farmer ."]), atol=1e-7)
     assert moved == (experiment != "regression_head")
@@ -118,12 +119,12 @@ def test_head_then_both(config: Config, tmp_path: Path) -> None:
     """The two steps of the regression recipe: the head is handed on, the encoder stood still."""
     head, tune = tmp_path / "head", tmp_path / "tune"
     train_in(head, config(*overrides("regression_head")))
-    first = runs.read_checkpoint(runs.last_checkpoint(head))["state_dict"]
+    first = RunFolder(head).read_checkpoint("last")["state_dict"]
     assert {name.partition(".")[0] for name in first} == {"loss"}
     tuning = [text for text in overrides("regression_tune") if text != "init=best"]
     cfg = config(*tuning, f"init_from={head}", "trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0")
     train_in(tune, cfg)
-    second = runs.read_checkpoint(runs.best_checkpoint(tune))["state_dict"]
+    second = RunFolder(tune).read_checkpoint("best")["state_dict"]
     for name, value in first.items():
         torch.testing.assert_close(second[name], value, atol=1e-9, rtol=0)
     assert any(name.startswith("encoder.") for name in second)
@@ -180,7 +181,7 @@ def test_resumed_equals_uninterrupted(
     train_in(tmp_path / "whole", config(*settings))
     with pytest.raises(InterruptedRunError):
         train_with(StopAt(5), tmp_path / "cut", config(*settings), monkeypatch)
-    train_in(tmp_path / "cut", runs.load_config(tmp_path / "cut"), resume=True)
+    train_in(tmp_path / "cut", RunFolder(tmp_path / "cut").load_config(), resume=True)
     same_results(tmp_path / "whole", tmp_path / "cut")
 
 
@@ -294,7 +295,7 @@ def test_the_average_is_what_is_validated_and_kept(config: Config, tmp_path: Pat
         train_in(tmp_path / name, config(*settings, f"trainer.max_steps={steps}", "optim.warmup=0", *extra))
 
     def encoder_weight(run: str) -> torch.Tensor:
-        state = runs.read_checkpoint(runs.last_checkpoint(tmp_path / run))["state_dict"]
+        state = RunFolder(tmp_path / run).read_checkpoint("last")["state_dict"]
         weight: torch.Tensor = state["encoder.backbone.encoder.layer.0.output.dense.weight"]
         return weight
 

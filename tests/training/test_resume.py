@@ -16,7 +16,7 @@ from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
-from sts_lightning.runs import folder as runs
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks import LastCheckpoint
 from sts_lightning.workflows import train
 from sts_lightning.workflows.train import train_in
@@ -74,7 +74,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     ):
         train_with(StopAt(step), run, config(*EPOCHS), monkeypatch)
     assert not (run / "metrics.json").exists()
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
 
@@ -97,7 +97,7 @@ def test_sigterm_saves_the_step(
     assert "SIGTERM: stopping after this step;" in caplog.text
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
 
@@ -112,7 +112,7 @@ def test_sigterm_in_a_dev_evaluation_saves_after_it(
     with pytest.raises(InterruptedRunError, match=r"stopped by SIGTERM after step 8\."):
         train_with(StopInEvaluation(8), run, config(*EPOCHS), monkeypatch)
     assert "SIGTERM: stopping after the dev evaluation that is running;" in caplog.text
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
 
@@ -129,14 +129,14 @@ def test_a_second_sigterm_stops_at_once(
     with pytest.raises(InterruptedRunError, match=r"stopped by SIGTERM\. Resume with: .* resume=") as caught:
         train_with(Twice(7), run, config(*EPOCHS), monkeypatch)
     assert caught.value.exit_status == 143
-    assert runs.read_checkpoint(runs.last_checkpoint(run))["global_step"] == 5
+    assert RunFolder(run).read_checkpoint("last")["global_step"] == 5
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_stopped_while_loading_leaves_nothing(
     number: signal.Signals, status: int, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "build_encoder", lambda *_: signal.raise_signal(number))
+    monkeypatch.setattr(train, "build_encoder", lambda *_: signal.raise_signal(number))
     with pytest.raises(
         InterruptedRunError, match=r"before anything was written\. The same command"
     ) as caught:
@@ -162,7 +162,7 @@ def test_stopped_in_the_first_evaluation_and_started_again(
     with pytest.raises(ConfigError, match=r"started with other values of data\.seed, seed; .* resume="):
         train_in(run, config(*EPOCHS, "seed=2"))
     with caplog.at_level("INFO"):
-        train_in(run, runs.load_config(run) if resume else config(*EPOCHS), resume=resume)
+        train_in(run, RunFolder(run).load_config() if resume else config(*EPOCHS), resume=resume)
     assert caplog.text.count("has no checkpoint yet: starting it again from the beginning.") == 1
     same_results(uninterrupted, run)
 
@@ -180,8 +180,8 @@ def test_killed_between_the_first_dev_evaluation_and_the_first_checkpoint(
 
     with pytest.raises(RuntimeError, match="power cut"):
         train_with(Crash(), run, config(*EPOCHS), monkeypatch)
-    assert runs.best_checkpoint(run).exists()
-    assert not runs.last_checkpoint(run).exists()
+    assert RunFolder(run).checkpoint("best").exists()
+    assert not RunFolder(run).checkpoint("last").exists()
     train_in(run, config(*EPOCHS))
     same_results(uninterrupted, run)
 
@@ -208,14 +208,14 @@ def test_a_damaged_checkpoint_is_named_with_a_remedy(
     else:
         path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(CheckpointError) as caught:
-        train_in(run, runs.load_config(run), resume=True)
+        train_in(run, RunFolder(run).load_config(), resume=True)
     message = str(caught.value)
     assert str(path) in message
     assert "before its first checkpoint" not in message
     assert f"remove {run / 'checkpoints'} to start the run again" in message
     if name == "last.ckpt":
         shutil.rmtree(run / "checkpoints")
-        train_in(run, runs.load_config(run), resume=True)
+        train_in(run, RunFolder(run).load_config(), resume=True)
         same_results(uninterrupted, run)
 
 
@@ -232,7 +232,7 @@ def test_slurms_warning_and_an_interrupt_together_save_the_step(
 
     with pytest.raises(InterruptedRunError, match="stopped by SIGUSR2 after step 7"):
         train_with(Warned(7), run, config(*EPOCHS), monkeypatch)
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
 
@@ -284,7 +284,7 @@ def test_sigkill_before_the_first_checkpoint(
     assert done.stdout.count("has no checkpoint yet: starting it again from the beginning.") == 1
     same_results(uninterrupted, run)
     copy = tmp_path / "copy"
-    train_in(copy, runs.load_config(copy), resume=True)
+    train_in(copy, RunFolder(copy).load_config(), resume=True)
     same_results(uninterrupted, copy)
 
 
@@ -315,7 +315,7 @@ def test_killed_run_goes_on_from_its_last_checkpoint(
 
     with pytest.raises(RuntimeError, match="power cut"):
         train_with(Crash(), run, config(*EPOCHS), monkeypatch)
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
 
@@ -337,7 +337,7 @@ def test_killed_right_behind_a_checkpoint(
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
         patch.setattr(LastCheckpoint, "_save", cut)
         train_in(run, config(*EPOCHS))
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
 
@@ -350,7 +350,7 @@ def test_sigterm_in_the_final_evaluation(
         train_in(run, config(*EPOCHS))
     assert "stopped by SIGTERM. Resume with: " in str(caught.value)
     assert caught.value.exit_status == 143
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
 
@@ -366,6 +366,6 @@ def test_killed_in_the_final_evaluation(
         patch.setattr(train, "encode_pairs", killed)
         train_in(run, config(*EPOCHS))
     trained = (run / "checkpoints" / "best.ckpt").read_bytes()
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     assert (run / "checkpoints" / "best.ckpt").read_bytes() == trained
     same_results(uninterrupted, run)

@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, TrainingError
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.runs import folder as runs
-from sts_lightning.training.history import read_history
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 from tests.training.helpers import EPOCHS, metrics, same_results, weights
@@ -84,7 +84,7 @@ def test_a_folder_with_a_run_is_not_overwritten(uninterrupted: Path, config: Con
 def test_a_finished_run_is_not_resumed(uninterrupted: Path) -> None:
     before = (uninterrupted / "metrics.json").read_bytes()
     with pytest.raises(CheckpointError, match="has finished"):
-        train_in(uninterrupted, runs.load_config(uninterrupted), resume=True)
+        train_in(uninterrupted, RunFolder(uninterrupted).load_config(), resume=True)
     assert (uninterrupted / "metrics.json").read_bytes() == before
 
 
@@ -120,7 +120,7 @@ def test_checkpoint_of_another_model_is_refused(uninterrupted: Path, tmp_path: P
         sts_lightning.load(run)
     (run / "metrics.json").unlink()
     with pytest.raises(CheckpointError, match="the checkpoint does not belong to this model"):
-        train_in(run, runs.load_config(run), resume=True)
+        train_in(run, RunFolder(run).load_config(), resume=True)
 
 
 def test_broken_run_folders(uninterrupted: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from omegaconf import DictConfig
 
 from sts_lightning import files
-from sts_lightning.runs import folder as runs
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
@@ -62,7 +62,7 @@ def test_results_that_could_not_be_written_are_computed_again(
         patch.setattr(files.Path, "write_text", refuse)
         train_in(run, config(*settings))
     assert not (run / "metrics.json").exists()
-    train_in(run, runs.load_config(run), resume=True)
+    train_in(run, RunFolder(run).load_config(), resume=True)
     for key in ("dev", "test", "best_step"):
         assert metrics(run)[key] == metrics(tmp_path / "whole")[key]
 

@@ -24,7 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config.build import flat_keys, suggest
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
-from sts_lightning.runs.state import state_of
+from sts_lightning.runs.folder import RunFolder
 
 STORAGE = (
     errno.ENOSPC,
@@ -120,7 +120,7 @@ def storage_error(error: OSError, folder: str | None) -> StorageError:
     """
     where = f": {error.filename}" if error.filename else ""
     message = f"{error.strerror}{where}. Finished files are whole."
-    state = "new" if folder is None else state_of(Path(folder))
+    state = "new" if folder is None else RunFolder(Path(folder)).state
     if state == "cut":
         message += f" Fix it, then resume with: python {Path(sys.argv[0]).name} resume={folder}"
     elif state != "finished":

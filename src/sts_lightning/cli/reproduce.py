@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import logging
 import statistics
 from collections.abc import Iterable, Sequence
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
 from sts_lightning.reproduce.spec import Needs, load_scale, load_spec
-from sts_lightning.runs.state import state_of
+from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ def print_plan(table: Table, jobs: int | None) -> None:
 
 
 def _state(run: Planned) -> str:
-    return {"finished": "done", "cut": "cut"}.get(state_of(run.folder), "to do")
+    return {"finished": "done", "cut": "cut"}.get(RunFolder(run.folder).state, "to do")
 
 
 def _hours(table: Table, planned: Iterable[Planned]) -> tuple[float, str]:
@@ -97,10 +97,8 @@ def _hours(table: Table, planned: Iterable[Planned]) -> tuple[float, str]:
     seconds = []
     for run in planned:
         if run.done:
-            try:
-                seconds.append(json.loads((run.folder / "metrics.json").read_text("utf-8"))["wall_seconds"])
-            except (OSError, ValueError, KeyError):
-                continue  # collecting names it
+            with contextlib.suppress(CheckpointError):  # collecting names it
+                seconds.append(RunFolder(run.folder).metrics().wall_seconds or 0.0)
     if seconds:
         return statistics.mean(seconds) / 3600, f"as the {len(seconds)} finished ones took"
     return table.hours, "a guess"

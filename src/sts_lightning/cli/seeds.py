@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.report import print_scores
-from sts_lightning.runs.scores import read_scores
+from sts_lightning.runs.folder import RunFolder
 
 
 def summarise(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -26,7 +26,7 @@ def main(folders: Sequence[str]) -> None:
     runs = [Path(folder) for folder in folders if Path(folder).is_dir()]
     if len(runs) < 2:
         raise UserError("name at least two run folders.")
-    rows = {run.name: read_scores(run) for run in runs}
+    rows = {run.name: RunFolder(run).metrics().scores for run in runs}
     if len({tuple(row) for row in rows.values()}) > 1:
         raise UserError("the runs were reported on different tasks.")
     print_scores("Spearman x 100 by run", rows | summarise(list(rows.values())))

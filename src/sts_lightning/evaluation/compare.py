@@ -10,6 +10,7 @@ from rich.table import Table
 
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, paired_difference, score_intervals
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
 
 
@@ -26,7 +27,7 @@ def compare(
     Raises:
         CheckpointError: A run has no predictions, or they are on other pairs.
     """
-    ours, theirs = ([load_predictions(run) for run in runs] for runs in (first, second))
+    ours, theirs = ([load_predictions(RunFolder(run)) for run in runs] for runs in (first, second))
     try:
         difference = paired_difference(theirs, ours, resamples)
     except ValueError as error:

@@ -29,6 +29,7 @@ from sts_lightning.evaluation.relatedness import evaluate_relatedness
 from sts_lightning.evaluation.report import spearman_row
 from sts_lightning.evaluation.sts import Encoder, check_aggregate, encode_pairs, score_tasks
 from sts_lightning.evaluation.transfer import evaluate_transfer
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions
 
 Scored = tuple[dict[str, Any], dict[str, float]]
@@ -110,7 +111,7 @@ def _sts(cfg: DictConfig, names: Sequence[str]) -> Score:
         cosines = encode_pairs(encoder, [table for task in tasks for table in task.subsets.values()])
         result = score_tasks(tasks, cosines, cfg.aggregate)
         folder.mkdir(parents=True, exist_ok=True)
-        save_predictions(folder, tasks, cosines)
+        save_predictions(RunFolder(folder), tasks, cosines)
         return {**result}, spearman_row(result)
 
     return score

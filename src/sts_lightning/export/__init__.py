@@ -19,9 +19,10 @@ from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.adapter import adapted
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import origin_of, save_backbone
+from sts_lightning.models.loading import load_from, with_quantization
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.quantization import dequantized
-from sts_lightning.runs import folder as runs
+from sts_lightning.runs.folder import RunFolder
 
 Format = Literal["adapter", "merged", "sentence-transformers"]
 """``adapter``: what peft reads; ``merged``: weights with the adapter in them, which transformers reads."""
@@ -69,11 +70,11 @@ def export(
         raise ConfigError(f"the format is one of {known}.")
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder.")
-    cfg = runs.load_config(run, Trust.of(trust, trust_remote_code))
+    cfg = RunFolder(run).load_config(Trust.of(trust, trust_remote_code))
     _check_place(folder)
     if base == "original" and format_ != "adapter":
-        cfg.model = runs.with_quantization(cfg.model, "none")
-    encoder = runs.load_from(run, cfg).eval()
+        cfg.model = with_quantization(cfg.model, "none")
+    encoder = load_from(RunFolder(run), cfg).eval()
     write = {"adapter": _write_adapter, "merged": _write_merged, "sentence-transformers": _write_st}[format_]
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:

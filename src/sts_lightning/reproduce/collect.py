@@ -16,9 +16,8 @@ from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_dif
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import CITED
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
-from sts_lightning.runs.scores import read_memory, read_scores
-from sts_lightning.training.history import read_history
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -138,17 +137,17 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     planned = _readable([], table.seeds, cell)
     system.planned = len(table.run_seeds) if planned is None else len(planned)
     for run in planned or ():
-        scores = _readable(problems, read_scores, run.folder) if run.done else None
-        if scores is None:
+        metrics = _readable(problems, RunFolder.metrics, RunFolder(run.folder)) if run.done else None
+        if metrics is None:
             continue
         system.folders.append(run.folder)
-        memory = read_memory(run.folder)
+        scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})
-        if "average" in scores and (run.folder / "predictions.npz").is_file():
-            predictions = _readable(problems, load_predictions, run.folder)
+        if "average" in scores and RunFolder(run.folder).predictions_file.is_file():
+            predictions = _readable(problems, load_predictions, RunFolder(run.folder))
             if predictions is not None:
                 system.predictions.append(predictions)
-        history = _readable(problems, read_history, run.folder / "history.csv")
+        history = _readable(problems, RunFolder.history, RunFolder(run.folder))
         watched = [step for step in history or () if "rank/energy" in step]
         if watched:
             system.ranks.append(watched)

@@ -17,7 +17,7 @@ from sts_lightning.config.schema import register_schemas
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.spec import RowSpec, Scale, TableSpec
-from sts_lightning.runs.scores import read_scores
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Demand, Job, job_folder, job_trust
 from sts_lightning.sweep.resources import demand_of
 
@@ -58,7 +58,7 @@ class Planned:
     @property
     def done(self) -> bool:
         """Whether it has finished."""
-        return (self.folder / "metrics.json").is_file()
+        return RunFolder(self.folder).metrics_file.is_file()
 
     def job(self, number: int) -> Job:
         """What a sweep carries out."""
@@ -170,7 +170,9 @@ class Table:
 
     def search_scores(self, cell: Cell) -> dict[str, float]:
         """Dev Spearman of each candidate that was tried for a row."""
-        return {name: read_scores(run.folder)["dev"] for name, run in self.searches(cell).items()}
+        return {
+            name: RunFolder(run.folder).metrics().scores["dev"] for name, run in self.searches(cell).items()
+        }
 
     def _models(self) -> list[str | None]:
         if self.model is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sts_lightning.errors import CheckpointError, FailedJobsError
 from sts_lightning.reproduce.plan import Planned, Table
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def groups(table: Table) -> Iterator[list[Planned]]:
 
 def _carry_out(planned: Iterable[Planned], carry_out: CarryOut) -> bool:
     runs = list({run.folder: run for run in planned if not run.done}.values())
-    ready = [run for run in runs if run.after is None or (run.after / "metrics.json").is_file()]
+    ready = [run for run in runs if run.after is None or RunFolder(run.after).metrics_file.is_file()]
     for run in runs:
         if run not in ready:
             log.error("left out: %s, since %s has not finished", " ".join(run.overrides), run.after)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -13,15 +12,14 @@ from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Predictions
 from sts_lightning.files import write_atomic
+from sts_lightning.runs.folder import RunFolder
 
-FILE = "predictions.npz"
 
-
-def save_predictions(folder: Path, tasks: Sequence[STSTask], cosines: Sequence[np.ndarray]) -> None:
+def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence[np.ndarray]) -> None:
     """Write the arrays ``<task>/cosine`` and ``<task>/gold``, subsets one behind the other.
 
     Args:
-        folder: The run folder.
+        run: The run folder.
         tasks: The test tasks.
         cosines: For each subset of each task in turn, the cosines of its pairs.
     """
@@ -33,22 +31,22 @@ def save_predictions(folder: Path, tasks: Sequence[STSTask], cosines: Sequence[n
         arrays[f"{task.name}/gold"] = np.concatenate([np.asarray(table["label"]) for table in tables])
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stub takes the arrays for a flag
-    write_atomic(folder / FILE, buffer.getvalue())
+    write_atomic(run.predictions_file, buffer.getvalue())
 
 
-def load_predictions(folder: Path) -> Predictions:
+def load_predictions(run: RunFolder) -> Predictions:
     """For each task, the cosines and the gold scores of its pairs.
 
     Raises:
         CheckpointError: The file is missing or broken.
     """
-    path = folder / FILE
+    path = run.predictions_file
     try:
         with np.load(path) as arrays:
             tasks = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays.files))
             found = {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
     except FileNotFoundError as error:
-        raise CheckpointError(f"{folder} has no {FILE}: it was not reported on test tasks.") from error
+        raise CheckpointError(f"{run.path} has no {path.name}: it was not reported on test tasks.") from error
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
     except TypeError as error:  # an array of its own (.npy), which is no archive of arrays

@@ -6,68 +6,22 @@ import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning.config import trust
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError
+from sts_lightning.runs.folder import RunFolder, State
 
 log = logging.getLogger(__name__)
-
-CONFIG = "config.yaml"
-METRICS = "metrics.json"
-STAGES = "stages.yaml"
-"""The file of a folder of stages; it names them in order."""
-
-LAST = Path("checkpoints") / "last.ckpt"
 
 VOLATILE = ("hydra", "debug", "resume", "data_root", "trust", "trust_remote_code")
 """Keys that do not change what a run is."""
 
-ATTEMPT = ("history.csv", "checkpoints", "tensorboard")
-"""What a run writes before its first checkpoint, and writes again when it starts from the beginning."""
 
-State = Literal["new", "started", "cut", "finished"]
-
-
-def state_of(folder: Path) -> State:
-    """How far a run, an evaluation or a run of several stages has got.
-
-    Args:
-        folder: The run folder.
-
-    Returns:
-        ``finished``: it has its results. ``cut``: it has a checkpoint, or a finished stage, to resume from.
-        ``started``: it has a configuration only. ``new``: none of these.
-
-    Raises:
-        CheckpointError: Its stages cannot be read.
-    """
-    if (folder / STAGES).is_file():
-        states = [state_of(folder / name) for name in stage_names(folder)]
-        if states and states[-1] == "finished":
-            return "finished"
-        return "cut" if {"cut", "finished"} & set(states) else "started"
-    if (folder / METRICS).is_file():
-        return "finished"
-    if (folder / LAST).is_file():
-        return "cut"
-    return "started" if (folder / CONFIG).is_file() else "new"
-
-
-def stage_names(folder: Path) -> list[str]:
-    """The stages of a folder, in order.
-
-    Raises:
-        CheckpointError: They cannot be read.
-    """
-    return trust.stage_names(folder / STAGES)
-
-
-def check_free(folder: Path) -> State:
+def check_free(folder: RunFolder) -> State:
     """Reject a folder whose run has a checkpoint or results, which a new run would overwrite.
 
     Args:
@@ -80,21 +34,21 @@ def check_free(folder: Path) -> State:
         FinishedRunError: It holds results.
         ConfigError: It holds a run that can be resumed.
     """
-    state = state_of(folder)
+    state = folder.state
     if state == "finished":
         raise FinishedRunError(
-            f"{_name(folder)} holds a finished run already, which is not overwritten; choose another folder "
+            f"{folder.name} holds a finished run already, which is not overwritten; choose another folder "
             "with hydra.run.dir=..."
         )
     if state == "cut":
         raise ConfigError(
-            f"{_name(folder)} holds a run already, which is not overwritten; resume it with resume="
-            f"{_name(folder)}, or choose another folder with hydra.run.dir=..."
+            f"{folder.name} holds a run already, which is not overwritten; resume it with resume="
+            f"{folder.name}, or choose another folder with hydra.run.dir=..."
         )
     return state
 
 
-def check_resumable(folder: Path) -> State:
+def check_resumable(folder: RunFolder) -> State:
     """Reject a folder whose run has finished or never began.
 
     Args:
@@ -107,17 +61,18 @@ def check_resumable(folder: Path) -> State:
         FinishedRunError: The run has finished.
         CheckpointError: There is no run.
     """
-    state = state_of(folder)
+    state = folder.state
     if state == "finished":
-        stages = (folder / STAGES).is_file()
-        results = folder / stage_names(folder)[-1] if stages else folder / METRICS
-        raise FinishedRunError(f"{_name(folder)} has finished: its results are in {_name(results)}.")
+        results = (
+            folder.last_stage().name if folder.has_stages else f"{folder.name}/{folder.metrics_file.name}"
+        )
+        raise FinishedRunError(f"{folder.name} has finished: its results are in {RunFolder(results).name}.")
     if state == "new":
-        raise CheckpointError(f"{_name(folder)} is not a run folder: it has no {CONFIG}.")
+        raise CheckpointError(f"{folder.name} is not a run folder: it has no {folder.config_file.name}.")
     return state
 
 
-def check_same(folder: Path, composed: DictConfig) -> None:
+def check_same(folder: RunFolder, composed: DictConfig) -> None:
     """Reject a configuration other than the one of the run that was started in a folder.
 
     Where the data are and how errors are shown does not count.
@@ -129,8 +84,8 @@ def check_same(folder: Path, composed: DictConfig) -> None:
     Raises:
         ConfigError: They differ; the message names the keys.
     """
-    stages = (folder / STAGES).is_file()
-    path = folder / (STAGES if stages else CONFIG)
+    stages = folder.has_stages
+    path = folder.stages_file if stages else folder.config_file
     read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read again
     wanted: Any = OmegaConf.to_container(read)
     before, now = (_leaves(mapping, stages) for mapping in (_read(path), wanted))
@@ -141,28 +96,27 @@ def check_same(folder: Path, composed: DictConfig) -> None:
     if keys:
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
         raise ConfigError(
-            f"{_name(folder)} holds a run that was started with other values of {', '.join(keys[:5])}{more}; "
-            f"start that one again with resume={_name(folder)}, or choose another folder with "
+            f"{folder.name} holds a run that was started with other values of {', '.join(keys[:5])}{more}; "
+            f"start that one again with resume={folder.name}, or choose another folder with "
             "hydra.run.dir=..."
         )
 
 
-def begin_again(folder: Path) -> None:
+def begin_again(folder: RunFolder) -> None:
     """Remove what a run wrote before its first checkpoint, and say that it starts again.
 
     Args:
         folder: A run folder in the state ``started``, held by this process.
     """
-    for name in ATTEMPT:
-        path = folder / name
+    for path in folder.attempt:
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    log.info("%s has no checkpoint yet: starting it again from the beginning.", _name(folder))
+    log.info("%s has no checkpoint yet: starting it again from the beginning.", folder.name)
 
 
-def next_step(folder: Path, command: str) -> str:
+def next_step(folder: RunFolder, command: str) -> str:
     """What a user can do after a run was stopped, as the end of a sentence that says so.
 
     Args:
@@ -173,8 +127,8 @@ def next_step(folder: Path, command: str) -> str:
         "new": " before anything was written. The same command starts it again.",
         "started": f" before the first checkpoint. Start it again with the same command, or: {command}",
         "cut": f". Resume with: {command}",
-        "finished": f" when its results were written already: {_name(folder)}",
-    }[state_of(folder)]
+        "finished": f" when its results were written already: {folder.name}",
+    }[folder.state]
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -208,8 +162,3 @@ def _flat(key: str, node: Any) -> list[tuple[str, Any]]:
     if isinstance(node, dict) and node:
         return [leaf for name, child in node.items() for leaf in _flat(f"{key}.{name}", child)]
     return [(key, node)]
-
-
-def _name(folder: Path) -> str:
-    """The path as the user would type it."""
-    return str(folder.relative_to(Path.cwd())) if folder.is_relative_to(Path.cwd()) else str(folder)

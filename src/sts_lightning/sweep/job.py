@@ -20,7 +20,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from sts_lightning.config.build import stage_overrides
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
-from sts_lightning.runs.state import METRICS, STAGES, VOLATILE, stage_names, state_of
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.state import VOLATILE
 
 PATIENCE = 60.0
 """Seconds that a job gets to save its state when the user stops the sweep."""
@@ -148,7 +149,7 @@ def run_job(job: Job, slot: Slot, timeout_minutes: float | None = None) -> None:
     except (OSError, UserError) as error:
         job.state, job.problem = "failed", str(error)
     if job.state == "failed" and job.problem is None:
-        job.problem = _last_line(job.folder / "output.log")
+        job.problem = _last_line(RunFolder(job.folder).output_file)
 
 
 def _last_line(path: Path) -> str:
@@ -163,7 +164,7 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None) -> None:
     if (score := result(job.folder)) is not None:
         job.state, job.score = "was done", score
         return
-    if state_of(job.folder) == "cut":
+    if RunFolder(job.folder).state == "cut":
         arguments = [f"resume={job.folder}", *job.trust.arguments()]
     else:
         arguments = [*job.overrides, f"hydra.run.dir={job.folder}"]
@@ -171,7 +172,7 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None) -> None:
     environment = {
         name: value for name, value in os.environ.items() if name != "LOCAL_RANK"
     } | slot.environment
-    with (job.folder / "output.log").open("ab") as output:
+    with (RunFolder(job.folder).output_file).open("ab") as output:
         job.process = subprocess.Popen(
             [sys.executable, job.script, *arguments],
             env=environment,
@@ -203,7 +204,7 @@ def _outcome(code: int, scored: bool) -> tuple[State, str | None]:
     if code == FinishedRunError.exit_status and scored:  # by another sweep, since this one looked
         return "was done", None
     if code == 0:
-        return ("done", None) if scored else ("failed", f"it ended without a result ({METRICS})")
+        return ("done", None) if scored else ("failed", "it ended without a result")
     number = _stopping(code)
     if number is not None:
         return "stopped", f"it was stopped by {number.name}"
@@ -221,17 +222,8 @@ def _stopping(code: int) -> signal.Signals | None:
 
 def result(folder: Path) -> float | None:
     """The dev Spearman of a finished run, or of its last stage; of an evaluation the average on tests."""
-    if (folder / STAGES).is_file():
-        folder = folder / stage_names(folder)[-1]
-    try:
-        metrics = json.loads((folder / METRICS).read_text("utf-8"))
-        return float(metrics["dev"]["spearman"] if "dev" in metrics else metrics["test"]["average"])
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{folder / METRICS} is broken ({type(error).__name__}); remove it to score the run again."
-        ) from error
+    run = RunFolder(folder).last_stage()
+    return run.metrics().score if run.metrics_file.is_file() else None
 
 
 def signal_job(job: Job, number: signal.Signals) -> None:

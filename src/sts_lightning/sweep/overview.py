@@ -13,6 +13,7 @@ from rich.table import Table
 
 from sts_lightning.errors import FailedJobsError, InterruptedRunError
 from sts_lightning.interrupts import signal_name, stopping_signal
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
@@ -25,7 +26,7 @@ def report_job(job: Job) -> None:
     """Say what became of a job."""
     message = f"{job.state}: {' '.join(job.overrides)}"
     if job.state in UNFINISHED:
-        log.error("%s\n  %s; see %s", message, job.problem, job.folder / "output.log")
+        log.error("%s\n  %s; see %s", message, job.problem, RunFolder(job.folder).output_file)
     else:
         log.info("%s%s", message, "" if job.score is None else f" ({job.score:.2f})")
 
@@ -40,7 +41,7 @@ def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
     bad = [job for job in jobs if job.state in UNFINISHED]
     if bad:
         what = "failed" if any(job.state != "stopped" for job in bad) else "were stopped"
-        logs = ", ".join(str(job.folder / "output.log") for job in bad)
+        logs = ", ".join(str(RunFolder(job.folder).output_file) for job in bad)
         raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs {what}; see {logs}.")
 
 

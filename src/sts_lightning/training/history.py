@@ -12,6 +12,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger
 
 from sts_lightning.files import write_atomic
+from sts_lightning.runs.history import read_history
 
 FLUSH_SECONDS = 2.0
 
@@ -91,31 +92,3 @@ class HistoryLogger(Logger):
         writer.writerows(rows[step] for step in sorted(rows))
         write_atomic(self.path, text.getvalue())
         self._written = time.monotonic()
-
-
-def read_history(path: Path) -> list[dict[str, Any]]:
-    """The rows of a history file; empty where there is none. Absent values are left out."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [
-            {name: float(value) for name, value in row.items() if value not in ("", None)}
-            for row in csv.DictReader(file)
-        ]
-    return [{**row, "step": int(row["step"])} for row in rows if "step" in row]
-
-
-def scores_before_and_at(
-    history: list[dict[str, Any]], metric: str, step: int
-) -> tuple[float | None, float | None]:
-    """A metric before training (step 0) and at a step; None where the history does not have it.
-
-    Both are by the same measure in the same precision, so that they can be compared to the last digit.
-
-    Args:
-        history: Rows of `read_history`.
-        metric: Column.
-        step: Optimiser step.
-    """
-    at = {row["step"]: row.get(metric) for row in history}
-    return at.get(0), at.get(step)

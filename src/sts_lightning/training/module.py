@@ -15,18 +15,17 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric, MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 
+from sts_lightning.choices import Frozen
 from sts_lightning.data.collate import Batch
-from sts_lightning.errors import CheckpointError, TrainingError
+from sts_lightning.errors import TrainingError
 from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import check_weights
 from sts_lightning.models.tokenize import Rows
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.queue import MomentumQueue
-
-Frozen = Literal["none", "encoder", "encoder_with_dropout"]
-"""What of the encoder stands still."""
 
 MONITOR = "dev/spearman"
 """The metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
@@ -224,27 +223,3 @@ class STSModule(pl.LightningModule):
             CheckpointError: Names or shapes of the weights differ.
         """
         check_weights(self.state_dict(), checkpoint["state_dict"], "the checkpoint")
-
-
-def check_weights(
-    own: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
-) -> None:
-    """Check that ``loaded`` has the names and shapes of ``own``.
-
-    Args:
-        own: The weights of the model.
-        loaded: Those of a checkpoint.
-        source: Where they come from, for the message.
-        required: The names that may not be absent; by default all of ``own``.
-
-    Raises:
-        CheckpointError: A name is absent or unknown, or a shape differs.
-    """
-    required = own.keys() if required is None else required
-    wrong = sorted((required - loaded.keys()) | (loaded.keys() - own.keys()))
-    wrong += [name for name in own.keys() & loaded.keys() if own[name].shape != loaded[name].shape]
-    if wrong:
-        raise CheckpointError(
-            f"{source} does not belong to this model: {len(wrong)} of {len(own)} weights differ in name or "
-            f"shape (for example {wrong[0]})."
-        )

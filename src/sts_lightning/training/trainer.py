@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -17,6 +16,7 @@ from rich.console import Console
 
 from sts_lightning.config.machine import Machine, cuda_devices
 from sts_lightning.errors import ConfigError
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks import DevReport, LastCheckpoint, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.training.module import MONITOR
@@ -105,7 +105,7 @@ def make_trainer(
     cfg: DictConfig,
     machine: Machine,
     plan: Plan,
-    run: Path,
+    run: RunFolder,
     loggers: Sequence[Logger],
     callbacks: Sequence[Callback],
     resume_command: str,
@@ -123,19 +123,18 @@ def make_trainer(
         resume_command: What to tell the user who stops the run.
         partly_used: Whether some trained weights have no part in the vectors.
     """
-    folder = run / "checkpoints"
     # Averaged weights, which are what was scored, get into a whole checkpoint only.
     averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
     best = ModelCheckpoint(
-        folder,
-        "best",
+        run.checkpoints,
+        run.checkpoint("best").stem,
         monitor=MONITOR,
         mode="max",
         save_weights_only=not averages,
         enable_version_counter=False,
     )
     log_every = min(cfg.log_every_n_steps, plan.epoch_steps)
-    last = LastCheckpoint(folder / "last.ckpt", cfg.save_every, log_every, resume_command)
+    last = LastCheckpoint(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))
@@ -156,7 +155,7 @@ def make_trainer(
             gradient_clip_val=cfg.gradient_clip_val,
             log_every_n_steps=log_every,
             deterministic=machine.deterministic,  # type: ignore[arg-type]  # likewise
-            default_root_dir=run,
+            default_root_dir=run.path,
             logger=list(loggers),
             callbacks=[*always, *callbacks],
             enable_model_summary=False,

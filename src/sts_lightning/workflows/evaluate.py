@@ -16,8 +16,11 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.report import print_scores
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import Precision, SentenceEncoder
-from sts_lightning.runs import folder as runs
+from sts_lightning.models.loading import build_encoder, load_from, with_quantization
+from sts_lightning.runs.environment import environment
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
+from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.state import check_free, check_same
 
 log = logging.getLogger(__name__)
@@ -29,7 +32,7 @@ def evaluate(cfg: DictConfig) -> float:
     try:
         return evaluate_in(folder, cfg)
     finally:
-        runs.remove_empty(folder)
+        RunFolder(folder).remove_if_empty()
 
 
 def evaluate_in(folder: Path, cfg: DictConfig) -> float:
@@ -53,28 +56,25 @@ def evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
 def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     started = time.monotonic()
-    state = check_free(folder)
+    state = check_free(RunFolder(folder))
     check_config(cfg)
     if state == "started":
-        check_same(folder, cfg)
+        check_same(RunFolder(folder), cfg)
     device = _device(cfg.accelerator)
     score = open_suite(cfg)
     encoder, precision = _load_encoder(cfg, str(device))
     encoder = encoder.to(device).set_precision(precision).eval()
     result, row = score(UnitVectors(encoder) if cfg.normalize else encoder, folder)
-    runs.save_config(folder, cfg)
-    runs.save_metrics(
-        folder,
-        {
-            "suite": cfg.suite,
-            "test": result,
-            "precision": precision,
-            "text_edit": encoder.text_edit,
-            "normalize": cfg.normalize,
-            "wall_seconds": round(time.monotonic() - started, 1),
-            **runs.environment(),
-        },
-    )
+    RunFolder(folder).save_config(cfg)
+    details = {
+        "suite": cfg.suite,
+        "precision": precision,
+        "text_edit": encoder.text_edit,
+        "normalize": cfg.normalize,
+        "wall_seconds": round(time.monotonic() - started, 1),
+        **environment(),
+    }
+    RunFolder(folder).save_metrics(RunMetrics(result, details=details))
     name = cfg.ckpt if cfg.ckpt is not None else cfg.model.get("name", cfg.model["_target_"])
     what = {
         "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
@@ -85,22 +85,22 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     }[cfg.suite]
     title = f"{what}{precision}, text_edit={encoder.text_edit})"
     print_scores(title, {Path(name.partition("@")[0]).name: row})
-    log.info("all scores: %s", runs.run_name(runs.metrics_path(folder)))
+    log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
     return float(result["average"])
 
 
 def _load_encoder(cfg: DictConfig, device: str) -> tuple[SentenceEncoder, Precision]:
     if cfg.ckpt is None:
-        model = runs.with_quantization(cfg.model, cfg.quantization)
+        model = with_quantization(cfg.model, cfg.quantization)
         if model.get("adapter") is not None:
             model.adapter = None  # not trained, it adds nothing
-        encoder = runs.build_encoder(model, cfg.prompt, device)
+        encoder = build_encoder(model, cfg.prompt, device)
         precision = cfg.precision or encoder.precision
     else:
         run = Path(cfg.ckpt)
-        config = runs.load_config(run, Trust.of(cfg.trust, cfg.trust_remote_code))
-        config.model = runs.with_quantization(config.model, cfg.quantization)
-        encoder = runs.load_from(run, config, device)
+        config = RunFolder(run).load_config(Trust.of(cfg.trust, cfg.trust_remote_code))
+        config.model = with_quantization(config.model, cfg.quantization)
+        encoder = load_from(RunFolder(run), config, device)
         precision = cfg.precision or config.evaluation.precision or encoder.precision
     if cfg.text_edit is not None:
         encoder.text_edit = cfg.text_edit

@@ -15,12 +15,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.build import check_config, flat_keys, stage_overrides
-from sts_lightning.config.trust import NOTHING, Trust, read_stages, wanted
+from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, UserError
-from sts_lightning.files import write_atomic
-from sts_lightning.runs import folder as runs
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
-from sts_lightning.runs.state import STAGES, check_free, check_resumable, check_same, state_of
+from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.trainer import several
 from sts_lightning.workflows.train import train_in
 
@@ -48,7 +47,7 @@ def train(cfg: DictConfig) -> float:
                     f"resume goes on with the run's own configuration; leave out {' '.join(others)}."
                 )
             run = Path(cfg.resume)
-            if (run / STAGES).is_file():
+            if RunFolder(run).has_stages:
                 return _resume_stages(run, trust)
             return train_in(run, load_run_config(run, trust), resume=True, trust=trust)
         if (
@@ -64,7 +63,7 @@ def train(cfg: DictConfig) -> float:
             return _run_stages(folder, _compose_stages(cfg, overrides), trust)
         return train_in(folder, cfg, trust=trust)
     finally:
-        runs.remove_empty(folder)
+        RunFolder(folder).remove_if_empty()
 
 
 def load_run_config(run: Path, trust: Trust = NOTHING) -> DictConfig:
@@ -78,7 +77,7 @@ def load_run_config(run: Path, trust: Trust = NOTHING) -> DictConfig:
         CheckpointError: It cannot be read, or has a setting that this version does not know.
         UntrustedError: It asks for more than the user allows.
     """
-    cfg = runs.load_config(run, trust)
+    cfg = RunFolder(run).load_config(trust)
     complete = compose("train")
     with open_dict(complete):
         for group in set(UNTYPED) & set(cfg):  # what they build has defaults in its signature
@@ -89,7 +88,7 @@ def load_run_config(run: Path, trust: Trust = NOTHING) -> DictConfig:
         merged = OmegaConf.merge(complete, cfg)
     except OmegaConfBaseException as error:
         reason = str(error).splitlines()[0]
-        raise CheckpointError(f"{runs.config_path(run)}: {error.full_key}: {reason}") from error
+        raise CheckpointError(f"{RunFolder(run).config_file}: {error.full_key}: {reason}") from error
     if younger:
         log.info("settings that are younger than the run have their defaults: %s", ", ".join(younger))
     assert isinstance(merged, DictConfig)
@@ -121,29 +120,32 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
 
 def _run_stages(folder: Path, stages: dict[str, DictConfig], trust: Trust) -> float:
     """Run stages in sub-folders, each from the weights of the one before."""
-    plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
-    composed = OmegaConf.create(plain)
+    composed = OmegaConf.create(
+        {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
+    )
     for stage in stages.values():  # composed by this command, which is the user's word
         trust |= wanted(stage)
     with _held(folder) as first:
         if first:  # the other processes of a run are started after this one has written the file
-            if check_free(folder) == "started":
-                check_same(folder, composed)
-            write_atomic(folder / STAGES, OmegaConf.to_yaml(composed))
+            if check_free(RunFolder(folder)) == "started":
+                check_same(RunFolder(folder), composed)
+            RunFolder(folder).save_stages(stages)
         try:
             return _continue_stages(folder, trust)
         except UserError as error:
             interrupted = isinstance(error, InterruptedRunError)
-            if first and not interrupted and all(state_of(folder / name) == "new" for name in stages):
-                (folder / STAGES).unlink()  # nothing has begun, so the corrected command may start here
+            if first and not interrupted and all(RunFolder(folder / name).state == "new" for name in stages):
+                RunFolder(
+                    folder
+                ).stages_file.unlink()  # nothing has begun, so the corrected command may start here
             raise
 
 
 def _resume_stages(folder: Path, trust: Trust) -> float:
-    read_stages(folder / STAGES, trust)
+    RunFolder(folder).load_stages(trust)
     with _held(folder) as first:
         if first:
-            check_resumable(folder)
+            check_resumable(RunFolder(folder))
         return _continue_stages(folder, trust)
 
 
@@ -159,13 +161,13 @@ def _continue_stages(folder: Path, trust: Trust) -> float:
     """Run what is left of the stages of a folder."""
     score: float | None = None
     before: Path | None = None
-    for name, stage in read_stages(folder / STAGES, trust).items():
+    for name, stage in RunFolder(folder).load_stages(trust).items():
         run = folder / name
-        state = state_of(run)
+        state = RunFolder(run).state
         if state != "finished":
             with open_dict(stage):
                 stage.init_from = stage.init_from if before is None else str(before)
-            log.info("stage %s: %s", name, runs.run_name(run))
+            log.info("stage %s: %s", name, RunFolder(run).name)
             begun = state != "new"
             cfg = load_run_config(run, trust) if begun else stage
             score = train_in(run, cfg, resume=begun, whole=folder, trust=trust)

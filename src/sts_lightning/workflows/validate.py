@@ -1,123 +1,127 @@
-"""Whether the parts of a run fit together; known before any weight is loaded."""
+"""Everything that can be wrong with a training run, found before weights are loaded or files written."""
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
+from sts_lightning.config.build import build, check_config
+from sts_lightning.config.machine import Machine, decide, decided
+from sts_lightning.config.trust import check_links
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.errors import ConfigError
-from sts_lightning.losses import all_losses
-from sts_lightning.losses.base import LABEL_WORDS, Loss
-from sts_lightning.models.tokenize import check_template
+from sts_lightning.errors import CheckpointError
+from sts_lightning.losses.base import Loss
 from sts_lightning.regularizers.rank_reduction import RankReduction
-from sts_lightning.training.queue import check_queue
-from sts_lightning.training.rank_monitor import RankMonitor
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import is_first_process
+from sts_lightning.runs.state import check_free, check_resumable, check_same
+from sts_lightning.training.optim import check_optim
+from sts_lightning.training.trainer import check_trainer
+from sts_lightning.workflows.fit_checks import check_extras, check_fit, check_views
 
 
-def check_fit(loss: Loss, data: SentenceDataModule) -> None:
-    """Reject a loss that cannot use the data.
+@dataclass(frozen=True)
+class Parts:
+    """A training run that can start: its configuration, and the parts that need no weights.
+
+    Attributes:
+        run: The run folder.
+        cfg: The configuration as composed or stored.
+        machine: The hardware, and the settings that depend on it.
+        resumed: Whether the run resumes from its last checkpoint.
+        again: Whether the folder holds a run without a checkpoint, which starts again.
+        first: Whether this is the process of the run that writes the folder.
+        loss: The loss head.
+        data: The data, read and checked.
+        loggers: Destinations of metrics.
+        callbacks: Callbacks besides those that every run has.
+        regularizer: A term that is added to the loss.
+    """
+
+    run: RunFolder
+    cfg: DictConfig
+    machine: Machine
+    resumed: bool
+    again: bool
+    first: bool
+    loss: Loss
+    data: SentenceDataModule
+    loggers: Sequence[Logger]
+    callbacks: Sequence[Callback]
+    regularizer: RankReduction | None
+
+
+def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[Callback] = ()) -> Parts:
+    """Check folder, configuration, machine and data.
+
+    Args:
+        run: The run folder, locked by this process.
+        cfg: A configuration of the schema `TrainConfig`.
+        resume: Whether the run resumes; one without a checkpoint starts again.
+        callbacks: Callbacks besides those of the configuration.
 
     Raises:
-        ConfigError: Views or labels do not fit; the message lists the losses that do. Or one of the two is
-            something else altogether.
+        UserError: Something is wrong; the message says what, where and what to do.
     """
-    _check_kind("loss", loss, Loss)
-    _check_kind("data", data, SentenceDataModule)
-    if fits(loss, data):
-        return
-    have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
-    others = [stem for stem, other in all_losses().items() if fits(other, data)]
-    raise ConfigError(
-        f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
-        f"Losses that fit this data: {', '.join(others) or 'none'}."
+    first = is_first_process()
+    state = run.state
+    if first:
+        state = check_resumable(run) if resume else check_free(run)
+    again = state == "started"
+    if resume and not again:
+        check_links(run.path)
+        _check_checkpoints(run)
+    check_config(cfg)
+    machine = decide(cfg.trainer)
+    check_trainer(cfg.trainer, machine, cfg.data.batch_size)
+    check_optim(cfg.optim)
+    loss: Loss = build("loss", cfg.loss)
+    data: SentenceDataModule = build("data", cfg.data)
+    check_fit(loss, data)
+    check_views(cfg.prompt, data)
+    loggers = [build(f"logger.{name}", node, save_dir=str(run.path)) for name, node in cfg.logger.items()]
+    own = [build(f"callbacks.{name}", node) for name, node in cfg.callbacks.items()]
+    regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
+    check_extras(cfg, loss, regularizer, own)
+    if first and again and not resume:
+        check_same(run, decided(cfg, machine))
+    data.load()
+    return Parts(
+        run,
+        cfg,
+        machine,
+        resume and not again,
+        again,
+        first,
+        loss,
+        data,
+        loggers,
+        [*own, *callbacks],
+        regularizer,
     )
 
 
-def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
-    """Refuse templates without a slot, not one for each view, or that the data would tear.
+def _check_checkpoints(run: RunFolder) -> None:
+    """Reject a run whose checkpoints are damaged, before hours of training lead up to the first use of one.
 
     Raises:
-        ConfigError: One of them.
+        CheckpointError: One is; the message says how the run starts again.
     """
-    for key, text in (
-        ("template", prompt.template),
-        *(("view_templates", t) for t in prompt.view_templates or []),
-    ):
-        if text is not None:
-            check_template(text, f"prompt.{key}")
-    if prompt.template is not None and any(view.augmentation is not None for view in data.views):
-        raise ConfigError("data.repetition would repeat words of the template; use prompt=none.")
-    templates = prompt.view_templates
-    if templates is not None and len(templates) != data.num_views:
-        raise ConfigError(
-            f"prompt.view_templates has {len(templates)} templates, but {type(data).__name__} gives "
-            f"{data.num_views} views."
-        )
-
-
-def check_extras(
-    cfg: DictConfig, loss: Loss, regularizer: RankReduction | None, callbacks: list[Callback]
-) -> None:
-    """Reject a start, a queue, a regularizer, a file or a frozen encoder that would have no effect.
-
-    Raises:
-        ConfigError: One of them.
-    """
-    for name, callback in zip(cfg.callbacks, callbacks, strict=True):
-        _check_kind(f"callbacks.{name}", callback, Callback)
-    if regularizer is not None:
-        _check_kind("regularizer", regularizer, RankReduction)
-    if cfg.model.get("adapter") is None and cfg.freeze == "none":
-        for key, usual in (("dtype", "float32"), ("quantization", "none")):
-            if cfg.model.get(key, usual) != usual:
-                raise ConfigError(
-                    f"model.{key}={cfg.model[key]}: weights that train have to be float32; give the model an "
-                    f"adapter (model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}."
-                )
-    if cfg.init != "best" and cfg.init_from is None:
-        raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.")
-    check_queue(cfg.queue.size, cfg.queue.momentum)
-    if cfg.queue.size and not loss.takes_negatives:
-        able = ", ".join(stem for stem, other in all_losses().items() if other.takes_negatives)
-        raise ConfigError(
-            f"queue.size={cfg.queue.size}: {type(loss).__name__} takes no further negatives; {able} does."
-        )
-    watched = any(isinstance(callback, RankMonitor) for callback in callbacks)
-    if regularizer is not None and regularizer.needs_phases and not watched:
-        raise ConfigError(
-            "regularizer.phase1 and phase2 differ, so the switch has to be found: add callbacks=rank_monitor."
-        )
-    if cfg.path is not None and cfg.data.get("path") != cfg.path:
-        raise ConfigError(f"path={cfg.path} has no effect on this data; add data=pairs_file to train on it.")
-    if not _has_head(loss):
-        if cfg.freeze != "none":
-            raise ConfigError(
-                f"freeze={cfg.freeze} leaves nothing to train: {type(loss).__name__} has no head. "
-                "Set freeze=none, or choose a loss with a head."
-            )
-        if cfg.optim.head_lr is not None:
-            raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
-    if regularizer is not None and cfg.freeze != "none":
-        raise ConfigError(f"freeze={cfg.freeze}: a regularizer has no effect on vectors that stand still.")
-
-
-def _check_kind(path: str, built: object, wanted: type) -> None:
-    if not isinstance(built, wanted):
-        raise ConfigError(f"{path}._target_ makes a {type(built).__name__}, not a {wanted.__name__}.")
-
-
-def _has_head(loss: Loss) -> bool:
-    """Whether the loss has parameters of its own once it knows the size of the embeddings."""
-    trial = copy.deepcopy(loss)
-    with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
-        trial.make_head(dimension=2, top_label=1)
-    return any(True for _ in trial.parameters())
-
-
-def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
-    """Whether a loss can use the views and the label of the data."""
-    return data.num_views in loss.views and data.label in loss.labels
+    best = run.checkpoint("best")
+    try:
+        last = run.read_checkpoint("last")
+        states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
+        if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
+            if not best.is_file():
+                raise CheckpointError(f"{best} does not exist any more.")
+            run.read_checkpoint("best")
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error} The run cannot be resumed without it: restore it from a copy, or remove "
+            f"{RunFolder(run.checkpoints).name} to start the run again from the beginning with the same "
+            "command."
+        ) from error

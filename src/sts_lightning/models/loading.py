@@ -1,0 +1,167 @@
+"""Encoders from configurations and from run folders."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Set
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, open_dict
+from torch import Tensor, nn
+
+from sts_lightning.choices import Frozen
+from sts_lightning.config.build import build, check_target
+from sts_lightning.config.trust import Trust
+from sts_lightning.errors import CheckpointError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.runs.folder import RunFolder
+
+
+def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = None) -> SentenceEncoder:
+    """Build the encoder of a configuration; the prompt's pooling, if any, takes precedence over the model's.
+
+    Args:
+        model: The group ``model``.
+        prompt: The group ``prompt``.
+        device: Where quantised weights are loaded to; by default a CUDA device if there is one.
+
+    Raises:
+        UserError: The configuration has a setting that the model does not, or the model cannot be loaded.
+    """
+    arguments = {str(key): value for key, value in prompt.items() if key != "pooling"}
+    if prompt.pooling is not None:
+        arguments["pooling"] = prompt.pooling
+    check_target("model", model)
+    if device is not None and model.get("quantization", "none") != "none":
+        arguments["device"] = device
+    encoder: SentenceEncoder = build("model", model, **arguments)
+    return encoder
+
+
+def with_quantization(model: DictConfig, quantization: str | None) -> DictConfig:
+    """A copy of a model's configuration, quantised as asked for; a model that cannot says so when built."""
+    changed = copy.deepcopy(model)
+    if quantization is not None and model.get("quantization") != quantization:
+        with open_dict(changed):
+            changed.quantization = quantization
+    return changed
+
+
+def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:
+    """Say which weights of the encoder train."""
+    if frozen != "none":
+        encoder.requires_grad_(False)
+    return encoder
+
+
+def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
+    """Load the encoder of a run, with its prompt, pooling and precision, ready to encode.
+
+    A run folder is data: only this project's and peft's classes are built from it, and no code that comes
+    with a model runs, unless the arguments allow it.
+
+    Example:
+        >>> encoder = sts_lightning.load("runs/...")
+        >>> vectors = encoder.encode(["A sentence.", "Another one."])
+
+    Args:
+        run: The run folder.
+        trust: Dotted names of further classes, and keys of settings, that the folder may ask for.
+        trust_remote_code: Whether code that comes with the run's model may run.
+
+    Raises:
+        CheckpointError: The folder is not a run folder, or its files are broken.
+        UntrustedError: It asks for more than the arguments allow; the message names it.
+    """
+    folder = RunFolder(run)
+    cfg = folder.load_config(Trust.of(trust, trust_remote_code))
+    encoder = load_from(folder, cfg)
+    return encoder.set_precision(cfg.evaluation.precision or encoder.precision).eval()
+
+
+def load_from(run: RunFolder, cfg: DictConfig, device: str | None = None) -> SentenceEncoder:
+    """Load the encoder of a run by its configuration or a variant of it, in the model's precision.
+
+    Args:
+        run: The run folder.
+        cfg: The run's configuration, perhaps with its base quantised otherwise.
+        device: See `build_encoder`.
+
+    Raises:
+        CheckpointError: The run's files are broken or do not fit.
+    """
+    encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.get("freeze", "none"))
+    load_best(run, encoder)
+    encoder.text_edit = cfg.evaluation.get("text_edit", "none")
+    return encoder
+
+
+def load_best(run: RunFolder, encoder: SentenceEncoder) -> int:
+    """Load the weights of the best dev score into an encoder.
+
+    Args:
+        run: The run folder.
+        encoder: The encoder; its trainable parameters must all be in the checkpoint.
+
+    Returns:
+        The optimiser step of the weights.
+
+    Raises:
+        CheckpointError: The checkpoint is missing, broken or of another model.
+    """
+    checkpoint = run.read_checkpoint("best")
+    load_part(encoder, "encoder.", checkpoint, run.checkpoint("best"))
+    step: int = checkpoint["global_step"]
+    return step
+
+
+def load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Path) -> set[str]:
+    """Load the weights of one part of a checkpoint, and return their names in the part.
+
+    Args:
+        part: The encoder or the loss.
+        prefix: What the names of its weights begin with in the checkpoint.
+        checkpoint: The checkpoint.
+        path: Its file, for the message.
+
+    Raises:
+        CheckpointError: Names or shapes differ.
+    """
+    weights = {
+        name.removeprefix(prefix): value
+        for name, value in checkpoint["state_dict"].items()
+        if name.startswith(prefix)
+    }
+    names = {name for name, _ in (*part.named_parameters(), *part.named_buffers())}
+    own = {
+        name: value for name, value in part.state_dict().items() if name in names
+    }  # no quantisation scales
+    standing = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
+    check_weights(own, weights, str(path), required=own.keys() - standing)
+    part.load_state_dict(weights, strict=False)
+    return set(weights)
+
+
+def check_weights(
+    own: dict[str, Tensor], loaded: dict[str, Tensor], source: str, required: Set[str] | None = None
+) -> None:
+    """Check that ``loaded`` has the names and shapes of ``own``.
+
+    Args:
+        own: The weights of the model.
+        loaded: Those of a checkpoint.
+        source: Where they come from, for the message.
+        required: The names that may not be absent; by default all of ``own``.
+
+    Raises:
+        CheckpointError: A name is absent or unknown, or a shape differs.
+    """
+    required = own.keys() if required is None else required
+    wrong = sorted((required - loaded.keys()) | (loaded.keys() - own.keys()))
+    wrong += [name for name in own.keys() & loaded.keys() if own[name].shape != loaded[name].shape]
+    if wrong:
+        raise CheckpointError(
+            f"{source} does not belong to this model: {len(wrong)} of {len(own)} weights differ in name or "
+            f"shape (for example {wrong[0]})."
+        )

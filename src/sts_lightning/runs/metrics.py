@@ -1,0 +1,89 @@
+"""The results of a run: metrics.json as an object, with one reader and one writer."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sts_lightning.errors import CheckpointError
+from sts_lightning.files import write_atomic
+
+
+@dataclass(frozen=True)
+class RunMetrics:
+    """The results of a training run or an evaluation.
+
+    Attributes:
+        test: Scores on the test tasks, ``average`` and ``tasks``; None if there was no report on them.
+        dev: Pearson's and Spearman's correlation times 100 on the dev pairs; None for an evaluation.
+        details: Everything else that the file holds, by key: counts of the data, versions, times.
+    """
+
+    test: Mapping[str, Any] | None
+    dev: Mapping[str, float] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float:
+        """The one number of the run: dev Spearman of a training run, the test average of an evaluation."""
+        if self.dev is not None:
+            return float(self.dev["spearman"])
+        assert self.test is not None  # checked when the file was read
+        return float(self.test["average"])
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Dev Spearman, the score of each test task and their average, as far as there are any."""
+        row = {} if self.dev is None else {"dev": float(self.dev["spearman"])}
+        if self.test is not None:
+            for name, task in self.test["tasks"].items():
+                row[name] = float(task["spearman" if "spearman" in task else "score"])
+            row["average"] = float(self.test["average"])
+        return row
+
+    @property
+    def peak_memory_gb(self) -> float | None:
+        """Peak memory in GB, of the GPU if there was one; None where it was not measured."""
+        peak = self.details.get("peak_memory_bytes") or {}
+        used = peak.get("cuda") or peak.get("host")
+        return None if used is None else float(used) / 1e9
+
+    @property
+    def wall_seconds(self) -> float | None:
+        """Duration of the run in seconds."""
+        seconds = self.details.get("wall_seconds")
+        return None if seconds is None else float(seconds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the file holds."""
+        own = {name: value for name, value in dataclasses.asdict(self).items() if name != "details"}
+        if self.dev is None:
+            del own["dev"]
+        return {**own, **self.details}
+
+
+def write_metrics(path: Path, metrics: RunMetrics) -> None:
+    """Write the file, whole or not at all."""
+    write_atomic(path, json.dumps(metrics.as_dict(), indent=2) + "\n")
+
+
+def read_metrics(path: Path) -> RunMetrics:
+    """Read the file, also one of an earlier version.
+
+    Raises:
+        CheckpointError: It does not exist, is broken, or has no scores.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        details = {name: value for name, value in values.items() if name not in ("dev", "test")}
+        metrics = RunMetrics(values.get("test"), values.get("dev"), details)
+        _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.wall_seconds)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
+    except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
+        raise CheckpointError(f"{path} is broken ({type(error).__name__}: {error}).") from error
+    return metrics

@@ -1,0 +1,123 @@
+"""Whether the parts of a run fit together; known before any weight is loaded."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from lightning.pytorch.callbacks import Callback
+from omegaconf import DictConfig
+
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import LABEL_WORDS, Loss
+from sts_lightning.models.tokenize import check_template
+from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.queue import check_queue
+from sts_lightning.training.rank_monitor import RankMonitor
+
+
+def check_fit(loss: Loss, data: SentenceDataModule) -> None:
+    """Reject a loss that cannot use the data.
+
+    Raises:
+        ConfigError: Views or labels do not fit; the message lists the losses that do. Or one of the two is
+            something else altogether.
+    """
+    _check_kind("loss", loss, Loss)
+    _check_kind("data", data, SentenceDataModule)
+    if fits(loss, data):
+        return
+    have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
+    others = [stem for stem, other in all_losses().items() if fits(other, data)]
+    raise ConfigError(
+        f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
+        f"Losses that fit this data: {', '.join(others) or 'none'}."
+    )
+
+
+def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
+    """Refuse templates without a slot, not one for each view, or that the data would tear.
+
+    Raises:
+        ConfigError: One of them.
+    """
+    for key, text in (
+        ("template", prompt.template),
+        *(("view_templates", t) for t in prompt.view_templates or []),
+    ):
+        if text is not None:
+            check_template(text, f"prompt.{key}")
+    if prompt.template is not None and any(view.augmentation is not None for view in data.views):
+        raise ConfigError("data.repetition would repeat words of the template; use prompt=none.")
+    templates = prompt.view_templates
+    if templates is not None and len(templates) != data.num_views:
+        raise ConfigError(
+            f"prompt.view_templates has {len(templates)} templates, but {type(data).__name__} gives "
+            f"{data.num_views} views."
+        )
+
+
+def check_extras(
+    cfg: DictConfig, loss: Loss, regularizer: RankReduction | None, callbacks: list[Callback]
+) -> None:
+    """Reject a start, a queue, a regularizer, a file or a frozen encoder that would have no effect.
+
+    Raises:
+        ConfigError: One of them.
+    """
+    for name, callback in zip(cfg.callbacks, callbacks, strict=True):
+        _check_kind(f"callbacks.{name}", callback, Callback)
+    if regularizer is not None:
+        _check_kind("regularizer", regularizer, RankReduction)
+    if cfg.model.get("adapter") is None and cfg.freeze == "none":
+        for key, usual in (("dtype", "float32"), ("quantization", "none")):
+            if cfg.model.get(key, usual) != usual:
+                raise ConfigError(
+                    f"model.{key}={cfg.model[key]}: weights that train have to be float32; give the model an "
+                    f"adapter (model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}."
+                )
+    if cfg.init != "best" and cfg.init_from is None:
+        raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.")
+    check_queue(cfg.queue.size, cfg.queue.momentum)
+    if cfg.queue.size and not loss.takes_negatives:
+        able = ", ".join(stem for stem, other in all_losses().items() if other.takes_negatives)
+        raise ConfigError(
+            f"queue.size={cfg.queue.size}: {type(loss).__name__} takes no further negatives; {able} does."
+        )
+    watched = any(isinstance(callback, RankMonitor) for callback in callbacks)
+    if regularizer is not None and regularizer.needs_phases and not watched:
+        raise ConfigError(
+            "regularizer.phase1 and phase2 differ, so the switch has to be found: add callbacks=rank_monitor."
+        )
+    if cfg.path is not None and cfg.data.get("path") != cfg.path:
+        raise ConfigError(f"path={cfg.path} has no effect on this data; add data=pairs_file to train on it.")
+    if not _has_head(loss):
+        if cfg.freeze != "none":
+            raise ConfigError(
+                f"freeze={cfg.freeze} leaves nothing to train: {type(loss).__name__} has no head. "
+                "Set freeze=none, or choose a loss with a head."
+            )
+        if cfg.optim.head_lr is not None:
+            raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
+    if regularizer is not None and cfg.freeze != "none":
+        raise ConfigError(f"freeze={cfg.freeze}: a regularizer has no effect on vectors that stand still.")
+
+
+def _check_kind(path: str, built: object, wanted: type) -> None:
+    if not isinstance(built, wanted):
+        raise ConfigError(f"{path}._target_ makes a {type(built).__name__}, not a {wanted.__name__}.")
+
+
+def _has_head(loss: Loss) -> bool:
+    """Whether the loss has parameters of its own once it knows the size of the embeddings."""
+    trial = copy.deepcopy(loss)
+    with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
+        trial.make_head(dimension=2, top_label=1)
+    return any(True for _ in trial.parameters())
+
+
+def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
+    """Whether a loss can use the views and the label of the data."""
+    return data.num_views in loss.views and data.label in loss.labels

@@ -1,0 +1,191 @@
+"""The end of a training run: the selected weights scored, results and plots written."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import DictConfig
+
+from sts_lightning.analysis.phases import Phases, find_phases
+from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.evaluation.correlation import Correlations, correlate
+from sts_lightning.evaluation.report import print_scores, spearman_row
+from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import load_best
+from sts_lightning.runs.environment import environment, peak_memory
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.history import scores_before_and_at
+from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.training.module import MONITOR, STSModule
+from sts_lightning.training.trainer import Plan
+from sts_lightning.workflows.validate import Parts
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of an encoder on the dev pairs and, if asked for, on the test tasks."""
+
+    dev: Correlations
+    dev_cosines: np.ndarray
+    test: STSResult | None
+    test_cosines: list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A run that has been trained.
+
+    Attributes:
+        parts: What `validate` found.
+        module: The module after the last step.
+        plan: Steps of the run.
+        device: The device of this process.
+        processes: Number of processes that trained together.
+        dev: Dev Spearman times 100 of the last evaluation in training.
+        untuned: Scores before training, if they were asked for.
+    """
+
+    parts: Parts
+    module: STSModule
+    plan: Plan
+    device: torch.device
+    processes: int
+    dev: float
+    untuned: Scores | None
+
+
+def report(fitted: Fitted, seconds: float) -> float:
+    """Score the selected weights, write metrics, predictions and plots, and print the scores.
+
+    Args:
+        fitted: The run.
+        seconds: Its duration so far.
+
+    Returns:
+        Dev Spearman times 100 of the selected weights.
+    """
+    parts, encoder = fitted.parts, fitted.module.encoder
+    run, cfg, data = parts.run, parts.cfg, parts.data
+    best_step = load_best(run, encoder)
+    tuned = score(encoder.to(fitted.device), data, cfg.evaluation)
+    history = run.history()
+    if tuned.test is not None:
+        save_predictions(run, data.tests, tuned.test_cosines)
+    metrics = _metrics(fitted, tuned, history, best_step, seconds)
+    run.save_metrics(metrics)
+    title = f"{cfg.name}, seed {cfg.seed}"
+    plot_curves(history, run.plots / "curves.png", best_step, title)
+    plot_cosines(
+        tuned.dev_cosines,
+        np.asarray(data.dev["label"]),
+        run.plots / "dev_cosines.png",
+        f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
+    )
+    _plot_ranks(history, run, title)
+    if metrics.details["worse_than_untuned"]:
+        before, selected = scores_before_and_at(history, MONITOR, best_step)
+        log.warning(
+            "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
+            "optim.lr or train longer.",
+            selected,
+            before,
+        )
+    _print_scores(tuned, fitted.untuned, history, cfg, encoder)
+    log.info(
+        "selected step %d of %d; results, plots and weights: %s", best_step, fitted.plan.total_steps, run.name
+    )
+    return tuned.dev["spearman"]
+
+
+def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> Scores:
+    """Score dev pairs and test tasks, with all their sentences encoded in one go.
+
+    Args:
+        encoder: The encoder, which is left in the precision of the report.
+        data: Dev pairs and test tasks.
+        evaluation: The group ``evaluation``.
+    """
+    precision = evaluation.precision or encoder.precision
+    if precision != encoder.precision:
+        encoder.set_precision(precision)
+    tasks = data.tests if evaluation.final else []
+    tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
+    dev_cosines, *cosines = encode_pairs(encoder, tables)
+    dev = correlate(dev_cosines, np.asarray(data.dev["label"], dtype=np.float64))
+    test = score_tasks(tasks, cosines, evaluation.aggregate) if tasks else None
+    return Scores(dev, dev_cosines, test, cosines)
+
+
+def _metrics(
+    fitted: Fitted, tuned: Scores, history: list[dict[str, Any]], best_step: int, seconds: float
+) -> RunMetrics:
+    parts, encoder = fitted.parts, fitted.module.encoder
+    before, selected = scores_before_and_at(history, MONITOR, best_step)
+    details = {
+        "dev_untuned": before,
+        "worse_than_untuned": None if before is None or selected is None else selected < before,
+        "test_untuned": fitted.untuned.test if fitted.untuned else None,
+        "best_step": best_step,
+        "steps": fitted.plan.total_steps,
+        "seed": parts.cfg.seed,
+        "precision": encoder.precision,
+        "machine": parts.machine.record(),
+        "text_edit": encoder.text_edit,
+        "processes": fitted.processes,
+        "micro_batch_size": fitted.module.micro_batch_size,
+        "phases": _phases(history),
+        "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],
+        "wall_seconds": round(seconds, 1),
+        "peak_memory_bytes": peak_memory(),
+        "resumed": parts.resumed,
+        **environment(),
+    }
+    return RunMetrics(tuned.test, {**tuned.dev}, details)
+
+
+def _phases(history: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The phases of a run that a `RankMonitor` watched."""
+    rows = [row for row in history if "rank/energy" in row]
+    if not rows:
+        return None
+    columns = [[row[name] for row in rows] for name in ("step", "rank/energy", "rank/spearman")]
+    return dataclasses.asdict(find_phases(*columns))
+
+
+def _plot_ranks(history: list[dict[str, Any]], run: RunFolder, title: str) -> None:
+    phases = _phases(history)
+    if phases is not None:
+        rows = [row for row in history if "rank/energy" in row]
+        plot_rank_curves(rows, Phases(**phases), run.plots / "rank_curves.png", title)
+        plot_rank_scores(rows, Phases(**phases), run.plots / "rank_against_dev.png", title)
+
+
+def _print_scores(
+    tuned: Scores,
+    untuned: Scores | None,
+    history: list[dict[str, Any]],
+    cfg: DictConfig,
+    encoder: SentenceEncoder,
+) -> None:
+    def row(scores: Scores) -> dict[str, float]:
+        return {"dev": scores.dev["spearman"], **(spearman_row(scores.test) if scores.test else {})}
+
+    rows = {"tuned": row(tuned)}
+    if untuned is not None:
+        rows = {"untuned": row(untuned), **rows}
+        rows["gain"] = {name: value - rows["untuned"][name] for name, value in rows["tuned"].items()}
+    elif history and history[0]["step"] == 0 and MONITOR in history[0]:
+        rows = {"untuned": {"dev": history[0][MONITOR]}, **rows}
+    evaluation = cfg.evaluation
+    how = f"aggregate={evaluation.aggregate}, {encoder.precision}, text_edit={evaluation.text_edit}"
+    print_scores(f"Spearman x 100 ({how})", rows)

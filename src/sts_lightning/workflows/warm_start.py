@@ -1,0 +1,82 @@
+"""Weights of an earlier run as the start of a new one."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Literal
+
+from omegaconf import DictConfig
+
+from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.errors import CheckpointError
+from sts_lightning.losses.base import Loss
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import freeze, load_part
+from sts_lightning.runs.folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+
+def warm_start(
+    run: RunFolder,
+    which: Literal["best", "final"],
+    encoder: SentenceEncoder,
+    loss: Loss,
+    model: DictConfig,
+    trust: Trust = NOTHING,
+) -> set[str]:
+    """Take over the weights of an earlier run: the encoder's, and those of the loss head if it has the same.
+
+    Args:
+        run: The earlier run's folder.
+        which: The weights of its best dev score, or those at its end.
+        encoder: Takes the weights.
+        loss: A head of the earlier run's shape takes the head's weights; another one starts anew.
+        model: The model's configuration, which must name the same model as that of the run.
+        trust: The user's word on what the earlier run's folder may ask for.
+
+    Returns:
+        Names of the encoder's weights that were taken over.
+
+    Raises:
+        CheckpointError: The folder is no run folder, has another model, or its files are broken.
+    """
+    earlier = run.load_config(trust)
+    for key in ("_target_", "name"):
+        if earlier.model.get(key) != model.get(key):
+            raise CheckpointError(
+                f"init_from={run} was trained from model {earlier.model.get(key)}, not {model.get(key)}; "
+                "choose the same model."
+            )
+    if _shape_of(earlier.model) != _shape_of(model):
+        raise CheckpointError(
+            f"init_from={run} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), not "
+            f"{_shape_of(model) or 'none'}; leave model.adapter as it was."
+        )
+    kind: Literal["best", "last"] = "best" if which == "best" else "last"
+    path = run.checkpoint(kind)
+    checkpoint = run.read_checkpoint(kind)
+    trains = {parameter: parameter.requires_grad for parameter in encoder.parameters()}
+    freeze(encoder, earlier.get("freeze", "none"))  # what the earlier run did not train may be absent
+    names = load_part(encoder, "encoder.", checkpoint, path)
+    for parameter, requires_grad in trains.items():
+        parameter.requires_grad_(requires_grad)
+    heads = {name for name in checkpoint["state_dict"] if name.startswith("loss.")}
+    same_head = heads == {f"loss.{name}" for name in loss.state_dict()}
+    if heads and same_head:
+        load_part(loss, "loss.", checkpoint, path)
+    log.info(
+        "starting from %s (%s, step %d): %d weights of the encoder, %s",
+        run.name,
+        which,
+        checkpoint["global_step"],
+        len(names),
+        "and the head" if heads and same_head else "no head",
+    )
+    return names
+
+
+def _shape_of(model: DictConfig) -> dict[str, Any]:
+    """What of a model's adapter decides which weights there are."""
+    adapter = model.get("adapter") or {}
+    return {key: value for key, value in adapter.items() if key not in ("lora_alpha", "lora_dropout")}
