@@ -93,6 +93,8 @@ def check_extras(
         )
     if cfg.path is not None and cfg.data.get("path") != cfg.path:
         raise ConfigError(f"path={cfg.path} has no effect on this data; add data=pairs_file to train on it.")
+    if regularizer is not None and cfg.freeze != "none":
+        raise ConfigError(f"freeze={cfg.freeze}: a regularizer has no effect on vectors that stand still.")
     if not _has_head(loss):
         if cfg.freeze != "none":
             raise ConfigError(
@@ -101,8 +103,6 @@ def check_extras(
             )
         if cfg.optim.head_lr is not None:
             raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
-    if regularizer is not None and cfg.freeze != "none":
-        raise ConfigError(f"freeze={cfg.freeze}: a regularizer has no effect on vectors that stand still.")
 
 
 def _check_kind(path: str, built: object, wanted: type) -> None:
