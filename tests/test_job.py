@@ -22,7 +22,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.testing.toy import ToyData
 from sts_lightning.training.module import STSModule
-from sts_lightning.workflows import train
 from sts_lightning.workflows.stages import _resume_stages, _run_stages, load_run_config
 from tests.conftest import SHORT_RUN
 
@@ -114,15 +113,15 @@ def test_stages_are_started_again_and_resumed_as_a_whole(
     with pytest.raises(ConfigError, match=r"other values of one\.data\.seed, one\.seed;"):
         _run_stages(folder, stages("seed=5"))
 
-    save = train.runs.save_config
+    save = RunFolder.save_config
 
-    def stop_second(run: Path, cfg: DictConfig) -> None:
+    def stop_second(run: RunFolder, cfg: DictConfig) -> None:
         save(run, cfg)
-        if run.name == "two":
+        if run.path.name == "two":
             signal.raise_signal(signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(train.runs, "save_config", stop_second)
+        patch.setattr(RunFolder, "save_config", stop_second)
         with pytest.raises(InterruptedRunError, match=rf"Resume with: .* resume={folder}$"):
             _run_stages(folder, stages())
     with pytest.raises(ConfigError, match=rf"resume it with resume={folder},"):

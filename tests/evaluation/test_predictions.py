@@ -8,6 +8,7 @@ import pytest
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import FILE, load_predictions, save_predictions
 
 
@@ -18,8 +19,10 @@ def table(labels: list[float]) -> object:
 
 def test_round_trip(tmp_path: Path) -> None:
     tasks = [STSTask("A", {"x": table([1, 2]), "y": table([3])}), STSTask("B", {"test": table([4, 5])})]  # type: ignore[dict-item]
-    save_predictions(tmp_path, tasks, [np.array([0.1, 0.2]), np.array([0.3]), np.array([0.4, 0.5])])
-    found = load_predictions(tmp_path)
+    save_predictions(
+        RunFolder(tmp_path), tasks, [np.array([0.1, 0.2]), np.array([0.3]), np.array([0.4, 0.5])]
+    )
+    found = load_predictions(RunFolder(tmp_path))
     assert list(found) == ["A", "B"]
     assert [column.tolist() for column in found["A"]] == [[0.1, 0.2, 0.3], [1, 2, 3]]
     assert [column.tolist() for column in found["B"]] == [[0.4, 0.5], [4, 5]]
@@ -27,7 +30,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 def test_missing_and_broken_files(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="was not reported on test tasks"):
-        load_predictions(tmp_path)
+        load_predictions(RunFolder(tmp_path))
     (tmp_path / FILE).write_bytes(b"PK\x03\x04 half a file")
     with pytest.raises(CheckpointError, match="is broken"):
-        load_predictions(tmp_path)
+        load_predictions(RunFolder(tmp_path))

@@ -17,7 +17,6 @@ from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run import CarryOut, run_table
 from sts_lightning.reproduce.spec import Needs, RowSpec, Search, TableSpec
-from sts_lightning.runs import folder as runs
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.local import carry_out
 from sts_lightning.sweep.resources import Pool
@@ -85,12 +84,12 @@ def test_the_best_on_dev_is_chosen(table: Table) -> None:
     assert list(scores) == ["low", "high"]
     chosen = table.chosen(cell("pearson"))
     assert chosen == max(scores, key=lambda value: scores[value])
-    cfg = runs.load_config(table.seeds(cell("pearson"))[0].folder)
+    cfg = RunFolder(table.seeds(cell("pearson"))[0].folder).load_config()
     assert cfg.optim.lr == {"low": 1e-9, "high": 1e-3}[str(chosen)]
 
 
 def test_a_row_starts_from_its_preparation(table: Table) -> None:
-    cfg = runs.load_config(table.seeds(cell("mse"))[0].folder)
+    cfg = RunFolder(table.seeds(cell("mse"))[0].folder).load_config()
     assert cfg.init_from == str(table.preparations()[0].folder)
 
 

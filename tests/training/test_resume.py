@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks import LastCheckpoint
-from sts_lightning.workflows import train
+from sts_lightning.workflows import report, train
 from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT
 from tests.training.helpers import EPOCHS, same_results
@@ -50,19 +50,6 @@ class StopInEvaluation(Callback):
             signal.raise_signal(signal.SIGTERM)
 
 
-def train_with(callback: Callback, run: Path, cfg: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train with one more callback, which the configuration does not know of."""
-    make = train.make_trainer
-
-    def make_with(*arguments: Any, **more: Any) -> Any:
-        *front, callbacks, command = arguments
-        return make(*front, [*callbacks, callback], command, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(train, "make_trainer", make_with)
-        train_in(run, cfg)
-
-
 @pytest.mark.parametrize("step", [1, 4, 7, 16, 17, 31])
 def test_interrupted_and_resumed_equals_uninterrupted(
     step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -72,7 +59,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     with pytest.raises(
         InterruptedRunError, match=r"stopped by Ctrl-C after step \d+\. Resume with: .*resume="
     ):
-        train_with(StopAt(step), run, config(*EPOCHS), monkeypatch)
+        train_in(run, config(*EPOCHS), callbacks=[StopAt(step)])
     assert not (run / "metrics.json").exists()
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
@@ -91,7 +78,7 @@ def test_sigterm_saves_the_step(
     """Inside an epoch, before a step when the one before was just saved, at a dev evaluation, at the end."""
     run = tmp_path / "run"
     with pytest.raises(InterruptedRunError) as caught:
-        train_with(StopAt(step, signal.SIGTERM), run, config(*EPOCHS), monkeypatch)
+        train_in(run, config(*EPOCHS), callbacks=[StopAt(step, signal.SIGTERM)])
     assert f"stopped by SIGTERM after step {stopped_after}. Resume with: " in str(caught.value)
     assert caught.value.exit_status == 143
     assert "SIGTERM: stopping after this step;" in caplog.text
@@ -110,7 +97,7 @@ def test_sigterm_in_a_dev_evaluation_saves_after_it(
 ) -> None:
     run = tmp_path / "run"
     with pytest.raises(InterruptedRunError, match=r"stopped by SIGTERM after step 8\."):
-        train_with(StopInEvaluation(8), run, config(*EPOCHS), monkeypatch)
+        train_in(run, config(*EPOCHS), callbacks=[StopInEvaluation(8)])
     assert "SIGTERM: stopping after the dev evaluation that is running;" in caplog.text
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
@@ -127,7 +114,7 @@ def test_a_second_sigterm_stops_at_once(
 
     run = tmp_path / "run"
     with pytest.raises(InterruptedRunError, match=r"stopped by SIGTERM\. Resume with: .* resume=") as caught:
-        train_with(Twice(7), run, config(*EPOCHS), monkeypatch)
+        train_in(run, config(*EPOCHS), callbacks=[Twice(7)])
     assert caught.value.exit_status == 143
     assert RunFolder(run).read_checkpoint("last")["global_step"] == 5
 
@@ -156,7 +143,7 @@ def test_stopped_in_the_first_evaluation_and_started_again(
 ) -> None:
     run = tmp_path / "run"
     with pytest.raises(InterruptedRunError, match=r"before the first checkpoint\. Start it again") as caught:
-        train_with(StopInEvaluation(0), run, config(*EPOCHS), monkeypatch)
+        train_in(run, config(*EPOCHS), callbacks=[StopInEvaluation(0)])
     assert caught.value.exit_status == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     with pytest.raises(ConfigError, match=r"started with other values of data\.seed, seed; .* resume="):
@@ -179,7 +166,7 @@ def test_killed_between_the_first_dev_evaluation_and_the_first_checkpoint(
                 raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError, match="power cut"):
-        train_with(Crash(), run, config(*EPOCHS), monkeypatch)
+        train_in(run, config(*EPOCHS), callbacks=[Crash()])
     assert RunFolder(run).checkpoint("best").exists()
     assert not RunFolder(run).checkpoint("last").exists()
     train_in(run, config(*EPOCHS))
@@ -231,7 +218,7 @@ def test_slurms_warning_and_an_interrupt_together_save_the_step(
                 signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(InterruptedRunError, match="stopped by SIGUSR2 after step 7"):
-        train_with(Warned(7), run, config(*EPOCHS), monkeypatch)
+        train_in(run, config(*EPOCHS), callbacks=[Warned(7)])
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
@@ -314,7 +301,7 @@ def test_killed_run_goes_on_from_its_last_checkpoint(
                 raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError, match="power cut"):
-        train_with(Crash(), run, config(*EPOCHS), monkeypatch)
+        train_in(run, config(*EPOCHS), callbacks=[Crash()])
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 
@@ -346,7 +333,7 @@ def test_sigterm_in_the_final_evaluation(
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch, pytest.raises(InterruptedRunError) as caught:
-        patch.setattr(train, "encode_pairs", lambda *_: signal.raise_signal(signal.SIGTERM))
+        patch.setattr(report, "encode_pairs", lambda *_: signal.raise_signal(signal.SIGTERM))
         train_in(run, config(*EPOCHS))
     assert "stopped by SIGTERM. Resume with: " in str(caught.value)
     assert caught.value.exit_status == 143
@@ -363,7 +350,7 @@ def test_killed_in_the_final_evaluation(
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
-        patch.setattr(train, "encode_pairs", killed)
+        patch.setattr(report, "encode_pairs", killed)
         train_in(run, config(*EPOCHS))
     trained = (run / "checkpoints" / "best.ckpt").read_bytes()
     train_in(run, RunFolder(run).load_config(), resume=True)

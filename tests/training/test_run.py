@@ -179,7 +179,7 @@ def test_a_run_that_is_worse_than_its_start_says_so_first(
     run = tmp_path / "run"
     logged: list[str] = []  # by the time that the table of scores is printed
     monkeypatch.setattr(
-        "sts_lightning.workflows.train.print_scores",
+        "sts_lightning.workflows.report.print_scores",
         lambda *_: logged.append((run / "train.log").read_text()),
     )
     train_in(run, config(*SHORT_RUN, "optim.lr=0.3", "optim.warmup=0", "trainer.max_steps=3"))

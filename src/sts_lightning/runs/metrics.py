@@ -24,7 +24,7 @@ class RunMetrics:
     """
 
     test: Mapping[str, Any] | None
-    dev: Mapping[str, float] | None = None
+    dev: Mapping[str, Any] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
