@@ -36,7 +36,7 @@ def test_train_then_evaluate_the_run(cli: Cli, tmp_path: Path) -> None:
     assert "results, plots and weights: run" in done.stdout
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test_untuned"] is not None
     again = cli("train.py", "resume=run")
-    assert again.returncode == 1
+    assert again.returncode == 3
     assert again.stderr == "error: run has finished: its results are in run/metrics.json.\n"
     other = cli("train.py", "resume=run", "seed=3")
     assert "leave out seed=3" in other.stderr
@@ -139,7 +139,7 @@ def test_ctrl_c_then_resume(tmp_path: Path, cli: Cli) -> None:
     config = (tmp_path / "run" / "config.yaml").read_text()
     (tmp_path / "run" / "config.yaml").write_text(config.replace("max_epochs: 200", "max_epochs: 1"))
     done = cli("train.py", "resume=run")
-    assert "going on after step" in done.stdout, done.stderr
+    assert "resuming after step" in done.stdout, done.stderr
 
 
 def test_hydras_own_launcher_gives_each_job_a_folder_too(cli: Cli, tmp_path: Path) -> None:

@@ -159,6 +159,6 @@ def _leaves(mapping: Mapping[str, Any], stages: bool) -> dict[str, Any]:
 
 
 def _flat(key: str, node: Any) -> list[tuple[str, Any]]:
-    if isinstance(node, dict) and node:
+    if isinstance(node, dict):
         return [leaf for name, child in node.items() for leaf in _flat(f"{key}.{name}", child)]
     return [(key, node)]
