@@ -8,7 +8,6 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as peers
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.cosent import CoSENTLoss, misordered
 from tests.losses.cases import batch
 
@@ -68,5 +67,5 @@ def test_large_differences_do_not_overflow() -> None:
 
 
 def test_refuses_a_scale_of_zero() -> None:
-    with pytest.raises(ConfigError, match="scale must be positive"):
+    with pytest.raises(ValueError, match="scale must be positive"):
         CoSENTLoss(scale=0.0)

@@ -129,14 +129,3 @@ def test_half_precision_is_widened(stem: str, dtype: torch.dtype) -> None:
 def test_absent_labels_are_an_error(stem: str) -> None:
     with pytest.raises(ValueError, match="needs a label"):
         make(stem)(torch.randn(2, 4, DIMENSION, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("stem", STEMS)
-def test_couples_rows_tells_whether_the_loss_is_a_mean_over_rows(stem: str) -> None:
-    loss = make(stem)
-    views, labels = batch(loss, 8)
-    halves = [
-        loss(views[:, half], None if labels is None else labels[half]) for half in (slice(4), slice(4, 8))
-    ]
-    separable = torch.allclose(loss(views, labels), torch.stack(halves).mean())
-    assert separable == (not loss.couples_rows)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.l1 import L1Loss
 from sts_lightning.losses.siamese import pair_features
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
@@ -99,10 +98,10 @@ def test_accuracy_is_that_of_the_next_node() -> None:
     ("settings", "message"),
     [
         ({"spacing": 0.0}, "spacing must be positive"),
-        ({"clamp": "right"}, "loss.clamp must be one of none, left, both"),
-        ({"features": "u"}, "loss.features must be one of u_v, diff, u_v_diff"),
+        ({"clamp": "right"}, "clamp must be one of none, left, both"),
+        ({"features": "u"}, "features must be one of u_v, diff, u_v_diff"),
     ],
 )
 def test_refuses(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ValueError, match=message):
         L1Loss(**settings)

@@ -4,7 +4,6 @@ import pytest
 import torch
 from scipy import stats
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.spearman import SpearmanLoss, mid_ranks, soft_ranks
 from tests.losses.cases import batch
 
@@ -61,5 +60,5 @@ def test_affine_in_the_cosines() -> None:
 
 
 def test_refuses_a_temperature_of_zero() -> None:
-    with pytest.raises(ConfigError, match="temperature must be positive"):
+    with pytest.raises(ValueError, match="temperature must be positive"):
         SpearmanLoss(temperature=0.0)

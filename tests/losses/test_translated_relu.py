@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.translated_relu import TranslatedReLULoss
 
 
@@ -20,5 +19,5 @@ def test_slope_is_zero_inside_and_k_outside() -> None:
 
 
 def test_refuses_overlapping_zones() -> None:
-    with pytest.raises(ConfigError, match="right for two labels"):
+    with pytest.raises(ValueError, match="right for two labels"):
         TranslatedReLULoss(x0=0.51)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.regularizers.rank_reduction import RankReduction, von_neumann_entropy
 
 
@@ -83,11 +82,11 @@ def test_direction_of_each_phase() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"coefficient": -1e-3}, "to raise the rank, set regularizer.phase1=increase"),
+        ({"coefficient": -1e-3}, "to raise the rank, set phase1=increase"),
         ({"views": "third"}, "views must be one of first, second, both, each"),
         ({"phase2": "down"}, "phase2 must be one of decrease, increase, none"),
     ],
 )
 def test_refuses(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ValueError, match=message):
         RankReduction(**settings)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.losses.base import widen
+from sts_lightning.losses.base import upcast
 from sts_lightning.losses.cosent import CoSENTLoss
 
 
@@ -24,14 +23,10 @@ class AnglELoss(CoSENTLoss):
         scale: tau, positive: 20 in today's code, 1 in that of 2023.
     """
 
-    def make_head(self, dimension: int, top_label: float) -> None:
-        """Refuse vectors that cannot be cut in halves.
-
-        Raises:
-            ConfigError: D is odd.
-        """
+    def check_dimension(self, dimension: int) -> None:
+        """Reject an odd size: the halves of a vector are its real and imaginary parts."""
         if dimension % 2:
-            raise ConfigError(f"AnglELoss needs embeddings of even size, but they have {dimension}.")
+            raise ValueError(f"AnglELoss needs embeddings of even size, but they have {dimension}.")
 
     def similarity(self, first: Tensor, second: Tensor) -> Tensor:
         """See `angle_similarity`."""
@@ -40,7 +35,7 @@ class AnglELoss(CoSENTLoss):
 
 def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     """|cos(u, v) + (b.c - a.d) / (|u| |v|)| of corresponding rows: (B, D), (B, D) -> (B,)."""
-    u, v = F.normalize(widen(first), dim=-1), F.normalize(widen(second), dim=-1)
+    u, v = F.normalize(upcast(first), dim=-1), F.normalize(upcast(second), dim=-1)
     a, b = u.chunk(2, dim=-1)
     c, d = v.chunk(2, dim=-1)
     return (a * c + b * d + b * c - a * d).sum(dim=-1).abs()

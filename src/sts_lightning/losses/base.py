@@ -30,22 +30,30 @@ class Loss(nn.Module, ABC):
     Attributes:
         views: The numbers of views V that the loss can take.
         labels: The kinds of label that it can read.
-        couples_rows: Whether the value depends on how rows are grouped into batches.
         takes_negatives: Whether `forward` has a third argument, further negatives of shape (N, D).
         observed: What the last call saw besides the loss, such as the accuracy of a head; logged in training.
     """
 
     views: tuple[int, ...]
     labels: tuple[LabelKind, ...]
-    couples_rows: bool
     takes_negatives: bool = False
 
     def __init__(self) -> None:
         super().__init__()
         self.observed: dict[str, Tensor] = {}
 
+    def check_dimension(self, dimension: int) -> None:
+        """Check that the loss can be computed on embeddings of a size; most take any.
+
+        Args:
+            dimension: D, the size of an embedding.
+
+        Raises:
+            ValueError: It cannot.
+        """
+
     def make_head(self, dimension: int, top_label: float) -> None:
-        """Create the parameters of a head; a loss without one has nothing to do.
+        """Create the parameters of the head; a loss without one has nothing to do.
 
         Args:
             dimension: D, the size of an embedding.
@@ -70,19 +78,19 @@ class Loss(nn.Module, ABC):
         """
 
 
-def widen(tensor: Tensor) -> Tensor:
+def upcast(tensor: Tensor) -> Tensor:
     """In float32, or float64 if it is that already: the precision of all losses."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
 def cosine_rows(first: Tensor, second: Tensor) -> Tensor:
     """Cosine of corresponding rows, at least in float32: (B, D), (B, D) -> (B,)."""
-    return F.cosine_similarity(widen(first), widen(second), dim=-1)
+    return F.cosine_similarity(upcast(first), upcast(second), dim=-1)
 
 
 def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:
     """Cosine of every row with every row, at least in float32: (B, D), (C, D) -> (B, C)."""
-    return F.normalize(widen(first), dim=-1) @ F.normalize(widen(second), dim=-1).T
+    return F.normalize(upcast(first), dim=-1) @ F.normalize(upcast(second), dim=-1).T
 
 
 def require_labels(loss: Loss, labels: Tensor | None) -> Tensor:

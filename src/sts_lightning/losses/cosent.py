@@ -7,7 +7,6 @@ import math
 import torch
 from torch import Tensor
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import Loss, cosine_rows, require_labels
 
 
@@ -25,12 +24,11 @@ class CoSENTLoss(Loss):
 
     views = (2,)
     labels = ("score", "class")
-    couples_rows = True
 
     def __init__(self, scale: float = 20.0) -> None:
         super().__init__()
         if not 0 < scale < math.inf:
-            raise ConfigError(f"loss.scale must be positive and finite, got {scale}.")
+            raise ValueError(f"scale must be positive and finite, got {scale}.")
         self.scale = scale
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:

@@ -18,7 +18,6 @@ class CosineMSELoss(Loss):
 
     views = (2,)
     labels = ("score",)
-    couples_rows = False
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""

@@ -23,7 +23,6 @@ class CrossEntropyLoss(Loss):
 
     views = (2,)
     labels = ("class",)
-    couples_rows = False
 
     def __init__(self, features: Features = "u_v_diff") -> None:
         super().__init__()

@@ -27,7 +27,6 @@ class DecoupledLoss(Loss):
 
     views = (2, 3)
     labels = ("none",)
-    couples_rows = True
 
     def __init__(self, temperature: float = 0.05, uniformity_weight: float = 1.0) -> None:
         super().__init__()

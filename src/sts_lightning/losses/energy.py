@@ -25,7 +25,6 @@ class EnergyLoss(Loss):
 
     views = (2, 3)
     labels = ("none",)
-    couples_rows = True
 
     def __init__(self, margin: float = 0.2) -> None:
         super().__init__()

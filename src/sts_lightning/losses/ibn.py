@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_matrix, require_labels
 
 
@@ -28,14 +27,13 @@ class IBNLoss(Loss):
 
     views = (2,)
     labels = ("score",)
-    couples_rows = True
 
     def __init__(self, scale: float = 20.0, positive_from: float = 4.0) -> None:
         super().__init__()
         if not 0 < scale < math.inf:
-            raise ConfigError(f"loss.scale must be positive and finite, got {scale}.")
+            raise ValueError(f"scale must be positive and finite, got {scale}.")
         if not 0 < positive_from <= TOP_SCORE:
-            raise ConfigError(f"loss.positive_from must lie in (0, {TOP_SCORE:g}], got {positive_from}.")
+            raise ValueError(f"positive_from must lie in (0, {TOP_SCORE:g}], got {positive_from}.")
         self.scale = scale
         self.positive_from = positive_from
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import Loss, cosine_matrix
 
 
@@ -33,7 +32,6 @@ class InfoNCELoss(Loss):
 
     views = (2, 3)
     labels = ("none",)
-    couples_rows = True
     takes_negatives = True
 
     def __init__(
@@ -76,7 +74,7 @@ def check_temperature(temperature: float) -> None:
     """Reject a temperature that is not positive and finite.
 
     Raises:
-        ConfigError: It is not.
+        ValueError: It is not.
     """
     if not 0 < temperature < math.inf:
-        raise ConfigError(f"loss.temperature must be positive and finite, got {temperature}.")
+        raise ValueError(f"temperature must be positive and finite, got {temperature}.")

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import LabelKind, Loss
 
 
@@ -24,7 +23,6 @@ class MixLoss(Loss):
 
     views: tuple[int, ...] = ()
     labels: tuple[LabelKind, ...] = ()
-    couples_rows = True
 
     def __init__(
         self, terms: Mapping[str, Loss] | None = None, weights: Mapping[str, float] | None = None
@@ -32,10 +30,10 @@ class MixLoss(Loss):
         super().__init__()
         terms, weights = terms or {}, weights or {}
         if not terms:
-            raise ConfigError("loss.terms is empty; a mix needs at least one loss.")
+            raise ValueError("terms is empty; a mix needs at least one loss.")
         if set(terms) != set(weights):
-            raise ConfigError(
-                f"loss.weights needs a weight for each of loss.terms: {', '.join(sorted(terms))}; "
+            raise ValueError(
+                f"weights needs a weight for each of terms: {', '.join(sorted(terms))}; "
                 f"it has {', '.join(sorted(weights)) or 'none'}."
             )
         wrong = {name: weight for name, weight in weights.items() if not 0 <= weight < math.inf}
@@ -48,16 +46,20 @@ class MixLoss(Loss):
         losses = list(terms.values())
         self.views = tuple(v for v in losses[0].views if all(v in other.views for other in losses))
         self.labels = tuple(k for k in losses[0].labels if all(k in other.labels for other in losses))
-        self.couples_rows = any(term.couples_rows for term in losses)
         if not self.views or not self.labels:
-            raise ConfigError(
-                "loss.terms cannot read the same batches: "
+            raise ValueError(
+                "terms cannot read the same batches: "
                 + "; ".join(f"{name} takes {term.needs()}" for name, term in terms.items())
                 + "."
             )
 
+    def check_dimension(self, dimension: int) -> None:
+        """Check the size of the embeddings for all terms."""
+        for _, term in self._items():
+            term.check_dimension(dimension)
+
     def make_head(self, dimension: int, top_label: float) -> None:
-        """The heads of all terms."""
+        """Create the heads of all terms."""
         for _, term in self._items():
             term.make_head(dimension, top_label)
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.losses.base import Loss, cosine_matrix, widen
+from sts_lightning.losses.base import Loss, cosine_matrix, upcast
 from sts_lightning.losses.infonce import check_temperature
 
 
@@ -33,20 +32,19 @@ class MixCSELoss(Loss):
 
     views = (2,)
     labels = ("none",)
-    couples_rows = True
 
     def __init__(self, temperature: float = 0.05, mix: float = 0.2, official: bool = False) -> None:
         super().__init__()
         check_temperature(temperature)
         if not 0 <= mix <= 1:
-            raise ConfigError(f"loss.mix must lie in [0, 1], got {mix}.")
+            raise ValueError(f"mix must lie in [0, 1], got {mix}.")
         self.temperature = temperature
         self.mix = mix
         self.official = official
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Views (2, B, D) to a scalar; labels are not used. See `Loss.forward`."""
-        first, second = widen(views[0]), widen(views[1])
+        first, second = upcast(views[0]), upcast(views[1])
         if not self.official:
             first, second = F.normalize(first, dim=-1), F.normalize(second, dim=-1)
         size = len(first)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from sts_lightning.losses.base import Loss, cosine_rows, require_labels
-from sts_lightning.losses.correlation import correlation
+
+RESOLUTION = 1e-6
+"""Standard deviation below which float32 cosines differ by rounding alone."""
 
 
 class PearsonLoss(Loss):
@@ -27,7 +30,6 @@ class PearsonLoss(Loss):
 
     views = (2,)
     labels = ("score",)
-    couples_rows = True
 
     def __init__(self, official: bool = False) -> None:
         super().__init__()
@@ -36,6 +38,20 @@ class PearsonLoss(Loss):
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
-        r = correlation(cosines, require_labels(self, labels).to(cosines.dtype))
+        r = pearson_correlation(cosines, require_labels(self, labels).to(cosines.dtype))
         size = len(cosines)
         return 1 - r * (size - 1) / size if self.official else 1 - r
+
+
+def pearson_correlation(x: Tensor, y: Tensor) -> Tensor:
+    """Compute Pearson's correlation: (B,), (B,) -> scalar in [-1, 1].
+
+    Where the standard deviation of either list is below `RESOLUTION` the correlation is undefined: it is
+    taken as 0 and has no gradient. A NaN in either list gives NaN.
+    """
+    x, y = x - x.mean(), y - y.mean()
+    variance_x, variance_y = x.square().mean(), y.square().mean()
+    # Tested before the root, whose gradient is infinite at zero; in this form NaN counts as defined.
+    undefined = (variance_x <= RESOLUTION**2) | (variance_y <= RESOLUTION**2)
+    root = torch.where(undefined, 1.0, variance_x * variance_y).sqrt()
+    return torch.where(undefined, 0.0, (x * y).mean() / root)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.losses.base import Loss, require_labels, widen
+from sts_lightning.losses.base import Loss, require_labels, upcast
 
 Features = Literal["u_v", "diff", "u_v_diff"]
 """What a head reads: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6)."""
@@ -22,7 +21,7 @@ Clamp = Literal["none", "left", "both"]
 
 def pair_features(first: Tensor, second: Tensor, features: Features) -> Tensor:
     """(B, D), (B, D) -> (B, M D), at least in float32, with M = 2, 1 or 3."""
-    u, v = widen(first), widen(second)
+    u, v = upcast(first), upcast(second)
     parts = {"u_v": (u, v), "diff": ((u - v).abs(),), "u_v_diff": (u, v, (u - v).abs())}
     return torch.cat(parts[features], dim=-1)
 
@@ -31,10 +30,10 @@ def features_size(features: Features, dimension: int) -> int:
     """M D of `pair_features`.
 
     Raises:
-        ConfigError: Unknown features.
+        ValueError: Unknown features.
     """
     if features not in get_args(Features):
-        raise ConfigError(f"loss.features must be one of {', '.join(get_args(Features))}, got {features!r}.")
+        raise ValueError(f"features must be one of {', '.join(get_args(Features))}, got {features!r}.")
     return {"u_v": 2, "diff": 1, "u_v_diff": 3}[features] * dimension
 
 
@@ -65,7 +64,6 @@ class SiameseRegressionLoss(Loss):
 
     views = (2,)
     labels = ("score", "class")
-    couples_rows = False
 
     def __init__(
         self,
@@ -76,9 +74,9 @@ class SiameseRegressionLoss(Loss):
     ) -> None:
         super().__init__()
         if not 0 < spacing < math.inf:
-            raise ConfigError(f"loss.spacing must be positive and finite, got {spacing}.")
+            raise ValueError(f"spacing must be positive and finite, got {spacing}.")
         if clamp not in get_args(Clamp):
-            raise ConfigError(f"loss.clamp must be one of {', '.join(get_args(Clamp))}, got {clamp!r}.")
+            raise ValueError(f"clamp must be one of {', '.join(get_args(Clamp))}, got {clamp!r}.")
         features_size(features, 1)
         self.features: Features = features
         self.spacing = spacing
@@ -134,7 +132,7 @@ class ZeroZoneLoss(SiameseRegressionLoss):
         official: Behave as the papers' code.
 
     Raises:
-        ConfigError: k or x0 is out of range.
+        ValueError: k or x0 is out of range.
     """
 
     def __init__(
@@ -148,10 +146,10 @@ class ZeroZoneLoss(SiameseRegressionLoss):
     ) -> None:
         super().__init__(features, spacing, clamp, official)
         if not 0 < k < math.inf:
-            raise ConfigError(f"loss.k must be positive and finite, got {k}.")
+            raise ValueError(f"k must be positive and finite, got {k}.")
         if not 0 <= x0 <= spacing / 2:
-            raise ConfigError(
-                f"loss.x0 must lie between 0 and half of loss.spacing ({spacing / 2:g}), got {x0}: "
+            raise ValueError(
+                f"x0 must lie between 0 and half of spacing ({spacing / 2:g}), got {x0}: "
                 "a prediction would count as right for two labels."
             )
         self.k, self.x0 = k, x0

@@ -7,9 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import Loss, cosine_rows, require_labels
-from sts_lightning.losses.correlation import RESOLUTION, correlation
+from sts_lightning.losses.pearson import RESOLUTION, pearson_correlation
 
 
 class SpearmanLoss(Loss):
@@ -32,12 +31,11 @@ class SpearmanLoss(Loss):
 
     views = (2,)
     labels = ("score",)
-    couples_rows = True
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()
         if not 0 < temperature < math.inf:
-            raise ConfigError(f"loss.temperature must be positive and finite, got {temperature}.")
+            raise ValueError(f"temperature must be positive and finite, got {temperature}.")
         self.temperature = temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
@@ -47,7 +45,7 @@ class SpearmanLoss(Loss):
         # A batch of equal cosines is not blown up; the correlation then finds it constant.
         spread = torch.where(variance <= RESOLUTION**2, 1.0, variance).sqrt()
         ranks = soft_ranks(cosines / spread, self.temperature)
-        return 1 - correlation(ranks, mid_ranks(require_labels(self, labels)).to(ranks.dtype))
+        return 1 - pearson_correlation(ranks, mid_ranks(require_labels(self, labels)).to(ranks.dtype))
 
 
 def soft_ranks(values: Tensor, temperature: float) -> Tensor:

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
-
 Which = Literal["first", "second", "both", "each"]
 """The rows that it reads: those of the first view, of the second, of both together, or of each in turn."""
 
@@ -50,16 +48,16 @@ class RankReduction(nn.Module):
     ) -> None:
         super().__init__()
         if not 0 <= coefficient < math.inf:
-            raise ConfigError(
-                f"regularizer.coefficient must be finite and not negative, got {coefficient}; to raise "
-                "the rank, set regularizer.phase1=increase and phase2=increase."
+            raise ValueError(
+                f"coefficient must be finite and not negative, got {coefficient}; to raise "
+                "the rank, set phase1=increase and phase2=increase."
             )
         if views not in get_args(Which):
             known = ", ".join(get_args(Which))
-            raise ConfigError(f"regularizer.views must be one of {known}, got {views!r}.")
+            raise ValueError(f"views must be one of {known}, got {views!r}.")
         for name, direction in (("phase1", phase1), ("phase2", phase2)):
             if direction not in SIGNS:
-                raise ConfigError(f"regularizer.{name} must be one of {', '.join(SIGNS)}, got {direction!r}.")
+                raise ValueError(f"{name} must be one of {', '.join(SIGNS)}, got {direction!r}.")
         self.coefficient = coefficient
         self.views: Which = views
         self.directions = (phase1, phase2)
