@@ -66,6 +66,6 @@ def test_large_differences_do_not_overflow() -> None:
     assert misordered(similarities, torch.tensor([1.0, 0.0])).item() == pytest.approx(0.0)
 
 
-def test_refuses_a_scale_of_zero() -> None:
+def test_rejects_a_scale_of_zero() -> None:
     with pytest.raises(ValueError, match="scale must be positive"):
         CoSENTLoss(scale=0.0)

@@ -77,6 +77,6 @@ def test_equals_sentence_transformers() -> None:
     )
 
 
-def test_refuses_a_temperature_of_zero() -> None:
+def test_rejects_a_temperature_of_zero() -> None:
     with pytest.raises(ValueError, match="temperature must be positive"):
         InfoNCELoss(temperature=0.0)

@@ -32,7 +32,7 @@ def test_reads_what_all_terms_read_and_has_their_heads() -> None:
     ("terms", "weights", "message"),
     [
         ({}, {}, "terms is empty"),
-        ({"a": PearsonLoss()}, {"b": 1.0}, "needs a weight for each of terms: a; it has b"),
+        ({"a": PearsonLoss()}, {"b": 1.0}, "must have the names of terms: a; its names are b"),
         (
             {"a": PearsonLoss(), "b": InfoNCELoss()},
             {"a": 1.0, "b": 1.0},
@@ -40,6 +40,6 @@ def test_reads_what_all_terms_read_and_has_their_heads() -> None:
         ),
     ],
 )
-def test_refuses(terms: dict[str, PearsonLoss], weights: dict[str, float], message: str) -> None:
+def test_rejects(terms: dict[str, PearsonLoss], weights: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MixLoss(terms, weights)

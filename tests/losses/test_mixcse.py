@@ -58,6 +58,6 @@ def test_harder_than_infonce() -> None:
     assert MixCSELoss()(views) > InfoNCELoss()(views)
 
 
-def test_refuses_a_mix_outside_the_unit_interval() -> None:
+def test_rejects_a_mix_outside_the_unit_interval() -> None:
     with pytest.raises(ValueError, match=r"mix must lie in \[0, 1\]"):
         MixCSELoss(mix=1.2)

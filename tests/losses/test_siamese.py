@@ -1,4 +1,4 @@
-"""The regression framework that its losses share."""
+"""The regression framework shared by four losses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sts_lightning.losses.smooth_k2 import SmoothK2Loss
 
 
 def head_of(predictions: list[float], top_label: float = 5.0, **settings: Any) -> tuple[L1Loss, torch.Tensor]:
-    """A loss, and views of which its head predicts the given numbers."""
+    """Make a loss, and views for which its head predicts the given numbers."""
     loss = L1Loss(**settings)
     loss.make_head(1, top_label)
     with torch.no_grad():
@@ -25,7 +25,7 @@ def head_of(predictions: list[float], top_label: float = 5.0, **settings: Any) -
 
 
 def gradient(loss: L1Loss, views: torch.Tensor, labels: list[float]) -> list[float]:
-    """Of each row's prediction."""
+    """Compute the gradient of each row's prediction."""
     (found,) = torch.autograd.grad(loss(views, torch.tensor(labels)), views)
     rows: list[float] = found[0, :, 0].tolist()
     return rows
@@ -102,6 +102,6 @@ def test_accuracy_is_that_of_the_next_node() -> None:
         ({"features": "u"}, "features must be one of u_v, diff, u_v_diff"),
     ],
 )
-def test_refuses(settings: dict[str, Any], message: str) -> None:
+def test_rejects(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         L1Loss(**settings)

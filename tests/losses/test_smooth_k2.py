@@ -31,7 +31,7 @@ def test_value_and_derivative_are_continuous_at_x0() -> None:
         ({"k": 0.0}, "k must be positive"),
     ],
 )
-def test_refuses(settings: dict[str, Any], message: str) -> None:
+def test_rejects(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SmoothK2Loss(**settings)
 

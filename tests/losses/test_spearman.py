@@ -59,6 +59,6 @@ def test_affine_in_the_cosines() -> None:
     torch.testing.assert_close(loss(views(x), labels), loss(views(2 * x + 0.3), labels))
 
 
-def test_refuses_a_temperature_of_zero() -> None:
+def test_rejects_a_temperature_of_zero() -> None:
     with pytest.raises(ValueError, match="temperature must be positive"):
         SpearmanLoss(temperature=0.0)

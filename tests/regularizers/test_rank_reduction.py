@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import doctest
 import math
 from typing import Any
 
@@ -87,6 +88,13 @@ def test_direction_of_each_phase() -> None:
         ({"phase2": "down"}, "phase2 must be one of decrease, increase, none"),
     ],
 )
-def test_refuses(settings: dict[str, Any], message: str) -> None:
+def test_rejects(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RankReduction(**settings)
+
+
+def test_the_example_of_the_docstring_runs() -> None:
+    names = {"RankReduction": RankReduction, "torch": torch}
+    (example,) = doctest.DocTestFinder(recurse=False).find(RankReduction, "example", globs=names)
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0

@@ -12,13 +12,26 @@ from sts_lightning.losses.base import LabelKind, Loss
 
 
 class MixLoss(Loss):
-    r"""Several losses on the same batch: L = sum of weight times loss.
+    r"""Weighted sum of several losses on the same batch.
 
-    ``observed`` has the value of each term, and what the terms themselves observe.
+    .. math:: L = \sum_k w_k L_k
+
+    ``observed`` has the value of each term and the quantities that the terms observe.
+
+    Use it when an objective has several terms, as those of AnglE (``experiment=angle_llama``) and PromCSE
+    (``experiment=promcse_sup``) have. The terms must accept the same views and labels.
 
     Args:
-        terms: The losses by name.
-        weights: A weight for each name, not negative.
+        terms: Losses by name.
+        weights: Weights by name of the loss, finite, not negative, and not all 0.
+
+    Raises:
+        ValueError: There are no terms, the names differ, a weight is out of range, or no batch suits all
+            terms.
+
+    Example:
+        >>> loss = MixLoss({"cosent": CoSENTLoss(), "ibn": IBNLoss()}, {"cosent": 1.0, "ibn": 0.5})
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
     views: tuple[int, ...] = ()
@@ -30,11 +43,11 @@ class MixLoss(Loss):
         super().__init__()
         terms, weights = terms or {}, weights or {}
         if not terms:
-            raise ValueError("terms is empty; a mix needs at least one loss.")
+            raise ValueError("terms is empty, but a mix needs at least one loss.")
         if set(terms) != set(weights):
             raise ValueError(
-                f"weights needs a weight for each of terms: {', '.join(sorted(terms))}; "
-                f"it has {', '.join(sorted(weights)) or 'none'}."
+                f"weights must have the names of terms: {', '.join(sorted(terms))}; "
+                f"its names are {', '.join(sorted(weights)) or 'none'}."
             )
         wrong = {name: weight for name, weight in weights.items() if not 0 <= weight < math.inf}
         if wrong or not any(weights.values()):
@@ -64,7 +77,7 @@ class MixLoss(Loss):
             term.make_head(dimension, top_label)
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """See `Loss.forward`."""
+        """Compute the weighted sum of the terms; see `Loss.forward`."""
         values = {name: term(views, labels) for name, term in self._items()}
         self.observed = {name: value.detach() for name, value in values.items()}
         for _, term in self._items():

@@ -12,20 +12,31 @@ RESOLUTION = 1e-6
 
 
 class PearsonLoss(Loss):
-    r"""One minus the correlation of cosine and gold score over the batch (Pcc-tuning, Eq. 8).
+    r"""One minus the Pearson correlation of cosine and gold score over the batch (Pcc-tuning, Eq. 8).
 
     .. math:: L = 1 - r, \quad r = \frac{\sum_i (x_i - \bar x)(y_i - \bar y)}
         {\sqrt{\sum_i (x_i - \bar x)^2} \sqrt{\sum_i (y_i - \bar y)^2}}
 
     with x the cosine of a pair and y its score. L lies in [0, 2] and does not change when the scores
     are shifted or multiplied by a positive number. Where all cosines or all scores of a batch are equal
-    (standard deviation below 1e-6) r is undefined: it counts as 0 and the batch has no gradient.
+    (standard deviation below 1e-6) r is undefined: it is taken as 0 and the batch has no gradient.
 
-    Deviation from the papers' code: that divides a mean over B by unbiased variances, which gives
-    1 - r (B - 1) / B, and NaN on a constant batch.
+    Use it when pairs have fine-grained scores and batches are large enough for a correlation.
+    `SpearmanLoss` correlates ranks, `CoSENTLoss` uses the order only, `CosineMSELoss` fixes the
+    values as well.
+
+    Deviation from the paper's code, which ``official`` switches on: it divides a mean over B by `unbiased
+    variances
+    <https://github.com/ZBWpro/Pcc-tuning/blob/71768f850d0a760c0a5422b930c10c8d50958824/code/tune.py#L103-L106>`_,
+    which gives 1 - r (B - 1) / B. On a constant batch that code gives NaN; this class does not, in either
+    form.
 
     Args:
-        official: Use the papers' 1 - r (B - 1) / B.
+        official: Compute the paper's 1 - r (B - 1) / B.
+
+    Example:
+        >>> loss = PearsonLoss()
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
     views = (2,)
@@ -36,7 +47,7 @@ class PearsonLoss(Loss):
         self.official = official
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""
+        """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
         r = pearson_correlation(cosines, require_labels(self, labels).to(cosines.dtype))
         size = len(cosines)
