@@ -1,4 +1,4 @@
-"""An instance of every loss and a batch that it can read."""
+"""An instance of every loss, and a batch for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIMENSION = 6
 
 
 def make(stem: str) -> Loss:
-    """The loss with its defaults; its head, if it has one, in float64."""
+    """Make the loss with its defaults, in float64."""
     kind = all_losses()[stem]
     torch.manual_seed(0)
     if kind is MixLoss:
@@ -27,7 +27,7 @@ def make(stem: str) -> Loss:
 
 
 def batch(loss: Loss, size: int = 7, seed: int = 0) -> tuple[Tensor, Tensor | None]:
-    """Random views in float64, as many as the loss can take, and labels of its first kind."""
+    """Draw views in float64, as many as the loss accepts, and labels of its first kind."""
     generator = torch.Generator().manual_seed(seed)
     views = torch.randn(max(loss.views), size, DIMENSION, generator=generator, dtype=torch.float64)
     if loss.labels[0] == "none":

@@ -4,8 +4,8 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as peers
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.angle import AnglELoss, angle_similarity
+from sts_lightning.losses.mix import MixLoss
 from tests.losses.cases import batch
 
 
@@ -28,10 +28,12 @@ def test_equals_sentence_transformers() -> None:
 def test_scale() -> None:
     views, labels = batch(AnglELoss(), 30)
     assert AnglELoss(1.0)(views, labels) != AnglELoss(20.0)(views, labels)
-    with pytest.raises(ConfigError, match="scale must be positive"):
+    with pytest.raises(ValueError, match="scale must be positive"):
         AnglELoss(scale=-1.0)
 
 
-def test_refuses_an_odd_size() -> None:
-    with pytest.raises(ConfigError, match="even size, but they have 7"):
-        AnglELoss().make_head(7, 5.0)
+def test_rejects_an_odd_size() -> None:
+    for loss in (AnglELoss(), MixLoss({"angle": AnglELoss()}, {"angle": 1.0})):
+        loss.check_dimension(8)
+        with pytest.raises(ValueError, match="even size, but they have 7"):
+            loss.check_dimension(7)

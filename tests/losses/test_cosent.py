@@ -8,7 +8,6 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as peers
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.cosent import CoSENTLoss, misordered
 from tests.losses.cases import batch
 
@@ -67,6 +66,6 @@ def test_large_differences_do_not_overflow() -> None:
     assert misordered(similarities, torch.tensor([1.0, 0.0])).item() == pytest.approx(0.0)
 
 
-def test_refuses_a_scale_of_zero() -> None:
-    with pytest.raises(ConfigError, match="scale must be positive"):
+def test_rejects_a_scale_of_zero() -> None:
+    with pytest.raises(ValueError, match="scale must be positive"):
         CoSENTLoss(scale=0.0)

@@ -1,7 +1,8 @@
-"""What holds for every loss."""
+"""Properties of every loss."""
 
 from __future__ import annotations
 
+import doctest
 import math
 
 import pytest
@@ -16,7 +17,7 @@ STEMS = sorted(all_losses())
 
 
 def smooth(stem: str) -> Loss:
-    """The loss without clamping, whose gradient is by design not that of its value."""
+    """Make the loss without clamping, whose gradient is by design not that of its value."""
     loss = make(stem)
     if isinstance(loss, SiameseRegressionLoss):
         loss.clamp = "none"
@@ -27,7 +28,7 @@ def smooth(stem: str) -> Loss:
 def test_gradient_of_the_embeddings(stem: str) -> None:
     loss = smooth(stem)
     views, labels = batch(loss)
-    if stem == "mixcse":  # its mixtures stand still by definition: the gradient is not that of the value
+    if stem == "mixcse":  # its mixtures have no gradient by definition
         mixed = loss._mixed  # type: ignore[operator]
         constant = mixed(torch.nn.functional.normalize(views[1], dim=-1))
         loss._mixed = lambda vectors: constant  # type: ignore[assignment]
@@ -107,7 +108,7 @@ def test_equal_embeddings_and_equal_labels_have_a_finite_gradient(stem: str) -> 
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_a_nan_is_handed_on(stem: str) -> None:
+def test_a_nan_is_propagated(stem: str) -> None:
     loss = make(stem)
     views, labels = batch(loss)
     views[1, 2, 3] = math.nan
@@ -116,7 +117,7 @@ def test_a_nan_is_handed_on(stem: str) -> None:
 
 @pytest.mark.parametrize("stem", STEMS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_is_widened(stem: str, dtype: torch.dtype) -> None:
+def test_half_precision_is_upcast(stem: str, dtype: torch.dtype) -> None:
     loss = make(stem).float()
     views, labels = batch(loss)
     half = views.to(dtype)
@@ -132,11 +133,12 @@ def test_absent_labels_are_an_error(stem: str) -> None:
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_couples_rows_tells_whether_the_loss_is_a_mean_over_rows(stem: str) -> None:
-    loss = make(stem)
-    views, labels = batch(loss, 8)
-    halves = [
-        loss(views[:, half], None if labels is None else labels[half]) for half in (slice(4), slice(4, 8))
-    ]
-    separable = torch.allclose(loss(views, labels), torch.stack(halves).mean())
-    assert separable == (not loss.couples_rows)
+def test_the_example_of_the_docstring_runs(stem: str) -> None:
+    classes = all_losses()
+    names = {kind.__name__: kind for kind in classes.values()} | {"torch": torch}
+    (example,) = doctest.DocTestFinder(recurse=False).find(classes[stem], stem, globs=names)
+    assert example.examples
+    shown = example.globs
+    assert doctest.DocTestRunner().run(example, clear_globs=False).failed == 0
+    assert shown["value"].shape == ()
+    assert shown["value"].isfinite()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.ibn import IBNLoss
 from sts_lightning.losses.infonce import InfoNCELoss
 
@@ -46,6 +45,6 @@ def test_without_positives_there_is_nothing_to_learn() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"scale": 0.0}, {"positive_from": 0.0}, {"positive_from": 6.0}])
-def test_refuses_values_out_of_range(arguments: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(arguments))):
+def test_rejects_values_out_of_range(arguments: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(arguments))):
         IBNLoss(**arguments)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from sentence_transformers.sentence_transformer import losses as peers
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.infonce import InfoNCELoss
 from tests.losses.cases import batch
 
@@ -78,6 +77,6 @@ def test_equals_sentence_transformers() -> None:
     )
 
 
-def test_refuses_a_temperature_of_zero() -> None:
-    with pytest.raises(ConfigError, match="temperature must be positive"):
+def test_rejects_a_temperature_of_zero() -> None:
+    with pytest.raises(ValueError, match="temperature must be positive"):
         InfoNCELoss(temperature=0.0)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.cosent import CoSENTLoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.mix import MixLoss
@@ -23,7 +22,6 @@ def test_is_the_weighted_sum() -> None:
 def test_reads_what_all_terms_read_and_has_their_heads() -> None:
     loss = MixLoss({"a": PearsonLoss(), "b": SmoothK2Loss()}, {"a": 1.0, "b": 1.0})
     assert loss.labels == ("score",)
-    assert loss.couples_rows
     loss.make_head(4, 5.0)
     assert {name for name, _ in loss.named_parameters()} == {"terms.b.head.weight", "terms.b.head.bias"}
     loss(torch.randn(2, 5, 4), torch.rand(5))
@@ -33,8 +31,8 @@ def test_reads_what_all_terms_read_and_has_their_heads() -> None:
 @pytest.mark.parametrize(
     ("terms", "weights", "message"),
     [
-        ({}, {}, "loss.terms is empty"),
-        ({"a": PearsonLoss()}, {"b": 1.0}, "needs a weight for each of loss.terms: a; it has b"),
+        ({}, {}, "terms is empty"),
+        ({"a": PearsonLoss()}, {"b": 1.0}, "must have the names of terms: a; its names are b"),
         (
             {"a": PearsonLoss(), "b": InfoNCELoss()},
             {"a": 1.0, "b": 1.0},
@@ -42,6 +40,6 @@ def test_reads_what_all_terms_read_and_has_their_heads() -> None:
         ),
     ],
 )
-def test_refuses(terms: dict[str, PearsonLoss], weights: dict[str, float], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_rejects(terms: dict[str, PearsonLoss], weights: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         MixLoss(terms, weights)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.mixcse import MixCSELoss
 
@@ -59,6 +58,6 @@ def test_harder_than_infonce() -> None:
     assert MixCSELoss()(views) > InfoNCELoss()(views)
 
 
-def test_refuses_a_mix_outside_the_unit_interval() -> None:
-    with pytest.raises(ConfigError, match=r"mix must lie in \[0, 1\]"):
+def test_rejects_a_mix_outside_the_unit_interval() -> None:
+    with pytest.raises(ValueError, match=r"mix must lie in \[0, 1\]"):
         MixCSELoss(mix=1.2)

@@ -1,4 +1,4 @@
-"""The regression framework that its losses share."""
+"""The regression framework shared by four losses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.l1 import L1Loss
 from sts_lightning.losses.siamese import pair_features
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
 
 
 def head_of(predictions: list[float], top_label: float = 5.0, **settings: Any) -> tuple[L1Loss, torch.Tensor]:
-    """A loss, and views of which its head predicts the given numbers."""
+    """Make a loss, and views for which its head predicts the given numbers."""
     loss = L1Loss(**settings)
     loss.make_head(1, top_label)
     with torch.no_grad():
@@ -26,7 +25,7 @@ def head_of(predictions: list[float], top_label: float = 5.0, **settings: Any) -
 
 
 def gradient(loss: L1Loss, views: torch.Tensor, labels: list[float]) -> list[float]:
-    """Of each row's prediction."""
+    """Compute the gradient of each row's prediction."""
     (found,) = torch.autograd.grad(loss(views, torch.tensor(labels)), views)
     rows: list[float] = found[0, :, 0].tolist()
     return rows
@@ -99,10 +98,10 @@ def test_accuracy_is_that_of_the_next_node() -> None:
     ("settings", "message"),
     [
         ({"spacing": 0.0}, "spacing must be positive"),
-        ({"clamp": "right"}, "loss.clamp must be one of none, left, both"),
-        ({"features": "u"}, "loss.features must be one of u_v, diff, u_v_diff"),
+        ({"clamp": "right"}, "clamp must be one of none, left, both"),
+        ({"features": "u"}, "features must be one of u_v, diff, u_v_diff"),
     ],
 )
-def test_refuses(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_rejects(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         L1Loss(**settings)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
 
 
@@ -27,13 +26,13 @@ def test_value_and_derivative_are_continuous_at_x0() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"x0": 0.6}, "x0 must lie between 0 and half of loss.spacing .0.5."),
+        ({"x0": 0.6}, "x0 must lie between 0 and half of spacing .0.5."),
         ({"x0": -0.1}, "x0 must lie between"),
         ({"k": 0.0}, "k must be positive"),
     ],
 )
-def test_refuses(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_rejects(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         SmoothK2Loss(**settings)
 
 

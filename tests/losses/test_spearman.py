@@ -4,7 +4,6 @@ import pytest
 import torch
 from scipy import stats
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.spearman import SpearmanLoss, mid_ranks, soft_ranks
 from tests.losses.cases import batch
 
@@ -60,6 +59,6 @@ def test_affine_in_the_cosines() -> None:
     torch.testing.assert_close(loss(views(x), labels), loss(views(2 * x + 0.3), labels))
 
 
-def test_refuses_a_temperature_of_zero() -> None:
-    with pytest.raises(ConfigError, match="temperature must be positive"):
+def test_rejects_a_temperature_of_zero() -> None:
+    with pytest.raises(ValueError, match="temperature must be positive"):
         SpearmanLoss(temperature=0.0)

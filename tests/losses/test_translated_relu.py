@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.translated_relu import TranslatedReLULoss
 
 
@@ -19,6 +18,6 @@ def test_slope_is_zero_inside_and_k_outside() -> None:
     assert slopes.tolist() == [0.0, 2.5, 2.5]
 
 
-def test_refuses_overlapping_zones() -> None:
-    with pytest.raises(ConfigError, match="right for two labels"):
+def test_rejects_overlapping_zones() -> None:
+    with pytest.raises(ValueError, match="correct for two labels"):
         TranslatedReLULoss(x0=0.51)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import doctest
 import math
 from typing import Any
 
@@ -7,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.regularizers.rank_reduction import RankReduction, von_neumann_entropy
 
 
@@ -83,11 +83,18 @@ def test_direction_of_each_phase() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"coefficient": -1e-3}, "to raise the rank, set regularizer.phase1=increase"),
+        ({"coefficient": -1e-3}, "to raise the rank, set phase1=increase"),
         ({"views": "third"}, "views must be one of first, second, both, each"),
         ({"phase2": "down"}, "phase2 must be one of decrease, increase, none"),
     ],
 )
-def test_refuses(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+def test_rejects(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         RankReduction(**settings)
+
+
+def test_the_example_of_the_docstring_runs() -> None:
+    names = {"RankReduction": RankReduction, "torch": torch}
+    (example,) = doctest.DocTestFinder(recurse=False).find(RankReduction, "example", globs=names)
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0

@@ -8,7 +8,8 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hydra.errors import InstantiationException
@@ -204,21 +205,58 @@ def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
 
 
 def build(path: str, node: DictConfig, **arguments: Any) -> Any:
-    """Instantiate a node; an error of its constructor becomes a `ConfigError` that names the setting.
+    """Instantiate a node, nested nodes first; an error of a constructor names the setting by its full path.
 
     Args:
-        path: The group, for the message.
-        node: A configuration with ``_target_``.
-        **arguments: Further arguments, which stand over those of the node.
+        path: Key of the node in the configuration, for messages.
+        node: Configuration with a ``_target_``.
+        **arguments: Further arguments, which take precedence over those of the node.
+
+    Raises:
+        ConfigError: A constructor raised `ValueError` or `ImportError`.
+    """
+    nested = {
+        key: _build_nested(f"{path}.{key}", value)
+        for key, value in _items(node)
+        if key not in arguments and _contains_target(value)
+    }
+    with name_setting(path, node):
+        try:
+            return instantiate(node, _convert_="all", **nested, **arguments)
+        except InstantiationException as error:
+            cause = error.__cause__
+            if isinstance(cause, UserError | ValueError | ImportError):
+                raise cause from None
+            raise
+
+
+def _build_nested(path: str, value: Any) -> Any:
+    """Build every node with a ``_target_`` in a value; other values are returned as they are."""
+    if isinstance(value, DictConfig):
+        if "_target_" in value:
+            return build(path, value)
+        return {key: _build_nested(f"{path}.{key}", item) for key, item in _items(value)}
+    if isinstance(value, ListConfig):
+        return [_build_nested(f"{path}.{i}", item) for i, item in enumerate(value)]
+    return value
+
+
+def _contains_target(value: Any) -> bool:
+    if isinstance(value, DictConfig):
+        return "_target_" in value or any(_contains_target(item) for _, item in _items(value))
+    return isinstance(value, ListConfig) and any(map(_contains_target, value))
+
+
+@contextmanager
+def name_setting(path: str, settings: Container[str]) -> Iterator[None]:
+    """Turn an error in terms of a class's own arguments into a `ConfigError` that names the setting.
+
+    Args:
+        path: Key of the class in the configuration.
+        settings: Names of its arguments; a message that begins with one of them continues the path.
     """
     try:
-        return instantiate(node, _convert_="all", **arguments)
-    except InstantiationException as error:
-        cause = error.__cause__ or error
-        if isinstance(cause, UserError):
-            raise cause from None
-        if isinstance(cause, ValueError | ImportError):
-            # A message that opens with the name of an argument continues the path.
-            mark = "." if str(cause).partition(" ")[0].rstrip(",") in node else ": "
-            raise ConfigError(f"{path}{mark}{cause}") from error
-        raise
+        yield
+    except (ValueError, ImportError) as error:
+        mark = "." if str(error).partition(" ")[0].rstrip(",") in settings else ": "
+        raise ConfigError(f"{path}{mark}{error}") from error

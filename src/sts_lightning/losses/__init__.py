@@ -1,4 +1,4 @@
-"""Loss heads: embeddings and labels in, a scalar out. One file, one class, one YAML for each."""
+"""Losses: embeddings and labels in, a scalar out. Each has one file, one class and one YAML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sts_lightning.losses.base import Loss
 
 
 def all_losses() -> dict[str, type[Loss]]:
-    """Every loss by its stem, which is the name of its file and of its YAML."""
+    """Return every loss by its stem, the name of its file and of its YAML."""
     found = {}
     for info in pkgutil.iter_modules(__path__):
         module = import_module(f"{__name__}.{info.name}")

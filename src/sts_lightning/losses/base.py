@@ -1,4 +1,4 @@
-"""What a loss is."""
+"""Base class and helpers of all losses."""
 
 from __future__ import annotations
 
@@ -22,44 +22,53 @@ TOP_SCORE = 5.0
 
 
 class Loss(nn.Module, ABC):
-    """A function of the embeddings of a batch, and perhaps its labels, to minimise.
+    """Base class of losses: functions of the embeddings of a batch and, if any, its labels.
 
-    A subclass declares what it needs, so that a configuration that pairs it with data it cannot use
-    fails before any weight is loaded.
+    A subclass declares the views and labels it needs, so that a configuration that pairs it with data it
+    cannot use is rejected before any weights are loaded.
 
     Attributes:
-        views: The numbers of views V that the loss can take.
-        labels: The kinds of label that it can read.
-        couples_rows: Whether the value depends on how rows are grouped into batches.
-        takes_negatives: Whether `forward` has a third argument, further negatives of shape (N, D).
-        observed: What the last call saw besides the loss, such as the accuracy of a head; logged in training.
+        views: Numbers of views V that the loss accepts.
+        labels: Kinds of label that the loss accepts.
+        takes_negatives: True if `forward` has a third argument, further negatives of shape (N, D).
+        observed: Quantities of the last call besides the loss, such as the accuracy of a head; logged in
+            training.
     """
 
     views: tuple[int, ...]
     labels: tuple[LabelKind, ...]
-    couples_rows: bool
     takes_negatives: bool = False
 
     def __init__(self) -> None:
         super().__init__()
         self.observed: dict[str, Tensor] = {}
 
-    def make_head(self, dimension: int, top_label: float) -> None:
-        """Create the parameters of a head; a loss without one has nothing to do.
+    def check_dimension(self, dimension: int) -> None:
+        """Check that the loss can be computed on embeddings of size D; most losses accept any size.
 
         Args:
             dimension: D, the size of an embedding.
-            top_label: The highest label: `TOP_SCORE`, or the number of classes less one.
+
+        Raises:
+            ValueError: The loss cannot be computed on embeddings of this size.
+        """
+
+    def make_head(self, dimension: int, top_label: float) -> None:
+        """Create the parameters of the head; does nothing for a loss without one.
+
+        Args:
+            dimension: D, the size of an embedding.
+            top_label: Highest label: `TOP_SCORE`, or the number of classes minus one.
         """
 
     def needs(self) -> str:
-        """What it takes, in words, for messages."""
+        """Return the accepted views and labels in words, for messages."""
         kinds = " or ".join(LABEL_WORDS[kind] for kind in self.labels)
         return f"{' or '.join(map(str, self.views))} views and {kinds}"
 
     @abstractmethod
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """The loss of a batch.
+        """Compute the loss of a batch.
 
         Args:
             views: Embeddings, shape (V, B, D), any floating dtype.
@@ -70,27 +79,27 @@ class Loss(nn.Module, ABC):
         """
 
 
-def widen(tensor: Tensor) -> Tensor:
-    """In float32, or float64 if it is that already: the precision of all losses."""
+def upcast(tensor: Tensor) -> Tensor:
+    """Upcast to float32, the precision of all losses; float64 is left as it is."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
 
 
 def cosine_rows(first: Tensor, second: Tensor) -> Tensor:
-    """Cosine of corresponding rows, at least in float32: (B, D), (B, D) -> (B,)."""
-    return F.cosine_similarity(widen(first), widen(second), dim=-1)
+    """Compute the cosines of corresponding rows, at least in float32: (B, D), (B, D) -> (B,)."""
+    return F.cosine_similarity(upcast(first), upcast(second), dim=-1)
 
 
 def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:
-    """Cosine of every row with every row, at least in float32: (B, D), (C, D) -> (B, C)."""
-    return F.normalize(widen(first), dim=-1) @ F.normalize(widen(second), dim=-1).T
+    """Compute the cosines of all rows with all rows, at least in float32: (B, D), (C, D) -> (B, C)."""
+    return F.normalize(upcast(first), dim=-1) @ F.normalize(upcast(second), dim=-1).T
 
 
 def require_labels(loss: Loss, labels: Tensor | None) -> Tensor:
-    """The labels, or an error for a caller who forgot them.
+    """Return the labels.
 
     Raises:
-        ValueError: There are none.
+        ValueError: The batch has no labels.
     """
     if labels is None:
-        raise ValueError(f"{type(loss).__name__} needs a label for each row.")
+        raise ValueError(f"{type(loss).__name__} needs a label for each row, but got none.")
     return labels

@@ -1,4 +1,4 @@
-"""CoSENT: pairs in the right order."""
+"""CoSENT: a ranking loss on the cosines of scored pairs."""
 
 from __future__ import annotations
 
@@ -7,45 +7,51 @@ import math
 import torch
 from torch import Tensor
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import Loss, cosine_rows, require_labels
 
 
 class CoSENTLoss(Loss):
-    r"""Every pair of pairs whose cosines stand in the wrong order costs (Su 2022, "CoSENT").
+    r"""Penalises every two pairs whose cosines are ordered differently from their gold scores (Su 2022).
 
     .. math:: L = \log\Bigl(1 + \sum_{i,j:\, y_i < y_j} e^{s (x_i - x_j)}\Bigr)
 
     with x the cosine of a pair and y its score, of which only the order matters. L is 0 on a batch of
     equal scores. Computed in O(B log B) time and O(B) memory, where the usual form takes O(B^2).
 
+    Use it when the scores rank the pairs but their distances mean little, or when the labels are ordered
+    classes. `AnglELoss` is CoSENT with another similarity; `SpearmanLoss` also uses the order only, but
+    measures it over the whole batch; `PearsonLoss` uses the values of the scores.
+
     Args:
-        scale: s, positive.
+        scale: s, positive; the inverse of a temperature.
+
+    Example:
+        >>> loss = CoSENTLoss()
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
     views = (2,)
     labels = ("score", "class")
-    couples_rows = True
 
     def __init__(self, scale: float = 20.0) -> None:
         super().__init__()
         if not 0 < scale < math.inf:
-            raise ConfigError(f"loss.scale must be positive and finite, got {scale}.")
+            raise ValueError(f"scale must be positive and finite, got {scale}.")
         self.scale = scale
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2, B, D) and scores or ordered classes (B,) to a scalar; see `Loss.forward`."""
+        """Compute the loss of views (2, B, D) and scores or ordered classes (B,); see `Loss.forward`."""
         return misordered(self.scale * self.similarity(views[0], views[1]), require_labels(self, labels))
 
     def similarity(self, first: Tensor, second: Tensor) -> Tensor:
-        """What is put in order: the cosine of corresponding rows, (B, D), (B, D) -> (B,)."""
+        """Compute the similarities to rank, here cosines of corresponding rows: (B, D), (B, D) -> (B,)."""
         return cosine_rows(first, second)
 
 
 def misordered(similarities: Tensor, labels: Tensor) -> Tensor:
-    r"""log(1 + sum of exp(s_i - s_j) over all i, j with y_i < y_j).
+    """Compute log(1 + sum of exp(s_i - s_j) over all i, j with y_i < y_j).
 
-    In the order of labels the sum over i is a cumulative sum, read at the last row of a lower label.
+    With rows sorted by label, the sum over i is a cumulative sum up to the last row of a lower label.
 
     Args:
         similarities: s, shape (B,).
@@ -56,8 +62,8 @@ def misordered(similarities: Tensor, labels: Tensor) -> Tensor:
     """
     labels, order = labels.sort(stable=True)
     s = similarities[order]
-    lower = torch.searchsorted(labels, labels)  # for each row, how many have a lower label
+    lower = torch.searchsorted(labels, labels)  # for each row, the number of rows with a lower label
     has_lower = lower > 0
     terms = s.logcumsumexp(0)[(lower - 1).clamp(min=0)] - s
-    # The zero is the 1 under the logarithm; adding 0 * s hands a NaN on where no pair has an order.
+    # exp(0) is the 1 in the logarithm; 0 * s propagates a NaN even where all labels are equal.
     return torch.cat([0 * s.sum().reshape(1), terms[has_lower]]).logsumexp(0)

@@ -14,13 +14,20 @@ class CosineMSELoss(Loss):
     .. math:: L = \frac1B \sum_i \Bigl(\cos(u_i, v_i) - \frac{y_i}{5}\Bigr)^2
 
     with y in [0, 5], so that a score of 0 asks for orthogonal vectors.
+
+    Use it when a cosine should equal a given value, or as the simplest baseline on scored pairs.
+    `PearsonLoss` asks for a linear relation of cosine and score instead of these very values; `MSELoss`
+    regresses the score with a head instead of the cosine.
+
+    Example:
+        >>> loss = CosineMSELoss()
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
     views = (2,)
     labels = ("score",)
-    couples_rows = False
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""
+        """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
         return F.mse_loss(cosines, require_labels(self, labels).to(cosines.dtype) / TOP_SCORE)

@@ -15,15 +15,23 @@ class CrossEntropyLoss(Loss):
 
     .. math:: L = -\frac1B \sum_i \log \mathrm{softmax}(W [u_i; v_i; |u_i - v_i|] + b)_{y_i}
 
-    K is that of the data. ``observed`` has the accuracy.
+    with K given by the data. ``observed`` has the accuracy.
+
+    Use it when the classes of a pair have no order. For ordered classes, such as contradiction, neutral,
+    entailment, the regression losses (`SmoothK2Loss`, `TranslatedReLULoss`) put the same features through
+    a head with one output.
 
     Args:
-        features: What the head reads.
+        features: Input of the head: ``u_v``, ``diff`` or ``u_v_diff``.
+
+    Example:
+        >>> loss = CrossEntropyLoss()
+        >>> loss.make_head(dimension=16, top_label=2)
+        >>> value = loss(torch.randn(2, 8, 16), torch.arange(8) % 3)
     """
 
     views = (2,)
     labels = ("class",)
-    couples_rows = False
 
     def __init__(self, features: Features = "u_v_diff") -> None:
         super().__init__()
@@ -31,16 +39,16 @@ class CrossEntropyLoss(Loss):
         self.features: Features = features
 
     def make_head(self, dimension: int, top_label: float) -> None:
-        """The linear map from M D features to K logits."""
+        """Create the linear map from M D features to K logits."""
         self.head = nn.Linear(features_size(self.features, dimension), int(top_label) + 1)
 
     def logits(self, first: Tensor, second: Tensor) -> Tensor:
-        """Logits of each class: (B, D), (B, D) -> (B, K)."""
+        """Compute the logits of the classes: (B, D), (B, D) -> (B, K)."""
         features = pair_features(first, second, self.features)
         return linear(self.head, features)
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2, B, D) and classes (B,) to a scalar; see `Loss.forward`."""
+        """Compute the loss of views (2, B, D) and classes (B,); see `Loss.forward`."""
         labels = require_labels(self, labels)
         logits = self.logits(views[0], views[1])
         with torch.no_grad():

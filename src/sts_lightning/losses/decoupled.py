@@ -17,17 +17,24 @@ class DecoupledLoss(Loss):
     .. math:: L = \underbrace{-\frac1B \sum_i \frac{\cos(z_i, z_i^+)}{\tau}}_{\text{alignment}}
         + w\,\underbrace{\frac1B \sum_i \log \sum_{j \neq i} e^{\cos(z_i, z_j^+) / \tau}}_{\text{uniformity}}
 
-    The two parts are those that the rank-reduction paper follows through training (its Sec. 3);
-    ``observed`` has both. With three views all hard negatives join the sum of the second part.
+    The two terms are those that the rank-reduction paper follows through training (its Sec. 3);
+    ``observed`` has both. With three views all hard negatives join the sum of the second term.
+
+    Use it when batches are small, where the positive in InfoNCE's denominator weakens the gradient, or to
+    weight alignment and uniformity separately. With w = 1 it differs from `InfoNCELoss` in the
+    denominator alone.
 
     Args:
         temperature: tau, positive.
         uniformity_weight: w, not negative; 1 is the published loss.
+
+    Example:
+        >>> loss = DecoupledLoss()
+        >>> value = loss(torch.randn(2, 8, 16))
     """
 
     views = (2, 3)
     labels = ("none",)
-    couples_rows = True
 
     def __init__(self, temperature: float = 0.05, uniformity_weight: float = 1.0) -> None:
         super().__init__()
@@ -38,14 +45,14 @@ class DecoupledLoss(Loss):
         self.uniformity_weight = uniformity_weight
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2 or 3, B, D), B at least 2, to a scalar; labels are not used. See `Loss.forward`.
+        """Compute the loss of views (2 or 3, B, D), B at least 2; labels are ignored. See `Loss.forward`.
 
         Raises:
-            ValueError: A batch of one row without hard negatives, which has nothing to be told from.
+            ValueError: The batch is one row without hard negatives, so it has no negatives.
         """
         size = views.shape[1]
         if size < 2 and len(views) < 3:
-            raise ValueError("DecoupledLoss needs at least two rows.")
+            raise ValueError("DecoupledLoss needs at least two rows, or three views; got one row.")
         alignment = -cosine_rows(views[0], views[1]).mean() / self.temperature
         own = torch.eye(size, dtype=torch.bool, device=views.device)
         logits = (cosine_matrix(views[0], views[1]) / self.temperature).masked_fill(own, -torch.inf)

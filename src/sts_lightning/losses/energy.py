@@ -12,20 +12,28 @@ from sts_lightning.losses.base import Loss, cosine_matrix
 
 
 class EnergyLoss(Loss):
-    r"""The positive beats the hardest negative by a margin (Jiang et al. 2022, "PromCSE", Eq. 8).
+    r"""Hinge that keeps the hardest negative a margin below the positive (PromCSE, Jiang et al. 2022, Eq. 8).
 
     .. math:: L = \frac1B \sum_i \max\Bigl(0,\; m + \max_{n \in N_i} \cos(z_i, n) - \cos(z_i, z_i^+)\Bigr)
 
-    where N_i are the positives of the other rows and, with three views, all hard negatives. PromCSE adds
-    it with weight 10 to InfoNCE: see experiment=promcse_sup.
+    where N_i are the positives of the other rows and, with three views, all hard negatives.
+
+    Use it when InfoNCE already separates most negatives: added to `InfoNCELoss` by ``loss=mix``, it acts
+    only on rows whose hardest negative is too close. PromCSE adds it with weight 10
+    (``experiment=promcse_sup``). The value is that of `PromCSE's code
+    <https://github.com/YJiangcm/PromCSE/blob/4b319380fa13d018811dd0631bcbeee838c3218e/promcse/models.py#L247-L259>`_,
+    which multiplies the temperature out of its cosines first.
 
     Args:
         margin: m, in cosines, not negative.
+
+    Example:
+        >>> loss = EnergyLoss()
+        >>> value = loss(torch.randn(3, 8, 16))
     """
 
     views = (2, 3)
     labels = ("none",)
-    couples_rows = True
 
     def __init__(self, margin: float = 0.2) -> None:
         super().__init__()
@@ -34,14 +42,14 @@ class EnergyLoss(Loss):
         self.margin = margin
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2 or 3, B, D), B at least 2, to a scalar; labels are not used. See `Loss.forward`.
+        """Compute the loss of views (2 or 3, B, D), B at least 2; labels are ignored. See `Loss.forward`.
 
         Raises:
-            ValueError: A batch of one row without hard negatives.
+            ValueError: The batch is one row without hard negatives, so it has no negatives.
         """
         size = views.shape[1]
         if size < 2 and len(views) < 3:
-            raise ValueError("EnergyLoss needs at least two rows.")
+            raise ValueError("EnergyLoss needs at least two rows, or three views; got one row.")
         cosines = cosine_matrix(views[0], views[1])
         own = torch.eye(size, dtype=torch.bool, device=views.device)
         negatives = cosines.masked_fill(own, -torch.inf)

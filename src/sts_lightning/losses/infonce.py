@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import Loss, cosine_matrix
 
 
@@ -19,21 +18,28 @@ class InfoNCELoss(Loss):
         {\sum_j e^{\cos(z_i, z_j^+) / \tau} + \sum_j e^{\cos(z_i, z_j^-) / \tau + w \delta_{ij}}
         + \sum_n e^{\cos(z_i, q_n) / \tau}}
 
-    The anchor looks for its positive, not the reverse. With two views there are no hard negatives and
-    the second sum is absent; the third is over further negatives q, such as a momentum queue's. With
-    three views ``positive_negatives`` adds the terms cos(z_j^+, z_j^-) of all rows to the denominator, as
-    CoT-BERT does (its Eq. 6).
+    in one direction, from anchors to positives. With two views there are no hard negatives and the second
+    sum is absent; the third is over further negatives q, such as those of a momentum queue. With three
+    views ``positive_negatives`` adds the terms cos(z_i^+, z_j^-) to the denominator of row i (CoT-BERT,
+    Eq. 6, and `its code
+    <https://github.com/ZBWpro/CoT-BERT/blob/3aa7bb44e3836c67a35a16ca8feee4bf29d8a900/models.py#L296-L298>`_).
+
+    Use it when there are positives but no scores: sentences encoded twice, or NLI triplets.
+    `DecoupledLoss` leaves the positive out of the denominator, `MixCSELoss` adds harder negatives,
+    `EnergyLoss` adds a margin to the hardest one, and `IBNLoss` is the form for scored pairs.
 
     Args:
         temperature: tau, positive.
         hard_negative_weight: w, added to the logit of an anchor's own hard negative.
-        positive_negatives: Let the positive's similarities to the hard negatives count too: row i gets
-            cos(z_i^+, z_j^-) / tau for all j.
+        positive_negatives: Add the similarities of positives to hard negatives to the denominator.
+
+    Example:
+        >>> loss = InfoNCELoss()
+        >>> value = loss(torch.randn(3, 8, 16))
     """
 
     views = (2, 3)
     labels = ("none",)
-    couples_rows = True
     takes_negatives = True
 
     def __init__(
@@ -51,11 +57,11 @@ class InfoNCELoss(Loss):
         self.positive_negatives = positive_negatives
 
     def forward(self, views: Tensor, labels: Tensor | None = None, negatives: Tensor | None = None) -> Tensor:
-        """Views (2 or 3, B, D) to a scalar; labels are not used. See `Loss.forward`.
+        """Compute the loss of views (2 or 3, B, D); labels are ignored. See `Loss.forward`.
 
         Args:
             views: Anchors, positives[, hard negatives].
-            labels: Not used.
+            labels: Ignored.
             negatives: Further negatives of every anchor, (N, D); may be empty.
         """
         logits = [cosine_matrix(views[0], views[1]) / self.temperature]  # (B, B)
@@ -76,7 +82,7 @@ def check_temperature(temperature: float) -> None:
     """Reject a temperature that is not positive and finite.
 
     Raises:
-        ConfigError: It is not.
+        ValueError: The temperature is out of range.
     """
     if not 0 < temperature < math.inf:
-        raise ConfigError(f"loss.temperature must be positive and finite, got {temperature}.")
+        raise ValueError(f"temperature must be positive and finite, got {temperature}.")

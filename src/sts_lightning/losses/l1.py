@@ -1,4 +1,4 @@
-"""The absolute error, the plainest regression."""
+"""Absolute error, for regression on ordered labels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,21 @@ from sts_lightning.losses.siamese import SiameseRegressionLoss
 
 
 class L1Loss(SiameseRegressionLoss):
-    """Absolute error of the predicted label: a baseline of STS-Regression, Table 1.
+    r"""Absolute error of the predicted label: a baseline of STS-Regression, Table 1.
+
+    .. math:: \mathrm{penalty}(x) = x
 
     See `SiameseRegressionLoss` for the arguments and the head.
+
+    Use it when a plain regression baseline is needed. `MSELoss` weights large errors more;
+    `TranslatedReLULoss` and `SmoothK2Loss` ignore errors too small to change the rounded label.
+
+    Example:
+        >>> loss = L1Loss()
+        >>> loss.make_head(dimension=16, top_label=5)
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
     def penalty(self, error: Tensor) -> Tensor:
-        """See `SiameseRegressionLoss.penalty`."""
+        """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""
         return error

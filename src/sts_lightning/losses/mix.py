@@ -8,23 +8,34 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import LabelKind, Loss
 
 
 class MixLoss(Loss):
-    r"""Several losses on the same batch: L = sum of weight times loss.
+    r"""Weighted sum of several losses on the same batch.
 
-    ``observed`` has the value of each term, and what the terms themselves observe.
+    .. math:: L = \sum_k w_k L_k
+
+    ``observed`` has the value of each term and the quantities that the terms observe.
+
+    Use it when an objective has several terms, as those of AnglE (``experiment=angle_llama``) and PromCSE
+    (``experiment=promcse_sup``) have. The terms must accept the same views and labels.
 
     Args:
-        terms: The losses by name.
-        weights: A weight for each name, not negative.
+        terms: Losses by name.
+        weights: Weights by name of the loss, finite, not negative, and not all 0.
+
+    Raises:
+        ValueError: There are no terms, the names differ, a weight is out of range, or no batch suits all
+            terms.
+
+    Example:
+        >>> loss = MixLoss({"cosent": CoSENTLoss(), "ibn": IBNLoss()}, {"cosent": 1.0, "ibn": 0.5})
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
     views: tuple[int, ...] = ()
     labels: tuple[LabelKind, ...] = ()
-    couples_rows = True
 
     def __init__(
         self, terms: Mapping[str, Loss] | None = None, weights: Mapping[str, float] | None = None
@@ -32,11 +43,11 @@ class MixLoss(Loss):
         super().__init__()
         terms, weights = terms or {}, weights or {}
         if not terms:
-            raise ConfigError("loss.terms is empty; a mix needs at least one loss.")
+            raise ValueError("terms is empty, but a mix needs at least one loss.")
         if set(terms) != set(weights):
-            raise ConfigError(
-                f"loss.weights needs a weight for each of loss.terms: {', '.join(sorted(terms))}; "
-                f"it has {', '.join(sorted(weights)) or 'none'}."
+            raise ValueError(
+                f"weights must have the names of terms: {', '.join(sorted(terms))}; "
+                f"its names are {', '.join(sorted(weights)) or 'none'}."
             )
         wrong = {name: weight for name, weight in weights.items() if not 0 <= weight < math.inf}
         if wrong or not any(weights.values()):
@@ -48,21 +59,25 @@ class MixLoss(Loss):
         losses = list(terms.values())
         self.views = tuple(v for v in losses[0].views if all(v in other.views for other in losses))
         self.labels = tuple(k for k in losses[0].labels if all(k in other.labels for other in losses))
-        self.couples_rows = any(term.couples_rows for term in losses)
         if not self.views or not self.labels:
-            raise ConfigError(
-                "loss.terms cannot read the same batches: "
+            raise ValueError(
+                "terms cannot read the same batches: "
                 + "; ".join(f"{name} takes {term.needs()}" for name, term in terms.items())
                 + "."
             )
 
+    def check_dimension(self, dimension: int) -> None:
+        """Check the size of the embeddings for all terms."""
+        for _, term in self._items():
+            term.check_dimension(dimension)
+
     def make_head(self, dimension: int, top_label: float) -> None:
-        """The heads of all terms."""
+        """Create the heads of all terms."""
         for _, term in self._items():
             term.make_head(dimension, top_label)
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """See `Loss.forward`."""
+        """Compute the weighted sum of the terms; see `Loss.forward`."""
         values = {name: term(views, labels) for name, term in self._items()}
         self.observed = {name: value.detach() for name, value in values.items()}
         for _, term in self._items():

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.losses.base import Loss, cosine_matrix, widen
+from sts_lightning.losses.base import Loss, cosine_matrix, upcast
 from sts_lightning.losses.infonce import check_temperature
 
 
@@ -21,32 +20,44 @@ class MixCSELoss(Loss):
     with unit vectors z, j + 1 modulo B, and no gradient through m. The mixture j = i - 1 is left out since
     most of it is the positive of i itself.
 
-    Deviations from the papers' code, which ``official`` switches on: it mixes vectors of any length, adds
-    a mirrored block of mixed anchors against the positives that the paper does not mention, and
-    multiplies the left-out logits by 0, which leaves a constant 1 in the denominator.
+    Use it when training without labels or hard negatives. It is `InfoNCELoss` on two views with B - 1 more
+    negatives for each anchor; with triplets, use the real hard negatives of `InfoNCELoss` instead.
+
+    Deviations from the paper's code, which ``official`` switches on: it mixes vectors that are `not
+    normalised
+    <https://github.com/BDBC-KG-NLP/MixCSE_AAAI2022/blob/884145e24a5258c044fedb658df9999f012df875/mixcse/models_mix.py#L230>`_,
+    adds a `mirrored block
+    <https://github.com/BDBC-KG-NLP/MixCSE_AAAI2022/blob/884145e24a5258c044fedb658df9999f012df875/mixcse/models_mix.py#L246-L266>`_
+    of mixed anchors against the positives that the paper does not mention, and `multiplies the left-out
+    logits by 0
+    <https://github.com/BDBC-KG-NLP/MixCSE_AAAI2022/blob/884145e24a5258c044fedb658df9999f012df875/mixcse/models_mix.py#L233-L236>`_,
+    which leaves a constant 1 in the denominator.
 
     Args:
         temperature: tau, positive.
-        mix: lambda in [0, 1], the part of the positive.
-        official: Behave as the papers' code.
+        mix: lambda in [0, 1], the weight of the positive in a mixture.
+        official: Reproduce the paper's code.
+
+    Example:
+        >>> loss = MixCSELoss()
+        >>> value = loss(torch.randn(2, 8, 16))
     """
 
     views = (2,)
     labels = ("none",)
-    couples_rows = True
 
     def __init__(self, temperature: float = 0.05, mix: float = 0.2, official: bool = False) -> None:
         super().__init__()
         check_temperature(temperature)
         if not 0 <= mix <= 1:
-            raise ConfigError(f"loss.mix must lie in [0, 1], got {mix}.")
+            raise ValueError(f"mix must lie in [0, 1], got {mix}.")
         self.temperature = temperature
         self.mix = mix
         self.official = official
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2, B, D) to a scalar; labels are not used. See `Loss.forward`."""
-        first, second = widen(views[0]), widen(views[1])
+        """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`."""
+        first, second = upcast(views[0]), upcast(views[1])
         if not self.official:
             first, second = F.normalize(first, dim=-1), F.normalize(second, dim=-1)
         size = len(first)
@@ -63,6 +74,6 @@ class MixCSELoss(Loss):
         return F.cross_entropy(torch.cat(blocks, dim=1), target)
 
     def _mixed(self, vectors: Tensor) -> Tensor:
-        """Each row mixed with the next one, without gradient: (B, D) -> (B, D)."""
+        """Mix each row with the next one, without gradient: (B, D) -> (B, D)."""
         mixed = self.mix * vectors + (1 - self.mix) * vectors.roll(-1, dims=0)
         return mixed.detach()

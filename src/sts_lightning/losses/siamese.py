@@ -1,4 +1,4 @@
-"""Siamese heads on two sentence vectors: features, the regression framework."""
+"""Features of two sentence vectors, and regression of a label from them."""
 
 from __future__ import annotations
 
@@ -10,62 +10,65 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.losses.base import Loss, require_labels, widen
+from sts_lightning.losses.base import Loss, require_labels, upcast
 
 Features = Literal["u_v", "diff", "u_v_diff"]
-"""What a head reads: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6)."""
+"""Input of a head: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6)."""
 
 Clamp = Literal["none", "left", "both"]
-"""Which end of the label range bounds a prediction."""
+"""Ends of the label range that bound a prediction."""
 
 
 def pair_features(first: Tensor, second: Tensor, features: Features) -> Tensor:
-    """(B, D), (B, D) -> (B, M D), at least in float32, with M = 2, 1 or 3."""
-    u, v = widen(first), widen(second)
+    """Concatenate the features of pairs, at least in float32: (B, D), (B, D) -> (B, M D), M = 2, 1 or 3."""
+    u, v = upcast(first), upcast(second)
     parts = {"u_v": (u, v), "diff": ((u - v).abs(),), "u_v_diff": (u, v, (u - v).abs())}
     return torch.cat(parts[features], dim=-1)
 
 
 def features_size(features: Features, dimension: int) -> int:
-    """M D of `pair_features`.
+    """Return M D, the size of `pair_features`.
 
     Raises:
-        ConfigError: Unknown features.
+        ValueError: Unknown features.
     """
     if features not in get_args(Features):
-        raise ConfigError(f"loss.features must be one of {', '.join(get_args(Features))}, got {features!r}.")
+        raise ValueError(f"features must be one of {', '.join(get_args(Features))}, got {features!r}.")
     return {"u_v": 2, "diff": 1, "u_v_diff": 3}[features] * dimension
 
 
 def linear(head: nn.Linear, features: Tensor) -> Tensor:
-    """The head in the precision of the features."""
+    """Apply the head in the precision of the features."""
     return F.linear(features, head.weight.to(features.dtype), head.bias.to(features.dtype))
 
 
 class SiameseRegressionLoss(Loss):
-    r"""A linear head predicts the label as a number; a penalty measures the error (STS-Regression, Sec. 4).
+    r"""Regression of the label with a linear head on both vectors (STS-Regression, Sec. 4).
 
     .. math:: p = w \cdot [u; v; |u - v|] + b, \quad
         L = \frac1B \sum_i \mathrm{penalty}(|p_i - d\,y_i|)
 
-    Labels are mapped to evenly spaced nodes: label y stands at d y, whether y is a class 0, 1, ..., K-1 or
-    a score in [0, 5]. A prediction beyond the end nodes is read as the end node. Subclasses define the
-    penalty; ``observed`` has the accuracy of the prediction rounded to the next node.
+    Labels are mapped to evenly spaced nodes: label y is mapped to d y, whether y is a class 0, 1, ..., K-1
+    or a score in [0, 5]. A prediction beyond an end node is read as the end node. Subclasses define the
+    penalty; ``observed`` has the accuracy of the prediction rounded to the nearest node.
 
-    Deviations from the papers' code, which ``official`` switches on: it floors fractional scores (4.8
-    becomes 4), and a clamped prediction has no gradient at all there, even if its label is not that end.
+    Deviations from the paper's code, which ``official`` switches on: it `floors fractional scores
+    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/train-bert-roberta.py#L121>`_
+    (4.8 becomes 4), and a `clamped prediction
+    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/train-bert-roberta.py#L118-L119>`_
+    has no gradient there, even if its label is elsewhere. The same lines clamp at 0 only: for the whole of
+    that code set ``clamp="left"`` as well.
 
     Args:
-        features: What the head reads.
+        features: Input of the head: ``u_v``, ``diff`` or ``u_v_diff``.
         spacing: d, the distance of neighbouring nodes, positive.
-        clamp: ``both`` as the paper advises, ``left`` as its code does, or ``none``.
-        official: Floor the labels, and cut the gradient of clamped predictions.
+        clamp: End nodes that bound a prediction: ``both`` as in the paper, ``left`` as in its code, or
+            ``none``.
+        official: Floor the labels and cut the gradient of clamped predictions.
     """
 
     views = (2,)
     labels = ("score", "class")
-    couples_rows = False
 
     def __init__(
         self,
@@ -76,9 +79,9 @@ class SiameseRegressionLoss(Loss):
     ) -> None:
         super().__init__()
         if not 0 < spacing < math.inf:
-            raise ConfigError(f"loss.spacing must be positive and finite, got {spacing}.")
+            raise ValueError(f"spacing must be positive and finite, got {spacing}.")
         if clamp not in get_args(Clamp):
-            raise ConfigError(f"loss.clamp must be one of {', '.join(get_args(Clamp))}, got {clamp!r}.")
+            raise ValueError(f"clamp must be one of {', '.join(get_args(Clamp))}, got {clamp!r}.")
         features_size(features, 1)
         self.features: Features = features
         self.spacing = spacing
@@ -86,21 +89,21 @@ class SiameseRegressionLoss(Loss):
         self.official = official
 
     def make_head(self, dimension: int, top_label: float) -> None:
-        """The linear map from M D features to one number."""
+        """Create the linear map from M D features to one number."""
         self.top_label = top_label
         self.head = nn.Linear(features_size(self.features, dimension), 1)
 
     @abstractmethod
     def penalty(self, error: Tensor) -> Tensor:
-        """What an absolute error costs: (B,) -> (B,)."""
+        """Compute the penalty of absolute errors: (B,) -> (B,)."""
 
     def predict(self, first: Tensor, second: Tensor) -> Tensor:
-        """Predicted labels, not clamped: (B, D), (B, D) -> (B,), on the scale of the nodes."""
+        """Predict labels on the scale of the nodes, not clamped: (B, D), (B, D) -> (B,)."""
         features = pair_features(first, second, self.features)
         return linear(self.head, features).squeeze(-1)
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2, B, D) and scores or classes (B,) to a scalar; see `Loss.forward`."""
+        """Compute the loss of views (2, B, D) and scores or classes (B,); see `Loss.forward`."""
         labels = require_labels(self, labels)
         prediction = self.predict(views[0], views[1])
         with torch.no_grad():
@@ -116,25 +119,25 @@ class SiameseRegressionLoss(Loss):
         clamped = prediction.clamp(0, top)
         if self.official:
             return clamped
-        # The value of the end, the gradient of the line: a label elsewhere pulls the prediction back, and
-        # a label at this end has no error and with it no gradient.
+        # Value of the clamped, gradient of the free prediction: a label elsewhere still pulls it back, and a
+        # label at this end has zero error and thus zero gradient.
         return prediction + (clamped - prediction).detach()
 
 
 class ZeroZoneLoss(SiameseRegressionLoss):
-    """A regression whose penalty is zero near the label and grows beyond.
+    """Regression with a penalty that is zero near the label.
 
     Args:
-        k: How fast it grows, positive.
-        x0: Error that costs nothing, at most half of ``spacing``, where the zones of neighbouring labels
-            would begin to overlap.
-        features: See `SiameseRegressionLoss`, as for the following.
-        spacing: Distance of neighbouring labels' nodes.
-        clamp: Ends that bound a prediction.
-        official: Behave as the papers' code.
+        k: Growth rate of the penalty beyond x0, positive.
+        x0: Largest error without penalty, at most half of ``spacing``, where the zones of neighbouring
+            labels would begin to overlap.
+        features: Input of the head; see `SiameseRegressionLoss` for this and the following.
+        spacing: Distance of neighbouring nodes.
+        clamp: End nodes that bound a prediction.
+        official: Reproduce the paper's code.
 
     Raises:
-        ConfigError: k or x0 is out of range.
+        ValueError: k or x0 is out of range.
     """
 
     def __init__(
@@ -148,10 +151,10 @@ class ZeroZoneLoss(SiameseRegressionLoss):
     ) -> None:
         super().__init__(features, spacing, clamp, official)
         if not 0 < k < math.inf:
-            raise ConfigError(f"loss.k must be positive and finite, got {k}.")
+            raise ValueError(f"k must be positive and finite, got {k}.")
         if not 0 <= x0 <= spacing / 2:
-            raise ConfigError(
-                f"loss.x0 must lie between 0 and half of loss.spacing ({spacing / 2:g}), got {x0}: "
-                "a prediction would count as right for two labels."
+            raise ValueError(
+                f"x0 must lie between 0 and half of spacing ({spacing / 2:g}), got {x0}: "
+                "a larger x0 makes a prediction correct for two labels."
             )
         self.k, self.x0 = k, x0

@@ -1,4 +1,4 @@
-"""Spearman's correlation, made differentiable, as a loss."""
+"""Differentiable form of Spearman's correlation as a loss."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses.base import Loss, cosine_rows, require_labels
-from sts_lightning.losses.correlation import RESOLUTION, correlation
+from sts_lightning.losses.pearson import RESOLUTION, pearson_correlation
 
 
 class SpearmanLoss(Loss):
@@ -21,40 +20,46 @@ class SpearmanLoss(Loss):
     with s the standard deviation of the batch's cosines x. As t goes to 0 the soft ranks become
     mid-ranks and L becomes one minus Spearman's correlation, ties included; as t grows the soft ranks
     become linear in x and L becomes one minus the correlation of cosines with gold ranks. Because of s
-    the loss, like Pearson's, does not change when all cosines are shifted or scaled; the gold scores
+    the loss, like `PearsonLoss`, does not change when all cosines are shifted or scaled; the gold scores
     matter by their order alone. L lies in [0, 2]; time and memory are O(B^2). On a batch of equal
-    cosines or equal scores the correlation counts as 0 and there is no gradient. None of the papers has
-    this loss.
+    cosines or equal scores the correlation is taken as 0 and there is no gradient. No paper that this
+    project reproduces has this loss.
+
+    Use it when the evaluation metric itself, Spearman's correlation, should be optimised. `PearsonLoss`
+    correlates the values; `CoSENTLoss` also uses the order only, at O(B log B).
 
     Args:
         temperature: t, positive, in standard deviations of the cosines.
+
+    Example:
+        >>> loss = SpearmanLoss()
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
     views = (2,)
     labels = ("score",)
-    couples_rows = True
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()
         if not 0 < temperature < math.inf:
-            raise ConfigError(f"loss.temperature must be positive and finite, got {temperature}.")
+            raise ValueError(f"temperature must be positive and finite, got {temperature}.")
         self.temperature = temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Views (2, B, D) and scores (B,) to a scalar; see `Loss.forward`."""
+        """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
         variance = cosines.var(correction=0)
-        # A batch of equal cosines is not blown up; the correlation then finds it constant.
+        # Equal cosines are not scaled up; the correlation then treats them as constant.
         spread = torch.where(variance <= RESOLUTION**2, 1.0, variance).sqrt()
         ranks = soft_ranks(cosines / spread, self.temperature)
-        return 1 - correlation(ranks, mid_ranks(require_labels(self, labels)).to(ranks.dtype))
+        return 1 - pearson_correlation(ranks, mid_ranks(require_labels(self, labels)).to(ranks.dtype))
 
 
 def soft_ranks(values: Tensor, temperature: float) -> Tensor:
-    """Differentiable ranks, (B,) -> (B,); their sum is that of 1 to B at any temperature."""
+    """Compute differentiable ranks, (B,) -> (B,); they sum to that of 1 to B at any temperature."""
     return 0.5 + torch.sigmoid((values[:, None] - values[None, :]) / temperature).sum(dim=1)
 
 
 def mid_ranks(values: Tensor) -> Tensor:
-    """Ranks from 1, ties sharing the mean of theirs: (B,) -> (B,) in float64."""
+    """Compute ranks from 1, with the mean rank for ties: (B,) -> (B,) in float64."""
     return 0.5 + 0.5 * (1 + torch.sign(values[:, None] - values[None, :])).double().sum(dim=1)

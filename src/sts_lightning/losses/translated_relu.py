@@ -13,7 +13,17 @@ class TranslatedReLULoss(ZeroZoneLoss):
 
     .. math:: \mathrm{penalty}(x) = k \max(0, x - x_0)
 
-    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head.
+    See `ZeroZoneLoss` for the arguments and `SiameseRegressionLoss` for the head and its deviations from the
+    paper's code. The penalty is that of `the code
+    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/loss.py#L5-L13>`_.
+
+    Use it when labels are ordered classes and a few large errors should not dominate.
+    `SmoothK2Loss` is the quadratic form; x0 = 0 and k = 1 give `L1Loss`.
+
+    Example:
+        >>> loss = TranslatedReLULoss()
+        >>> loss.make_head(dimension=16, top_label=2)
+        >>> value = loss(torch.randn(2, 8, 16), torch.arange(8) % 3)
     """
 
     def __init__(
@@ -28,5 +38,5 @@ class TranslatedReLULoss(ZeroZoneLoss):
         super().__init__(k, x0, features, spacing, clamp, official)
 
     def penalty(self, error: Tensor) -> Tensor:
-        """See `SiameseRegressionLoss.penalty`."""
+        """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""
         return self.k * F.relu(error - self.x0)

@@ -1,1 +1,1 @@
-"""Terms that are added to a loss: embeddings in, a scalar out."""
+"""Regularization terms: embeddings in, a scalar to add to the loss out."""

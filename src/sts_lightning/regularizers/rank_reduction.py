@@ -9,10 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
-
 Which = Literal["first", "second", "both", "each"]
-"""The rows that it reads: those of the first view, of the second, of both together, or of each in turn."""
+"""Rows to read: those of the first view, of the second, of both together, or of each separately."""
 
 Direction = Literal["decrease", "increase", "none"]
 
@@ -26,17 +24,30 @@ class RankReduction(nn.Module):
 
     with lambda the eigenvalues of :math:`Z^T Z / N` for rows Z of unit length. S lies between 0 (all rows
     on one line) and log min(N, D); a positive coefficient lowers it. Eq. 6 as printed has the opposite
-    sign, which would raise the rank; its tables and text mean the sign used here. The paper does not say
-    which tensor it acts on; here it is the one that the loss sees, and ``views`` chooses its rows.
+    sign, which would raise the rank; its tables and text use the sign used here. The entropy S is that of the
+    `VNE code
+    <https://github.com/jaeill/CVPR23-VNE/blob/c63961b05b66bb1ddeadf5ff129c7f1aabda392f/vne/__init__.py#L15-L19>`_.
+    The paper does not state which tensor it acts on; here it acts on the input of the loss, and ``views``
+    selects the rows.
 
-    What happens can differ between phase 1 (the rank rises) and phase 2 (it falls) of training, as in the
-    paper's Table 1; `RankMonitor` finds the switch on line and sets ``phase``.
+    The direction can differ between phase 1 (the rank rises) and phase 2 (it falls) of training, as in the
+    paper's Table 1; `RankMonitor` detects the switch during training and sets ``phase``.
+
+    Use it when contrastive training leaves embeddings of higher rank than the task needs. It adds to any
+    loss, and its coefficient is tuned on dev data.
 
     Args:
-        coefficient: gamma, not negative. The paper: 1e-3 for most models, from 1e-4 to 3e-3.
-        views: Which rows are read.
+        coefficient: gamma, not negative. The paper uses 1e-3 for most models, and 1e-4 to 3e-3.
+        views: Rows to read.
         phase1: Direction while the rank rises.
         phase2: Direction after its peak.
+
+    Raises:
+        ValueError: An argument is out of range.
+
+    Example:
+        >>> regularizer = RankReduction(coefficient=1e-3)
+        >>> value = regularizer(torch.randn(2, 8, 16))
     """
 
     phase: Tensor
@@ -50,16 +61,16 @@ class RankReduction(nn.Module):
     ) -> None:
         super().__init__()
         if not 0 <= coefficient < math.inf:
-            raise ConfigError(
-                f"regularizer.coefficient must be finite and not negative, got {coefficient}; to raise "
-                "the rank, set regularizer.phase1=increase and phase2=increase."
+            raise ValueError(
+                f"coefficient must be finite and not negative, got {coefficient}; to raise "
+                "the rank, set phase1=increase and phase2=increase."
             )
         if views not in get_args(Which):
             known = ", ".join(get_args(Which))
-            raise ConfigError(f"regularizer.views must be one of {known}, got {views!r}.")
+            raise ValueError(f"views must be one of {known}, got {views!r}.")
         for name, direction in (("phase1", phase1), ("phase2", phase2)):
             if direction not in SIGNS:
-                raise ConfigError(f"regularizer.{name} must be one of {', '.join(SIGNS)}, got {direction!r}.")
+                raise ValueError(f"{name} must be one of {', '.join(SIGNS)}, got {direction!r}.")
         self.coefficient = coefficient
         self.views: Which = views
         self.directions = (phase1, phase2)
@@ -67,11 +78,11 @@ class RankReduction(nn.Module):
 
     @property
     def needs_phases(self) -> bool:
-        """Whether the two phases differ, so that someone has to tell which one it is."""
+        """Return whether the phases differ, so that the switch between them has to be detected."""
         return self.directions[0] != self.directions[1]
 
     def forward(self, views: Tensor) -> Tensor:
-        """Embeddings (V, B, D) to a scalar of the embeddings' precision, at least float32."""
+        """Compute the term of embeddings (V, B, D), at least in float32."""
         sign = SIGNS[self.directions[int(self.phase) - 1]]
         if sign == 0 or self.coefficient == 0:
             return views.new_zeros((), dtype=torch.float32)
@@ -86,11 +97,11 @@ class RankReduction(nn.Module):
 
 
 def von_neumann_entropy(vectors: Tensor) -> Tensor:
-    r"""Entropy of the eigenvalues of Z^T Z / N, rows Z of unit length: (N, D) -> scalar.
+    """Compute the entropy of the eigenvalues of Z^T Z / N, rows Z of unit length: (N, D) -> scalar.
 
-    It lies in [0, log min(N, D)]. Eigenvalues are those of the smaller of the two Gram matrices, in
-    float64; those that are zero up to rounding are left out, as their contribution to entropy and gradient
-    vanishes.
+    The entropy lies in [0, log min(N, D)]. The eigenvalues are those of the smaller of the two Gram matrices,
+    in float64; eigenvalues that are zero up to rounding are left out, since they contribute nothing to
+    entropy or gradient.
     """
     unit = F.normalize(vectors.double(), dim=-1)
     size, dimension = unit.shape

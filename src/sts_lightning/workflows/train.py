@@ -22,6 +22,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import interrupts
+from sts_lightning.config.build import name_setting
 from sts_lightning.config.machine import decided, weights_device
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
@@ -151,6 +152,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     cfg, machine, data, loss = parts.cfg, parts.machine, parts.data, parts.loss
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine))
+    with name_setting("loss", ()):
+        loss.check_dimension(encoder.dimension)
     loss.make_head(encoder.dimension, data.top_label)
     keep: set[str] = set()
     if cfg.init_from is not None:
