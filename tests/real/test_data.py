@@ -7,12 +7,12 @@ import pytest
 
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
 from sts_lightning.data.readers.senteval import load_sts_tasks, load_stsb
 from sts_lightning.data.readers.supervised_sts import load_relatedness_tasks
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
-from sts_lightning.data.test_filter import OverlapFilter
 
 
 def test_sizes_of_the_seven_tasks(data_root: str) -> None:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from datasets import Dataset
 
-from sts_lightning.data.test_filter import pair_key
+from sts_lightning.data.overlap import pair_key
 from sts_lightning.errors import ConfigError
 
 Kind = Literal["exact", "swapped", "normalized", "near"]

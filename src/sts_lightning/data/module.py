@@ -15,7 +15,7 @@ from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.pair_tables import SCORE_RANGE, LabelKind, SourceCount
 from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb
-from sts_lightning.distributed import Share
+from sts_lightning.distributed import Shard
 from sts_lightning.errors import ConfigError, DataError
 
 COLUMNS = ("sentence1", "sentence2", "sentence3")
@@ -105,7 +105,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
 
     def train_dataloader(self) -> ResumableLoader:
         """Shuffled training batches."""
-        collate = ViewCollator(self.views, self.label, self._prepare_train, Share.current())
+        collate = ViewCollator(self.views, self.label, self._prepare_train, Shard.current())
         return ResumableLoader(
             self.train, self.batch_size, collate, self.seed, self.num_workers, self.epoch_batches
         )
@@ -113,7 +113,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
     def val_dataloader(self) -> DataLoader[Any]:
         """The dev pairs in file order; 128 of them give the chunks enough rows to sort."""
         views = [View(column) for column in COLUMNS[:2]]
-        collate = ViewCollator(views, "score", self._prepare_evaluation, Share.current())
+        collate = ViewCollator(views, "score", self._prepare_evaluation, Shard.current())
         # A generator of its own: a loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
         return DataLoader(self.dev, batch_size=128, collate_fn=collate, generator=generator)

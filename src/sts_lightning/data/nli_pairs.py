@@ -7,6 +7,7 @@ from pathlib import Path
 from datasets import Dataset
 
 from sts_lightning.data.module import SentEvalData
+from sts_lightning.data.overlap import OverlapFilter, not_in
 from sts_lightning.data.pair_tables import (
     SCORE_RANGE,
     LabelKind,
@@ -17,7 +18,6 @@ from sts_lightning.data.pair_tables import (
 )
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.test_filter import OverlapFilter, not_in
 from sts_lightning.errors import ConfigError, DataError
 
 CLASSES = ("contradiction", "neutral", "entailment")

@@ -9,11 +9,11 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.overlap import pair_key
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, make_table, require_varied_scores
 from sts_lightning.data.readers.row_values import score, sentence
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.test_filter import pair_key
 from sts_lightning.errors import ConfigError, DataError
 
 

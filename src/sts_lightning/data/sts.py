@@ -5,9 +5,9 @@ from __future__ import annotations
 from datasets import Dataset, concatenate_datasets
 
 from sts_lightning.data.module import SentEvalData
+from sts_lightning.data.overlap import OverlapFilter, not_in
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, keep_rows
 from sts_lightning.data.readers.senteval import load_sickr, load_stsb
-from sts_lightning.data.test_filter import OverlapFilter, not_in
 
 
 class STSData(SentEvalData):
