@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.augment import Repetition
+from sts_lightning.choices import LabelKind
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS, SentenceDataModule
-from sts_lightning.data.pair_tables import LabelKind, SourceCount, make_table
+from sts_lightning.data.pair_tables import SourceCount, make_table
 from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import ConfigError
+from sts_lightning.data.sentences import repeated_views
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
     "actor": (
@@ -120,9 +120,8 @@ class ToyData(SentenceDataModule):
     ) -> None:
         super().__init__(batch_size, seed, num_workers)
         if min(train_size, dev_size, test_size) < 2:
-            raise ConfigError("data.train_size, data.dev_size and data.test_size must be at least 2.")
-        if views not in (2, 3):
-            raise ValueError(f"views must be 2 or 3, got {views}.")
+            raise ValueError("train_size, dev_size and test_size must be at least 2.")
+        self._views = repeated_views(views, repetition, seed)
         if kind != "sentences" and (views != 2 or repetition):
             raise ValueError(
                 f"views={views} and repetition={repetition} have no effect with kind={kind}; they are for "
@@ -137,16 +136,12 @@ class ToyData(SentenceDataModule):
         }
         self.num_views, self.label = shapes[kind]
         self.num_classes = 3
-        self.repetition = Repetition(repetition, seed) if repetition else None
         self.train_size, self.dev_size, self.test_size = train_size, dev_size, test_size
 
     @property
     def views(self) -> tuple[View, ...]:
         """One column for each view, or the same sentence for all."""
-        if self.kind != "sentences":
-            return super().views
-        augmentations = (None, self.repetition, None)[: self.num_views]
-        return tuple(View(COLUMNS[0], augmentation) for augmentation in augmentations)
+        return self._views if self.kind == "sentences" else super().views
 
     def load_train(self) -> Dataset:
         """Generated training examples."""
