@@ -83,17 +83,6 @@ def test_equals_one_process(processes: int, tmp_path: Path) -> None:
                 )
 
 
-@pytest.mark.parametrize("count", range(8))
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_shards_cover_each_example_once(count: int, processes: int) -> None:
-    parts = [Shard(process, processes).slice_of(count) for process in range(processes)]
-    examples = [index for part in parts for index in range(count)[part]]
-    assert examples == list(range(count))
-    sizes = Shard(0, processes).sizes(count)
-    assert sizes == [part.stop - part.start for part in parts]
-    assert max(sizes) - min(sizes) <= 1
-
-
 def test_one_process_passes_everything_through() -> None:
     own = torch.randn(2, 4, 3)
     assert gather_examples(own, 4, Shard()) is own

@@ -1,4 +1,4 @@
-"""NLI pairs: premise, hypothesis, and whether one entails or contradicts the other."""
+"""NLI pairs: premise, hypothesis and class."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import DataError
 
 CLASSES = ("contradiction", "neutral", "entailment")
-"""The classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""
+"""Classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""
 
 
 class NLIPairsData(SentEvalData):
-    """Pairs with a class: contradiction 0, neutral 1, entailment 2; or with a score.
+    """Sentence pairs with a class (contradiction 0, neutral 1, entailment 2) or a score.
 
     Args:
         root: Data root, from which STS-B dev and the seven test sets are read, too.

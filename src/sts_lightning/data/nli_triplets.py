@@ -11,7 +11,7 @@ from sts_lightning.data.readers.text_files import read_records
 
 
 class NLITripletsData(SentEvalData):
-    """Anchors with a positive and a hard negative, in the columns of SimCSE's nli_for_simcse.csv.
+    """Anchors with a positive and a hard negative, in the format of SimCSE's nli_for_simcse.csv.
 
     Args:
         root: Data root, from which STS-B dev and the seven test sets are read, too.
