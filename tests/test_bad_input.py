@@ -338,7 +338,7 @@ FILES: list[tuple[str, str, int, str]] = [
 def read(path: Path, content: str) -> PairsFileData:
     path.write_text(content, encoding="utf-8")
     data = PairsFileData(str(path), batch_size=4, seed=0, dev_fraction=0.3)
-    data.load()
+    data.setup()
     return data
 
 

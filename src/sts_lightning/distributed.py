@@ -1,4 +1,4 @@
-"""Which examples of a batch a process embeds, where several train together."""
+"""Division of a batch among the processes of distributed training."""
 
 from __future__ import annotations
 
@@ -7,33 +7,40 @@ from typing import NamedTuple, Self
 from torch import distributed
 
 
-class Share(NamedTuple):
-    """One of several processes.
+class Shard(NamedTuple):
+    """The contiguous part of every batch that one process embeds.
 
     Attributes:
-        process: Its number, from 0.
-        processes: How many there are.
+        rank: Rank of the process, from 0.
+        world_size: Number of processes.
     """
 
-    process: int = 0
-    processes: int = 1
+    rank: int = 0
+    world_size: int = 1
 
     @classmethod
     def current(cls) -> Self:
-        """That of this process; the whole where it trains alone."""
+        """Return the shard of this process; the whole batch if it trains alone."""
         if distributed.is_available() and distributed.is_initialized():
             return cls(distributed.get_rank(), distributed.get_world_size())
         return cls()
 
-    def of(self, count: int) -> slice:
-        """Its part of ``count`` examples in a row; sizes differ by one at most, and some may be empty."""
-        return slice(count * self.process // self.processes, count * (self.process + 1) // self.processes)
+    def slice_of(self, count: int) -> slice:
+        """Return the slice of ``count`` examples that belongs to this rank.
+
+        The slices of all ranks cover each example once. Their sizes differ by at most one, so some are empty
+        if ``count`` is less than ``world_size``.
+        """
+        return slice(count * self.rank // self.world_size, count * (self.rank + 1) // self.world_size)
+
+    def size_of(self, count: int) -> int:
+        """Return how many of ``count`` examples belong to this rank."""
+        return len(range(count)[self.slice_of(count)])
 
     def sizes(self, count: int) -> list[int]:
-        """How many of ``count`` examples each process has."""
-        parts = [Share(process, self.processes).of(count) for process in range(self.processes)]
-        return [part.stop - part.start for part in parts]
+        """Return how many of ``count`` examples belong to each rank."""
+        return [Shard(rank, self.world_size).size_of(count) for rank in range(self.world_size)]
 
 
-WHOLE = Share()
-"""Of a process that trains alone."""
+WHOLE_BATCH = Shard()
+"""The shard of a process that trains alone."""

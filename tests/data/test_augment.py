@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from sts_lightning.data.augment import Repetition
-from sts_lightning.errors import ConfigError
 
 SPECIAL = [1, *[0] * 20, 1]
 IDS = [101, *range(20), 102]
@@ -48,6 +47,6 @@ def test_depends_on_seed_and_sentence_alone() -> None:
     assert len({tuple(Repetition(0.5, seed)(IDS, SPECIAL)) for seed in range(20)}) > 10
 
 
-def test_refuses_a_rate_above_one() -> None:
-    with pytest.raises(ConfigError, match=r"repetition must lie in \[0, 1\]"):
+def test_rejects_a_rate_above_one() -> None:
+    with pytest.raises(ValueError, match=r"rate must lie in \[0, 1\]"):
         Repetition(1.5, 0)

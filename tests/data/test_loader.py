@@ -31,7 +31,7 @@ def test_each_epoch_is_another_permutation() -> None:
 @pytest.mark.parametrize(
     ("stop", "num_workers"), [(1, 0), (3, 0), (3, 1), (4, 0), (5, 0), (6, 0), (7, 0), (11, 0)]
 )
-def test_goes_on_behind_the_last_batch_used(stop: int, epoch_batches: int | None, num_workers: int) -> None:
+def test_resumes_after_the_last_batch_used(stop: int, epoch_batches: int | None, num_workers: int) -> None:
 
     def stream(source: ResumableLoader) -> Any:
         while True:
@@ -48,12 +48,12 @@ def test_goes_on_behind_the_last_batch_used(stop: int, epoch_batches: int | None
     running.close()
 
 
-def test_a_rest_of_one_row_is_left_out() -> None:
+def test_a_last_batch_of_one_row_is_dropped() -> None:
     assert [len(batch) for batch in loader(rows=9)] == [4, 4]
     assert [len(batch) for batch in loader(rows=10)] == [4, 4, 2]
 
 
-def test_the_global_random_state_is_left_alone() -> None:
+def test_the_global_random_state_is_unchanged() -> None:
     import torch
 
     state = torch.get_rng_state()

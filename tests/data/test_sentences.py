@@ -7,7 +7,7 @@ import pytest
 
 from sts_lightning.data.augment import Repetition
 from sts_lightning.data.sentences import SentencesData
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.errors import DataError
 
 
 def data(path: Path, **settings: Any) -> SentencesData:
@@ -41,12 +41,21 @@ def test_views_are_the_same_sentence(tmp_path: Path) -> None:
     assert [isinstance(view.augmentation, Repetition) for view in repeated] == [False, True, False]
 
 
-def test_refuses(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="views must be 2 or 3"):
-        data(tmp_path / "x", views=4)
-    with pytest.raises(ConfigError, match="limit must be at least 2"):
-        (tmp_path / "plain.txt").write_text("One .\nTwo .\n")
-        data(tmp_path / "plain.txt", limit=1).load_train()
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"views": 4}, "views must be 2 or 3"),
+        ({"limit": 1}, "limit must be at least 2"),
+        ({"repetition": 1.5}, r"repetition must lie in \[0, 1\]"),
+        ({"official_repetition": True}, "official_repetition has no effect"),
+    ],
+)
+def test_rejected_arguments(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        data(tmp_path / "x", **settings)
+
+
+def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         data(tmp_path / "absent.txt").load_train()
     with pytest.raises(DataError, match=r"no wiki1m_for_simcse\.txt or unsup/sentences\.txt here"):

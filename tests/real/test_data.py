@@ -7,12 +7,12 @@ import pytest
 
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
 from sts_lightning.data.readers.senteval import load_sts_tasks, load_stsb
 from sts_lightning.data.readers.supervised_sts import load_relatedness_tasks
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
-from sts_lightning.data.test_filter import OverlapFilter
 
 
 def test_sizes_of_the_seven_tasks(data_root: str) -> None:
@@ -34,7 +34,7 @@ def test_sizes_of_the_seven_tasks(data_root: str) -> None:
 )
 def test_sizes_of_the_filtered_corpus(data_root: str, how: OverlapFilter, kept: tuple[int, int]) -> None:
     data = STSData(data_root, batch_size=64, seed=1, filter=how)
-    data.load()
+    data.setup()
     assert tuple(count.kept for count in data.counts) == kept
     assert len(data.train) == sum(kept)
 
@@ -45,7 +45,7 @@ def test_number_of_triplets(data_root: str) -> None:
 
 def test_positives_of_the_filtered_corpus(data_root: str) -> None:
     data = STSData(data_root, batch_size=64, seed=1, positives_from=4.0)
-    data.load()
+    data.setup()
     assert [count.kept for count in data.counts] == [230, 1313]  # 1,543 together, as published
     assert data.label == "none"
     assert min(data.train["label"]) == 4.0

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 
-from sts_lightning.distributed import Share
+from sts_lightning.distributed import Shard
 from sts_lightning.losses.base import Loss
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.gather import gather_examples
@@ -36,18 +36,18 @@ def value(loss: Loss, views: Tensor, labels: Tensor | None) -> Tensor:
     return total
 
 
-def gradients(stem: str, size: int, share: Share, official: bool) -> dict[str, Tensor]:
+def gradients(stem: str, size: int, shard: Shard, official: bool) -> dict[str, Tensor]:
     """The mean over processes, as data-parallel training takes it."""
     encoder, loss, inputs, labels = problem(stem, size)
-    own = encoder(inputs[:, share.of(size)])
-    value(loss, gather_examples(own, size, share, official), labels).backward()
+    own = encoder(inputs[:, shard.slice_of(size)])
+    value(loss, gather_examples(own, size, shard, official), labels).backward()
     named = [*encoder.named_parameters("encoder"), *loss.named_parameters("loss")]
     result = {}
     for name, parameter in named:
         grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        if share.processes > 1:
+        if shard.world_size > 1:
             distributed.all_reduce(grad)
-        result[name] = grad / share.processes
+        result[name] = grad / shard.world_size
     return result
 
 
@@ -55,12 +55,12 @@ def work(process: int, processes: int, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     address = f"tcp://localhost:{port}"
     distributed.init_process_group("gloo", init_method=address, rank=process, world_size=processes)
-    share = Share.current()
-    assert share == Share(process, processes)
+    shard = Shard.current()
+    assert shard == Shard(process, processes)
     found = {
-        (stem, size, official): gradients(stem, size, share, official)
+        (stem, size, official): gradients(stem, size, shard, official)
         for stem in LOSSES
-        for size in (6, 5, 2)  # equal shares, unequal ones, and with three processes an empty one
+        for size in (6, 5, 2)  # equal shards, unequal ones, and with three processes an empty one
         for official in (False, True)
     }
     torch.save(found, Path(folder) / f"{process}.pt")
@@ -75,7 +75,7 @@ def test_equals_one_process(processes: int, tmp_path: Path) -> None:
     spawn(work, (processes, port, str(tmp_path)), nprocs=processes)
     for process in range(processes):
         for (stem, size, official), found in torch.load(tmp_path / f"{process}.pt").items():
-            expected = gradients(stem, size, Share(), official=False)
+            expected = gradients(stem, size, Shard(), official=False)
             for name, grad in expected.items():
                 scale = 1 / processes if official and name.startswith("encoder") else 1
                 torch.testing.assert_close(
@@ -83,17 +83,6 @@ def test_equals_one_process(processes: int, tmp_path: Path) -> None:
                 )
 
 
-@pytest.mark.parametrize("count", range(8))
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_shares_cover_each_example_once(count: int, processes: int) -> None:
-    parts = [Share(process, processes).of(count) for process in range(processes)]
-    examples = [index for part in parts for index in range(count)[part]]
-    assert examples == list(range(count))
-    sizes = Share(0, processes).sizes(count)
-    assert sizes == [part.stop - part.start for part in parts]
-    assert max(sizes) - min(sizes) <= 1
-
-
 def test_one_process_passes_everything_through() -> None:
     own = torch.randn(2, 4, 3)
-    assert gather_examples(own, 4, Share()) is own
+    assert gather_examples(own, 4, Shard()) is own

@@ -1,4 +1,4 @@
-"""From rows of a table to one batch: all views of all examples, tokenised together."""
+"""Collation of table rows into a batch: all views of all examples, tokenised together."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from sts_lightning.choices import LabelKind
 from sts_lightning.data.augment import Augmentation
-from sts_lightning.data.pair_tables import LabelKind
-from sts_lightning.distributed import WHOLE, Share
+from sts_lightning.distributed import WHOLE_BATCH, Shard
 
 RowsT = TypeVar("RowsT")
 
 Prepare = Callable[[Sequence[list[str]], Sequence[Augmentation | None]], RowsT]
-"""From the sentences of each view, and what changes their tokens, to the encoder's input."""
+"""Map from the sentences and the augmentation of each view to the encoder's input."""
 
 
 @dataclass(frozen=True)
 class View:
-    """One of the sentences of an example that are embedded.
+    """One of the embedded sentences of an example.
 
     Attributes:
-        column: Where it stands.
-        augmentation: What changes its tokens, if anything.
+        column: Column of the sentence.
+        augmentation: Augmentation of its tokens, if any.
     """
 
     column: str
@@ -34,50 +34,51 @@ class View:
 
 @dataclass
 class Batch(Generic[RowsT]):
-    """A batch of B examples with V views, of which this process embeds a share.
+    """A batch of B examples with V views, of which this process embeds one shard.
 
     Attributes:
-        rows: The tokenised sentences of the share, view-major, in the form that the encoder takes. Those
-            of the first example where the share is empty, since every process has to run its model.
+        rows: Tokenised sentences of the shard, view-major, in the form that the encoder takes. An empty
+            shard holds the first example instead, since every process has to run its model.
         num_views: V.
-        labels: Scores in float32 or class indices in int64, of the whole batch, shape (B,); None without.
+        labels: Labels of the whole batch, shape (B,): scores in float32 or class indices in int64; None if
+            examples have no label.
         size: B.
-        share: The part of the batch that ``rows`` holds.
+        shard: Part of the batch that ``rows`` holds.
     """
 
     rows: RowsT
     num_views: int
     labels: Tensor | None
     size: int
-    share: Share = WHOLE
+    shard: Shard = WHOLE_BATCH
 
 
 class ViewCollator(Generic[RowsT]):
-    """Turns examples into a `Batch`.
+    """Collate function that turns examples into a `Batch`.
 
     Args:
-        views: What is embedded of each example.
-        label: The kind of label in the column ``label``.
-        prepare: Turns the sentences of the views into the encoder's input (tokenises, cuts into chunks,
-            pads).
-        share: Which part of each batch is embedded here.
+        views: Views of each example.
+        label: Kind of label in the column ``label``.
+        prepare: Function that turns the sentences of the views into the encoder's input (tokenises, cuts
+            into chunks, pads).
+        shard: Part of each batch that this process embeds.
     """
 
     def __init__(
-        self, views: Sequence[View], label: LabelKind, prepare: Prepare[RowsT], share: Share = WHOLE
+        self, views: Sequence[View], label: LabelKind, prepare: Prepare[RowsT], shard: Shard = WHOLE_BATCH
     ) -> None:
         self.views = tuple(views)
         self.label = label
         self.prepare = prepare
-        self.share = share
+        self.shard = shard
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
         """Collate examples, each a mapping from column to value."""
-        own = examples[self.share.of(len(examples))] or examples[:1]
+        own = examples[self.shard.slice_of(len(examples))] or examples[:1]
         sentences = [[example[view.column] for example in own] for view in self.views]
         labels = None
         if self.label != "none":
             dtype = torch.float32 if self.label == "score" else torch.int64
             labels = torch.tensor([example["label"] for example in examples], dtype=dtype)
         rows = self.prepare(sentences, [view.augmentation for view in self.views])
-        return Batch(rows, len(self.views), labels, len(examples), self.share)
+        return Batch(rows, len(self.views), labels, len(examples), self.shard)

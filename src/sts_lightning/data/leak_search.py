@@ -1,4 +1,4 @@
-"""Training pairs that stand in test sets, literally or nearly."""
+"""Search for training pairs that also occur in test sets, literally or nearly."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from typing import Literal, get_args
 
 from datasets import Dataset
 
-from sts_lightning.data.test_filter import pair_key
+from sts_lightning.data.overlap import pair_key
 from sts_lightning.errors import ConfigError
 
 Kind = Literal["exact", "swapped", "normalized", "near"]
-"""How a training pair equals a test pair, the strongest kind first.
+"""Kind of equality of a training pair and a test pair, the strongest first.
 
-``exact``: both strings; ``swapped``: the same in the other order; ``normalized``: lower-cased letters and
-digits only, in either order; ``near``: both sentences share most of their character 4-grams, in either order.
+``exact``: both strings are equal; ``swapped``: the same in the other order; ``normalized``: lower-cased
+letters and digits are equal, in either order; ``near``: both sentences share most of their character 4-grams,
+in either order.
 """
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 GRAM = 4
+"""Characters of an n-gram."""
+
 PERMUTATIONS = 128
+"""Permutations of a MinHash."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,9 @@ class Leak:
     """A training pair and a test pair that it equals.
 
     Attributes:
-        row: Of the training pair, from 0.
-        task: The test set.
-        kind: How they are equal.
+        row: Row of the training pair, from 0.
+        task: Name of the test set.
+        kind: Kind of equality.
         test_pair: The test pair.
     """
 
@@ -45,20 +49,21 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float | None = 0.8) -> list[Leak]:
-    """Every training pair that a test set has too, once for each set, with its strongest kind.
+    """Find the training pairs that occur in a test set, once for each set, with their strongest kind.
 
     Args:
-        train: Pairs of sentences.
-        tests: The tables of each test set.
-        near: Least Jaccard similarity of character 4-grams of both sentences for ``near``, in (0, 1]; None to
-            leave that out. Candidates come from MinHash and are then compared exactly, so a few of the pairs
-            just above the threshold may be missed, and none below it is found.
+        train: Training pairs.
+        tests: Tables of each test set, by name.
+        near: Least Jaccard similarity of the character 4-grams of both sentences for ``near``, in (0, 1];
+            None to skip that kind. Candidates come from MinHash and are then compared exactly, so a few
+            pairs just above the threshold may be missed, and none below it is found.
 
     Raises:
-        ConfigError: ``near`` is out of range, or datasketch is missing.
+        ValueError: ``near`` is out of range.
+        ConfigError: datasketch is missing.
     """
     if near is not None and not 0 < near <= 1:
-        raise ConfigError(f"the similarity of near duplicates must lie in (0, 1], got {near}.")
+        raise ValueError(f"near must lie in (0, 1], got {near}.")
     leaks: list[Leak] = []
     open_rows: dict[str, list[int]] = {}
     pairs = {
@@ -114,12 +119,13 @@ def _near_leaks(
 
 
 def _neighbours(texts: Iterable[str], others: Iterable[str], near: float) -> dict[str, set[str]]:
-    """For each text those of the others that share at least ``near`` of their 4-grams with it."""
+    """For each text, find the others that share at least ``near`` of their 4-grams with it."""
     try:
         from datasketch import MinHash, MinHashLSH
     except ImportError as error:
         raise ConfigError(
-            "near duplicates need datasketch: pip install 'sts-lightning[leaks]'; --near 0 leaves them out."
+            "the search for near duplicates needs datasketch: pip install 'sts-lightning[leaks]'; "
+            "--near 0 skips it."
         ) from error
     index = MinHashLSH(threshold=near, num_perm=PERMUTATIONS)
     grams: dict[str, frozenset[bytes]] = {}
@@ -137,7 +143,7 @@ def _neighbours(texts: Iterable[str], others: Iterable[str], near: float) -> dic
 
 
 def _grams(text: str) -> frozenset[bytes]:
-    """The character 4-grams of the normalised words; the whole where it is shorter."""
+    """Return the character 4-grams of the normalised words; the whole text if it is shorter."""
     plain = " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
     count = max(1, len(plain) - GRAM + 1)
     return frozenset(plain[start : start + GRAM].encode() for start in range(count))

@@ -1,4 +1,4 @@
-"""A training loader that can go on in the middle of an epoch."""
+"""Training loader that can resume in the middle of an epoch."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
 
+EPOCH_STRIDE = 1_000_003
+"""Distance between the seeds of successive epochs: nearby run seeds then never share an order."""
+
 
 class EpochSampler(Sampler[int]):
     """A permutation of ``range(length)`` that depends on ``(seed, epoch)`` alone.
 
     Attributes:
-        epoch: The epoch whose permutation comes next.
-        skip: How many leading indices to leave out, once.
+        epoch: Epoch of the next permutation.
+        skip: Number of leading indices to skip in the next permutation.
     """
 
     def __init__(self, length: int, seed: int) -> None:
@@ -28,26 +31,27 @@ class EpochSampler(Sampler[int]):
         return self.length
 
     def __iter__(self) -> Iterator[int]:
-        generator = torch.Generator().manual_seed(self.seed + 1_000_003 * self.epoch)
+        generator = torch.Generator().manual_seed(self.seed + EPOCH_STRIDE * self.epoch)
         order = torch.randperm(self.length, generator=generator).tolist()
         start, self.skip = self.skip, 0
         yield from order[start:]
 
 
 class ResumableLoader(DataLoader[Any]):
-    """Shuffles a table anew in each epoch, and restarts behind the last batch that was used.
+    """Loader that reshuffles a table in each epoch, and resumes after the last batch that was used.
 
-    The batches of epoch e are the same in an uninterrupted run and in a resumed one; nothing is
+    The batches of an epoch are the same in an uninterrupted run and in a resumed one; nothing is
     drawn from the global random state.
 
     Args:
-        table: The examples.
-        batch_size: Examples in a batch; the last batch of an epoch may be smaller, but not of one row
-            alone, on which no batch statistic is defined: such a rest is left out.
-        collate: Turns a list of examples into a batch.
-        seed: Seed of the order.
-        num_workers: Processes that collate ahead; 0 collates in the training process.
-        epoch_batches: Batches in an epoch where that is fewer than the table gives.
+        table: Table of examples.
+        batch_size: Examples in a batch. The last batch of an epoch may be smaller; a last batch of a single
+            example is dropped, since batch statistics are undefined on it.
+        collate: Function that turns a list of examples into a batch.
+        seed: Random seed of the order.
+        num_workers: Number of worker processes that collate in the background; 0 collates in the training
+            process.
+        epoch_batches: Limit of the batches in an epoch; all batches of the table if None.
     """
 
     def __init__(
@@ -84,16 +88,16 @@ class ResumableLoader(DataLoader[Any]):
         for position, batch in enumerate(super().__iter__(), start=start + 1):
             if position > self.epoch_batches:
                 break
-            # The state tells what the consumer has got, whatever the workers have fetched ahead.
+            # The state counts batches that the consumer has received, not those that workers have prefetched.
             self._state = {"epoch": self._epoch, "position": position}
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """Epoch and number of batches handed out in it."""
+        """Return the epoch and the number of batches yielded in it."""
         return dict(getattr(self, "_state", {"epoch": 0, "position": 0}))
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on behind the batch at which ``state`` was taken."""
+        """Resume after the batch at which ``state`` was saved."""
         finished = state["position"] >= self.epoch_batches
         self._epoch = state["epoch"] if finished else state["epoch"] - 1
         self._position = 0 if finished else state["position"]

@@ -11,33 +11,41 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
+from sts_lightning.choices import LabelKind
 from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.loader import ResumableLoader
-from sts_lightning.data.pair_tables import SCORE_RANGE, LabelKind, SourceCount
+from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount
 from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb
-from sts_lightning.distributed import Share
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.distributed import Shard
+from sts_lightning.errors import DataError
 
 COLUMNS = ("sentence1", "sentence2", "sentence3")
+"""Names of the sentence columns of a table."""
+
+DEV_BATCH_SIZE = 128
+"""Pairs in a dev batch: enough rows for chunks of similar length."""
 
 
 class SentenceDataModule(pl.LightningDataModule, ABC):
-    """Training examples, scored dev pairs to select by, and test tasks to report.
+    """Training examples, scored dev pairs for model selection, and test tasks for the report.
 
-    A subclass sets ``num_views`` and ``label`` when it is built and reads its files in `load_train`,
-    `load_dev` and `load_tests`. `load` reads everything once, before any weight is loaded, so that a
-    bad row costs seconds.
+    A subclass sets ``num_views`` and ``label`` and reads its files in `load_train`, `load_dev` and
+    `load_tests`. `setup` reads everything once; call it before weights are loaded, so that a malformed row
+    fails within seconds. The data does not know the model: `connect` supplies the tokenisation before
+    ``trainer.fit(module, datamodule)``.
 
     Args:
-        batch_size: Examples in a training batch, of all processes that train together.
-        seed: Seed of the order of training examples.
-        num_workers: Processes that tokenise ahead.
+        batch_size: Examples in a training batch, over all processes.
+        seed: Random seed of the order of training examples.
+        num_workers: Number of worker processes that tokenise in the background.
 
     Attributes:
-        num_views: V, how many sentences of an example are embedded.
-        label: The kind of label that comes with an example.
-        num_classes: K, where the label is a class.
-        counts: Rows read and dropped, by source; filled by `load`.
+        num_views: V, the number of sentences embedded per example.
+        label: Kind of label of an example.
+        num_classes: K, if the label is a class.
+        counts: Rows read and dropped, by source; filled by `setup`.
+        epoch_batches: Limit of the batches in an epoch, or None.
+        train, dev, tests: Training table, dev table and test tasks; filled by `setup`.
     """
 
     num_views: int = 2
@@ -47,7 +55,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
     def __init__(self, batch_size: int, seed: int, num_workers: int = 0) -> None:
         super().__init__()
         if batch_size < 2:
-            raise ConfigError(f"data.batch_size must be at least 2, got {batch_size}.")
+            raise ValueError(f"batch_size must be at least 2, got {batch_size}.")
         if num_workers < 0:
             raise ValueError(f"num_workers must not be negative, got {num_workers}.")
         self.batch_size = batch_size
@@ -55,30 +63,38 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         self.num_workers = num_workers
         self.counts: list[SourceCount] = []
         self.epoch_batches: int | None = None
+        self._loaded = False
+        self._prepare: tuple[Prepare[Any], Prepare[Any]] | None = None
 
     @property
     def top_label(self) -> float:
-        """The highest label: that of the score range, or the last class."""
+        """Highest label: the top of the score range, or the last class."""
         return self.num_classes - 1 if self.label == "class" else SCORE_RANGE[1]
 
     @abstractmethod
     def load_train(self) -> Dataset:
-        """The training table: columns sentence1, sentence2[, sentence3][, label]."""
+        """Return the training table: columns sentence1, sentence2[, sentence3][, label]."""
 
     @abstractmethod
     def load_dev(self) -> Dataset:
-        """Scored pairs on which checkpoints are compared."""
+        """Return the scored pairs on which checkpoints are compared."""
 
     def load_tests(self) -> list[STSTask]:
-        """The tasks that the finished model is reported on; none by default."""
+        """Return the tasks on which the trained model is reported; none by default."""
         return []
 
-    def load(self) -> None:
-        """Read and check all files.
+    def setup(self, stage: str | None = None) -> None:
+        """Read and check all files on the first call; later calls do nothing.
+
+        Args:
+            stage: Lightning's stage; all splits are read in each of them.
 
         Raises:
-            DataError: A file is missing or malformed.
+            DataError: A file is missing or malformed, or fewer than two training examples are left.
         """
+        if self._loaded:
+            return
+        self.counts.clear()
         self.train, self.dev, self.tests = self.load_train(), self.load_dev(), self.load_tests()
         if len(self.train) < 2:
             reasons = [
@@ -87,46 +103,69 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
                 for why, count in source.dropped.items()
                 if count
             ]
-            raise ConfigError(
-                f"data: {len(self.train)} training example(s) are left; training needs at least two."
-                + (f" Left out: {'; '.join(reasons)}." if reasons else "")
+            raise DataError(
+                f"{len(self.train)} training example(s) left, but training needs at least two."
+                + (f" Dropped: {'; '.join(reasons)}." if reasons else "")
             )
         for count in self.counts:
             count.report()
+        self._loaded = True
 
     @property
     def views(self) -> tuple[View, ...]:
-        """What is embedded of an example: by default one column for each view."""
+        """Views of an example: by default one column each."""
         return tuple(View(column) for column in COLUMNS[: self.num_views])
 
     def connect(self, train: Prepare[Any], evaluation: Prepare[Any]) -> None:
-        """Say how sentences become the encoder's input in training, and in evaluation."""
-        self._prepare_train, self._prepare_evaluation = train, evaluation
+        """Set the functions that turn sentences into the encoder's input.
+
+        Args:
+            train: Tokenisation of training batches, such as ``encoder.prepare(8192, training=True)``.
+            evaluation: Tokenisation of dev batches, such as ``encoder.prepare(8192, training=False)``.
+        """
+        self._prepare = (train, evaluation)
+
+    def _connected(self) -> tuple[Prepare[Any], Prepare[Any]]:
+        """Return the functions given to `connect`.
+
+        Raises:
+            RuntimeError: `connect` or `setup` has not been called.
+        """
+        if self._prepare is None:
+            raise RuntimeError(
+                f"{type(self).__name__} has no tokenisation yet; before training, call "
+                "data.connect(encoder.prepare(8192, training=True), encoder.prepare(8192, training=False))."
+            )
+        if not self._loaded:
+            raise RuntimeError(f"{type(self).__name__} has no tables yet; call data.setup() first.")
+        return self._prepare
 
     def train_dataloader(self) -> ResumableLoader:
-        """Shuffled training batches."""
-        collate = ViewCollator(self.views, self.label, self._prepare_train, Share.current())
+        """Return shuffled training batches."""
+        prepare, _ = self._connected()
+        collate = ViewCollator(self.views, self.label, prepare, Shard.current())
         return ResumableLoader(
             self.train, self.batch_size, collate, self.seed, self.num_workers, self.epoch_batches
         )
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """The dev pairs in file order; 128 of them give the chunks enough rows to sort."""
+        """Return the dev pairs in file order."""
+        _, prepare = self._connected()
         views = [View(column) for column in COLUMNS[:2]]
-        collate = ViewCollator(views, "score", self._prepare_evaluation, Share.current())
-        # A generator of its own: a loader would otherwise draw from the one that dropout uses.
+        collate = ViewCollator(views, "score", prepare, Shard.current())
+        # A generator of its own: the loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
-        return DataLoader(self.dev, batch_size=128, collate_fn=collate, generator=generator)
+        return DataLoader(self.dev, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)
 
 
 class SentEvalData(SentenceDataModule):
-    """Training data of any kind, selected by STS-B dev and reported on the seven test sets.
+    """Training data of any kind, with STS-B dev for selection and the seven STS test sets.
 
     Args:
         root: Data root in SentEval's layout.
         batch_size: Examples in a training batch.
-        seed: Seed of the order of training examples.
-        num_workers: Processes that tokenise ahead.
+        seed: Random seed of the order of training examples.
+        num_workers: Number of worker processes that tokenise in the background.
     """
 
     def __init__(self, root: str, batch_size: int, seed: int, num_workers: int = 0) -> None:
@@ -134,18 +173,18 @@ class SentEvalData(SentenceDataModule):
         self.root = root
 
     def load_dev(self) -> Dataset:
-        """STS-B dev."""
+        """Return STS-B dev."""
         return load_stsb(self.root, "dev")
 
     def load_tests(self) -> list[STSTask]:
-        """The seven test sets."""
+        """Return the seven test sets."""
         return load_sts_tasks(self.root)
 
     def find(self, path: str | None, *names: str) -> Path:
-        """The given file, or else the first of the names that is there under the root.
+        """Return ``path`` if given, otherwise the first of ``names`` that exists under the root.
 
         Raises:
-            DataError: None of them is.
+            DataError: None of them exists.
         """
         if path is not None:
             return Path(path)

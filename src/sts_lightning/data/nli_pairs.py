@@ -1,4 +1,4 @@
-"""NLI pairs: premise, hypothesis, and whether one entails or contradicts the other."""
+"""NLI pairs: premise, hypothesis and class."""
 
 from __future__ import annotations
 
@@ -6,38 +6,43 @@ from pathlib import Path
 
 from datasets import Dataset
 
+from sts_lightning.choices import LabelKind
 from sts_lightning.data.module import SentEvalData
+from sts_lightning.data.overlap import OverlapFilter, not_in
 from sts_lightning.data.pair_tables import (
     SCORE_RANGE,
-    LabelKind,
     SourceCount,
+    check_limit,
     keep_rows,
     make_table,
     sample_rows,
 )
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.test_filter import OverlapFilter, not_in
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.errors import DataError
 
 CLASSES = ("contradiction", "neutral", "entailment")
-"""The classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""
+"""Classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""
 
 
 class NLIPairsData(SentEvalData):
-    """Pairs with a class: contradiction 0, neutral 1, entailment 2; or with a score.
+    """Sentence pairs with a class (contradiction 0, neutral 1, entailment 2) or a score.
 
     Args:
-        root: Data root; STS-B dev and the seven test sets are read from it too.
-        path: The CSV, TSV or JSONL file; ``nli/nli_pairs.tsv`` under the root if not given.
+        root: Data root, from which STS-B dev and the seven test sets are read, too.
+        path: CSV, TSV or JSONL file; ``nli/nli_pairs.tsv`` under the root if not given.
         batch_size: Pairs in a batch.
-        seed: Seed of the order.
+        seed: Random seed of the order.
         columns: Names of the columns of premise, hypothesis and label.
-        limit: Use that many pairs, drawn at random but always the same ones; all if not given.
-        filter: Drop pairs that stand in a test set: ``none``, ``exact`` or ``normalized``.
-        scored: Give scores instead of classes, as AnglE does: entailment the highest, contradiction the
-            lowest; neutral pairs are dropped.
-        num_workers: Processes that tokenise ahead.
+        limit: Number of pairs to use, a fixed random sample; all if not given.
+        filter: Criterion by which pairs that occur in a test set are dropped: ``none``, ``exact`` or
+            ``normalized``.
+        scored: Whether to replace classes by scores, as AnglE does: entailment gets the highest score,
+            contradiction the lowest, and neutral pairs are dropped.
+        num_workers: Number of worker processes that tokenise in the background.
+
+    Raises:
+        ValueError: An argument is out of range.
     """
 
     num_views = 2
@@ -57,10 +62,9 @@ class NLIPairsData(SentEvalData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(root, batch_size, seed, num_workers)
-        if len(columns) != 3:
-            raise ConfigError(f"data.columns needs three names, got {', '.join(columns) or 'none'}.")
-        if len(set(columns)) < 3:
-            raise ValueError(f"columns must name three different columns, got {', '.join(columns)}.")
+        if len(columns) != 3 or len(set(columns)) != 3:
+            raise ValueError(f"columns must be three different names, got {', '.join(columns) or 'none'}.")
+        check_limit(limit)
         self.path = path
         self.columns = tuple(columns)
         self.limit = limit
@@ -70,7 +74,7 @@ class NLIPairsData(SentEvalData):
             self.label = "score"
 
     def load_train(self) -> Dataset:
-        """The pairs, in file order."""
+        """Return the pairs, in file order."""
         path = self.find(self.path, "nli/nli_pairs.tsv")
         rows = [
             (
@@ -102,10 +106,10 @@ class NLIPairsData(SentEvalData):
 
 
 def _class(text: str, path: Path, line: int) -> int:
-    """The index of a class given by name or by index.
+    """Return the index of a class given by name or by index.
 
     Raises:
-        DataError: It is neither.
+        DataError: The text is neither.
     """
     word = text.strip().lower()
     if word in CLASSES:

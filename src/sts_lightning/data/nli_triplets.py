@@ -11,15 +11,15 @@ from sts_lightning.data.readers.text_files import read_records
 
 
 class NLITripletsData(SentEvalData):
-    """Anchors with a positive and a hard negative, in the columns of SimCSE's nli_for_simcse.csv.
+    """Anchors with a positive and a hard negative, in the format of SimCSE's nli_for_simcse.csv.
 
     Args:
-        root: Data root; STS-B dev and the seven test sets are read from it too.
-        path: The CSV file with the columns ``sent0``, ``sent1``, ``hard_neg``; the first of
-            ``nli_for_simcse.csv`` and ``nli/nli_triplets.csv`` under the root if not given.
+        root: Data root, from which STS-B dev and the seven test sets are read, too.
+        path: CSV file with the columns ``sent0``, ``sent1``, ``hard_neg``; if not given, the first of
+            ``nli_for_simcse.csv`` and ``nli/nli_triplets.csv`` under the root.
         batch_size: Triplets in a batch.
-        seed: Seed of the order.
-        num_workers: Processes that tokenise ahead.
+        seed: Random seed of the order.
+        num_workers: Number of worker processes that tokenise in the background.
     """
 
     num_views = 3
@@ -32,7 +32,7 @@ class NLITripletsData(SentEvalData):
         self.path = path
 
     def load_train(self) -> Dataset:
-        """All triplets, in file order."""
+        """Return the triplets, in file order."""
         path = self.find(self.path, "nli_for_simcse.csv", "nli/nli_triplets.csv")
         rows = [
             tuple(sentence(field, path, line) for field in fields)

@@ -6,25 +6,28 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.errors import DataError
 
 log = logging.getLogger(__name__)
 
-LabelKind = Literal["none", "score", "class"]
-"""What a label is: nothing, a similarity score in [0, 5], or a class index."""
-
 SCORE_RANGE = (0.0, 5.0)
-"""The scale on which every score is kept, that of SemEval's STS tasks."""
+"""Scale of all scores, that of SemEval's STS tasks."""
 
 
 @dataclass
 class SourceCount:
-    """How many rows a source gave, and why the others were left out."""
+    """Number of rows read from a source and dropped, by reason.
+
+    Attributes:
+        source: Name of the source.
+        read: Rows read.
+        dropped: Rows dropped, by reason.
+    """
 
     source: str
     read: int
@@ -32,34 +35,38 @@ class SourceCount:
 
     @property
     def kept(self) -> int:
-        """Rows that are left."""
+        """Rows that remain."""
         return self.read - sum(self.dropped.values())
 
     def report(self) -> None:
-        """Log rows read, dropped and why."""
+        """Log the rows read, dropped (with reasons) and kept."""
         reasons = "".join(f", {count:,} dropped: {why}" for why, count in self.dropped.items() if count)
         log.info("%s: %s rows read%s, %s kept", self.source, f"{self.read:,}", reasons, f"{self.kept:,}")
 
 
 def make_table(columns: Mapping[str, Sequence[Any]]) -> Dataset:
-    """A table from named columns of equal length."""
+    """Build a table from named columns of equal length."""
     return Dataset.from_dict({name: list(values) for name, values in columns.items()})
 
 
 def keep_rows(table: Dataset, keep: Callable[[str, str], bool]) -> Dataset:
-    """The rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
+    """Return the rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
     pairs = zip(table["sentence1"], table["sentence2"], strict=True)
     return table.select([row for row, pair in enumerate(pairs) if keep(*pair)])
 
 
-def sample_rows(table: Dataset, limit: int | None) -> tuple[Dataset, int]:
-    """At most ``limit`` rows, drawn at random but always the same ones, and how many are left out.
+def check_limit(limit: int | None) -> None:
+    """Check that a limit leaves rows to train on.
 
     Raises:
-        ConfigError: The limit leaves nothing to train on.
+        ValueError: The limit is less than 2.
     """
     if limit is not None and limit < 2:
-        raise ConfigError(f"data.limit must be at least 2, got {limit}.")
+        raise ValueError(f"limit must be at least 2, got {limit}.")
+
+
+def sample_rows(table: Dataset, limit: int | None) -> tuple[Dataset, int]:
+    """Return a fixed random sample of at most ``limit`` rows, and the number of rows left out."""
     if limit is None or limit >= len(table):
         return table, 0
     chosen = np.random.default_rng(0).permutation(len(table))[:limit]
@@ -67,10 +74,10 @@ def sample_rows(table: Dataset, limit: int | None) -> tuple[Dataset, int]:
 
 
 def require_varied_scores(table: Dataset, path: Path) -> None:
-    """Refuse scored pairs on which no correlation exists.
+    """Reject scored pairs on which correlations are undefined.
 
     Raises:
-        DataError: Fewer than two rows, or all scores are equal.
+        DataError: There are fewer than two rows, or all scores are equal.
     """
     labels = np.asarray(table["label"])
     if len(labels) < 2:

@@ -1,4 +1,4 @@
-"""The user's own scored pairs from a CSV, TSV or JSONL file."""
+"""Scored pairs from the user's own CSV, TSV or JSONL file."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.overlap import pair_key
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, make_table, require_varied_scores
 from sts_lightning.data.readers.row_values import score, sentence
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.test_filter import pair_key
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.errors import DataError
 
 
 class PairsFileData(SentenceDataModule):
-    """Scored pairs of a practitioner, with a dev split taken from them if none is given.
+    """Scored pairs of a file, with a dev split taken from them if no dev file is given.
 
     Scores are mapped linearly from ``score_range`` to [0, 5]. A pair that occurs more than once (in
-    either order) goes to one side of the split as a whole.
+    either order) is never split between training and dev.
 
     Args:
-        path: The training file; ``.csv`` (quoted), ``.tsv`` (not quoted) or ``.jsonl``.
+        path: Training file; ``.csv`` (quoted), ``.tsv`` (not quoted) or ``.jsonl``.
         batch_size: Pairs in a batch.
-        seed: Seed of the order and of the split.
-        sentence1: Column of the first sentence.
-        sentence2: Column of the second sentence.
-        score: Column of the score.
-        score_range: Lowest and highest score that may occur.
-        dev_path: File with the dev pairs.
-        dev_fraction: Share of the pairs that become the dev split if ``dev_path`` is not given.
-        test_path: File with pairs to report on at the end.
-        num_workers: Processes that tokenise ahead.
+        seed: Random seed of the order and of the split.
+        sentence1: Name of the column of the first sentence.
+        sentence2: Name of the column of the second sentence.
+        score: Name of the column of the score.
+        score_range: Lowest and highest allowed score.
+        dev_path: File with dev pairs.
+        dev_fraction: Fraction of the pairs that becomes the dev split if ``dev_path`` is not given.
+        test_path: File with test pairs for the report.
+        num_workers: Number of worker processes that tokenise in the background.
+
+    Raises:
+        ValueError: An argument is out of range.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class PairsFileData(SentenceDataModule):
             )
         low, high = score_range
         if not 0 < dev_fraction < 1:
-            raise ConfigError(f"data.dev_fraction must lie between 0 and 1, got {dev_fraction}.")
+            raise ValueError(f"dev_fraction must lie between 0 and 1, got {dev_fraction}.")
         if len({sentence1, sentence2, score}) < 3:
             raise ValueError(
                 f"sentence1, sentence2 and score must name three different columns, got {sentence1!r}, "
@@ -72,7 +75,7 @@ class PairsFileData(SentenceDataModule):
         self.test_path = test_path
 
     def load_train(self) -> Dataset:
-        """The pairs of the file, less the dev split."""
+        """Return the pairs of the file without the dev split."""
         table = self._read(self.path, "training pairs")
         if self.dev_path is not None:
             return table
@@ -85,11 +88,11 @@ class PairsFileData(SentenceDataModule):
         return rest
 
     def load_dev(self) -> Dataset:
-        """The pairs of ``dev_path``, or the split."""
+        """Return the pairs of ``dev_path``, or the dev split."""
         return self._dev if self.dev_path is None else self._read(Path(self.dev_path), "dev pairs")
 
     def load_tests(self) -> list[STSTask]:
-        """The pairs of ``test_path`` as one task, if given."""
+        """Return the pairs of ``test_path`` as one task, if given."""
         if self.test_path is None:
             return []
         path = Path(self.test_path)
@@ -108,7 +111,7 @@ class PairsFileData(SentenceDataModule):
         return table
 
     def _split(self, table: Dataset) -> np.ndarray:
-        """A mask of the rows that go to dev: a share of the distinct pairs, drawn by ``seed``."""
+        """Return a mask of the dev rows: a random fraction of the distinct pairs, drawn by ``seed``."""
         pairs = zip(table["sentence1"], table["sentence2"], strict=True)
         keys = [pair_key(first, second, "exact") for first, second in pairs]
         distinct = list(dict.fromkeys(keys))
@@ -116,7 +119,7 @@ class PairsFileData(SentenceDataModule):
         if len(distinct) < size + 2:
             raise DataError(
                 f"{len(distinct)} distinct pair(s) are too few to take a dev split of {size} from; "
-                "give data.dev_path=... or more pairs.",
+                "add pairs, or give a dev file with data.dev_path=...",
                 self.path,
             )
         drawn = np.random.default_rng(self.seed).permutation(len(distinct))[:size]

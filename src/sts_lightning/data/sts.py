@@ -1,32 +1,35 @@
-"""The filtered fine-grained corpus: STS-B and SICK-R training pairs without the test sets' pairs."""
+"""Filtered fine-grained corpus: STS-B and SICK-R training pairs that occur in no test set."""
 
 from __future__ import annotations
 
 from datasets import Dataset, concatenate_datasets
 
 from sts_lightning.data.module import SentEvalData
+from sts_lightning.data.overlap import OverlapFilter, not_in
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, keep_rows
 from sts_lightning.data.readers.senteval import load_sickr, load_stsb
-from sts_lightning.data.test_filter import OverlapFilter, not_in
 
 
 class STSData(SentEvalData):
     """Scored pairs of STS-B train and SICK-R train (Pcc-tuning, Sec. 4 and App. B).
 
-    Pairs that stand in one of the seven test sets, in either order, are dropped: 991 + 4,407 = 5,398
-    pairs are left. SICK's relatedness r is mapped to 5 (r - 1) / 4. Selection is by STS-B dev, the
-    report on the seven test sets.
+    Pairs that occur in one of the seven test sets, in either order, are dropped: 991 + 4,407 = 5,398
+    pairs remain. SICK's relatedness r is mapped to 5 (r - 1) / 4.
 
     Args:
         root: Data root in SentEval's layout.
         batch_size: Pairs in a batch.
-        seed: Seed of the order.
-        filter: ``exact`` (the papers' corpus), ``normalized`` (letters and digits only: 5,318 pairs) or
-            ``none`` (10,249 pairs, the unfiltered corpus of Pcc-tuning v1, whose scores leak).
-        positives_from: Keep the pairs with this score or more and give them no label, for contrastive
+        seed: Random seed of the order.
+        filter: Criterion of the overlap: ``exact`` (the papers' corpus), ``normalized`` (letters and digits
+            only: 5,318 pairs) or ``none`` (10,249 pairs: the unfiltered corpus of Pcc-tuning v1, which leaks
+            test pairs).
+        positives_from: Lowest score of the pairs to keep as positives without a label, for contrastive
             losses: 4.0 gives the 1,543 positives of Pcc-tuning's comparison (its Table 3). The paper says
             "greater than 4.0", which would be 1,328.
-        num_workers: Processes that tokenise ahead.
+        num_workers: Number of worker processes that tokenise in the background.
+
+    Raises:
+        ValueError: ``positives_from`` is out of range.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class STSData(SentEvalData):
         self.label = "score" if positives_from is None else "none"
 
     def load_train(self) -> Dataset:
-        """STS-B then SICK-R, filtered."""
+        """Return the filtered pairs: STS-B, then SICK-R."""
         tests = [table for task in self.load_tests() for table in task.subsets.values()]
         keep = not_in(tests, self.filter)
         kept = []

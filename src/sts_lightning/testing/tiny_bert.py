@@ -1,4 +1,4 @@
-"""A small BERT with random weights: the real class and the real code path, in a second."""
+"""Small BERT with random weights, built from the real classes within a second."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def tiny_bert(
     weights_seed: int = 0,
     **settings: Unpack[EncoderSettings],
 ) -> SentenceEncoder:
-    """A BERT with random weights and a tokenizer of single characters, for tests.
+    """Build a BERT with random weights and a character tokenizer, for tests.
 
     Args:
         hidden_size: D; a multiple of ``heads``.
-        layers: Transformer layers.
-        heads: Attention heads.
-        dropout: Of hidden states and attention.
-        weights_seed: Seed of the weights; the global random state is left as it is.
-        **settings: See `SentenceEncoder`.
+        layers: Number of transformer layers.
+        heads: Number of attention heads.
+        dropout: Dropout rate of hidden states and attention.
+        weights_seed: Random seed of the weights; the global random state is left unchanged.
+        **settings: Settings of `SentenceEncoder`.
 
     Raises:
         ValueError: A size is below 1.
@@ -54,7 +54,7 @@ def tiny_bert(
 
 
 def check_shape(hidden_size: int, layers: int, heads: int) -> None:
-    """Reject a network without width, layers or heads.
+    """Check that a network has width, layers and heads.
 
     Raises:
         ValueError: A size is below 1.
@@ -65,7 +65,7 @@ def check_shape(hidden_size: int, layers: int, heads: int) -> None:
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:
-    """A WordPiece tokenizer whose pieces are the printable ASCII characters."""
+    """Build a WordPiece tokenizer whose pieces are the printable ASCII characters."""
     characters = [character for character in string.printable if not character.isspace()]
     pieces = [*SPECIAL_TOKENS, *characters, *(f"##{character}" for character in characters)]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}

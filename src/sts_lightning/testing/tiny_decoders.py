@@ -1,4 +1,4 @@
-"""Small decoders with random weights: the real classes, loaded and quantised as the large ones are."""
+"""Small decoders with random weights, loaded and quantised by the same code as large ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sts_lightning.testing.tiny_bert import check_shape
 
 
 class _Shape(EncoderSettings, total=False):
-    """Size and storage, and the encoder's own settings."""
+    """Size and storage of a decoder, and settings of its encoder."""
 
     hidden_size: int
     layers: int
@@ -36,11 +36,11 @@ class _Shape(EncoderSettings, total=False):
 
 
 def tiny_opt(dropout: float = 0.1, **shape: Unpack[_Shape]) -> SentenceEncoder:
-    """An OPT.
+    """Build an OPT.
 
     Args:
-        dropout: Of hidden states.
-        **shape: See `tiny_mistral`.
+        dropout: Dropout rate of hidden states.
+        **shape: Size, storage and settings, see `tiny_mistral`.
     """
     hidden_size, layers, heads = shape.get("hidden_size", 32), shape.get("layers", 2), shape.get("heads", 2)
     check_shape(hidden_size, layers, heads)
@@ -57,20 +57,20 @@ def tiny_opt(dropout: float = 0.1, **shape: Unpack[_Shape]) -> SentenceEncoder:
 
 
 def tiny_llama(**shape: Unpack[_Shape]) -> SentenceEncoder:
-    """A LLaMA, which has no dropout of its own.
+    """Build a LLaMA; its architecture has no dropout.
 
     Args:
-        **shape: See `tiny_mistral`.
+        **shape: Size, storage and settings, see `tiny_mistral`.
     """
     return _load(LlamaConfig(**_sizes(shape)), "<s>", **shape)
 
 
 def tiny_mistral(**shape: Unpack[_Shape]) -> SentenceEncoder:
-    """A Mistral with half as many key heads as heads; it has no dropout of its own.
+    """Build a Mistral with half as many key heads as heads; its architecture has no dropout.
 
     Args:
         **shape: ``hidden_size`` D, a multiple of ``heads``; ``layers``; ``heads``; ``weights_seed``, which
-            leaves the global random state as it is; ``dtype`` and ``quantization`` as in `load_backbone`;
+            leaves the global random state unchanged; ``dtype`` and ``quantization`` as in `load_backbone`;
             and the settings of `SentenceEncoder`.
     """
     heads = shape.get("heads", 2)
@@ -90,7 +90,7 @@ def _sizes(shape: _Shape) -> dict[str, Any]:
 
 
 def _load(config: PreTrainedConfig, start: str, **shape: Any) -> SentenceEncoder:
-    """Write model and tokenizer to a folder, and load them as any other model."""
+    """Save model and tokenizer to a folder, and load them like any other model."""
     for key in ("hidden_size", "layers", "heads"):
         shape.pop(key, None)
     tokenizer = byte_tokenizer(start)
@@ -107,7 +107,7 @@ def _load(config: PreTrainedConfig, start: str, **shape: Any) -> SentenceEncoder
 
 
 def byte_tokenizer(start: str) -> PreTrainedTokenizerFast:
-    """A tokenizer of single bytes, with a start token, and like LLaMA's without a pad token."""
+    """Build a byte tokenizer with a start token and, like LLaMA's, without a pad token."""
     special = ["<unk>", "<s>", "</s>"]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {piece: index for index, piece in enumerate([*special, *alphabet])}

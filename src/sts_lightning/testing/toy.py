@@ -1,9 +1,9 @@
-"""A small generated language, so that the whole pipeline runs with no download.
+"""Small generated language, on which the whole pipeline runs without a download.
 
-A meaning has five slots: who, does what, to what, where, when. Each value of a slot has two surface
-forms that mean the same, and a sentence puts the slots in one of three orders. How similar two
-meanings are is a matter of this language: place and time count most, the actor least. An encoder that
-was trained on English does not know that, and has something to learn.
+A meaning has five slots: who, does what, to what, where, when. Each value of a slot has two synonymous
+surface forms, and a sentence puts the slots in one of three orders. The similarity of two meanings is
+specific to this language: place and time count most, the actor least. Even an encoder that was trained on
+English therefore has something to learn.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.augment import Repetition
+from sts_lightning.choices import LabelKind
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS, SentenceDataModule
-from sts_lightning.data.pair_tables import LabelKind, SourceCount, make_table
+from sts_lightning.data.pair_tables import SourceCount, make_table
 from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import ConfigError
+from sts_lightning.data.sentences import repeated_views
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
     "actor": (
@@ -72,10 +72,10 @@ SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
         ("before dinner", "ahead of dinner"),
     ),
 }
-"""The surface forms of each value of each slot."""
+"""Surface forms of each value of each slot."""
 
 WEIGHTS = np.array([0.25, 0.5, 0.75, 1.5, 2.0])
-"""What a shared slot adds to the score of a pair, in the order of `SLOTS`; the sum is 5."""
+"""Contribution of each shared slot to the score of a pair, in the order of `SLOTS`; they sum to 5."""
 
 ORDERS = (
     "{actor} {action} {object} {place} {time}",
@@ -87,23 +87,26 @@ _VALUES = 8
 
 
 class ToyData(SentenceDataModule):
-    """Generated scored pairs, or triplets, with a dev and a test split of scored pairs.
+    """Generated training examples, with a dev and a test split of scored pairs.
 
-    The three splits are drawn from one stream of random meanings; a sentence of five slots with two
-    forms each in three orders hardly ever comes twice (3 x 16^5 sentences).
+    The corpus is always the same; each split is drawn with a fixed random seed of its own. With 3 x 16^5
+    possible sentences, duplicates are very rare.
 
     Args:
         batch_size: Examples in a batch.
-        seed: Seed of the order. The corpus itself is always the same.
-        kind: ``pairs`` (scored); ``triplets`` (a paraphrase as the positive; as the hard negative a
-            sentence of other place and time but otherwise the same); ``classes`` (of a pair: 0 where no
-            slot is shared, 2 where all are, 1 between); or ``sentences`` (every view is the same one).
-        views: How many times a sentence is embedded, 2 or 3, with ``kind=sentences``.
-        repetition: Highest share of sub-words repeated in the second view, with ``kind=sentences``.
-        train_size: Training examples.
-        dev_size: Dev pairs.
-        test_size: Test pairs.
-        num_workers: Processes that tokenise ahead.
+        seed: Random seed of the order of training examples.
+        kind: Kind of training examples: ``pairs`` (scored); ``triplets`` (the positive is a paraphrase, the
+            hard negative differs in place and time only); ``classes`` (pairs of class 0 if no slot is
+            shared, 2 if all are, 1 otherwise); or ``sentences`` (every view is the same sentence).
+        views: Number of views of a sentence, 2 or 3, with ``kind=sentences``.
+        repetition: Highest fraction of sub-words repeated in the second view, with ``kind=sentences``.
+        train_size: Number of training examples.
+        dev_size: Number of dev pairs.
+        test_size: Number of test pairs.
+        num_workers: Number of worker processes that tokenise in the background.
+
+    Raises:
+        ValueError: An argument is out of range, or has no effect with ``kind``.
     """
 
     def __init__(
@@ -120,13 +123,12 @@ class ToyData(SentenceDataModule):
     ) -> None:
         super().__init__(batch_size, seed, num_workers)
         if min(train_size, dev_size, test_size) < 2:
-            raise ConfigError("data.train_size, data.dev_size and data.test_size must be at least 2.")
-        if views not in (2, 3):
-            raise ValueError(f"views must be 2 or 3, got {views}.")
+            raise ValueError("train_size, dev_size and test_size must be at least 2.")
+        self._views = repeated_views(views, repetition, seed)
         if kind != "sentences" and (views != 2 or repetition):
             raise ValueError(
-                f"views={views} and repetition={repetition} have no effect with kind={kind}; they are for "
-                "kind=sentences."
+                f"views={views} and repetition={repetition} have no effect with kind={kind}; set "
+                "kind=sentences to use them."
             )
         self.kind = kind
         shapes: dict[str, tuple[int, LabelKind]] = {
@@ -137,19 +139,15 @@ class ToyData(SentenceDataModule):
         }
         self.num_views, self.label = shapes[kind]
         self.num_classes = 3
-        self.repetition = Repetition(repetition, seed) if repetition else None
         self.train_size, self.dev_size, self.test_size = train_size, dev_size, test_size
 
     @property
     def views(self) -> tuple[View, ...]:
         """One column for each view, or the same sentence for all."""
-        if self.kind != "sentences":
-            return super().views
-        augmentations = (None, self.repetition, None)[: self.num_views]
-        return tuple(View(COLUMNS[0], augmentation) for augmentation in augmentations)
+        return self._views if self.kind == "sentences" else super().views
 
     def load_train(self) -> Dataset:
-        """Generated training examples."""
+        """Return generated training examples."""
         generate = {
             "pairs": scored_pairs,
             "triplets": triplets,
@@ -160,16 +158,16 @@ class ToyData(SentenceDataModule):
         return generate(self.train_size, np.random.default_rng(0))
 
     def load_dev(self) -> Dataset:
-        """Generated dev pairs."""
+        """Return generated dev pairs."""
         return scored_pairs(self.dev_size, np.random.default_rng(1))
 
     def load_tests(self) -> list[STSTask]:
-        """Generated test pairs as one task."""
+        """Return generated test pairs as one task."""
         return [STSTask("toy", {"test": scored_pairs(self.test_size, np.random.default_rng(2))})]
 
 
 def realise(meaning: np.ndarray, rng: np.random.Generator) -> str:
-    """A sentence with this meaning: a random surface form of each slot, in a random order."""
+    """Return a sentence with a meaning: a random surface form of each slot, in a random order."""
     forms = {
         slot: values[value][rng.integers(2)]
         for (slot, values), value in zip(SLOTS.items(), meaning, strict=True)
@@ -179,12 +177,12 @@ def realise(meaning: np.ndarray, rng: np.random.Generator) -> str:
 
 
 def similarity(first: np.ndarray, second: np.ndarray) -> float:
-    """The score of two meanings in [0, 5]: the summed `WEIGHTS` of the slots that they share."""
+    """Return the score of two meanings in [0, 5]: the sum of `WEIGHTS` over the slots that they share."""
     return float(WEIGHTS[first == second].sum())
 
 
 def scored_pairs(size: int, rng: np.random.Generator) -> Dataset:
-    """Pairs that share a random number of slots, with their score."""
+    """Generate pairs that share a random number of slots, with their scores."""
     rows = []
     for _ in range(size):
         first = rng.integers(_VALUES, size=len(SLOTS))
@@ -195,7 +193,7 @@ def scored_pairs(size: int, rng: np.random.Generator) -> Dataset:
 
 
 def classed_pairs(size: int, rng: np.random.Generator) -> Dataset:
-    """Pairs of which a third shares no slot (class 0), a third some (1), and a third all (2)."""
+    """Generate pairs of random classes: no shared slot (0), some (1) or all (2)."""
     rows = []
     for _ in range(size):
         label = int(rng.integers(3))
@@ -209,7 +207,7 @@ def classed_pairs(size: int, rng: np.random.Generator) -> Dataset:
 
 
 def triplets(size: int, rng: np.random.Generator) -> Dataset:
-    """Anchor, paraphrase, and a sentence of another place and time."""
+    """Generate triplets of an anchor, a paraphrase, and a sentence with another place and time."""
     rows = []
     for _ in range(size):
         anchor = rng.integers(_VALUES, size=len(SLOTS))

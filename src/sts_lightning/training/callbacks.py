@@ -19,7 +19,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import distributed
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.distributed import Share
+from sts_lightning.distributed import Shard
 from sts_lightning.errors import CheckpointError, InterruptedRunError
 from sts_lightning.interrupts import Stopped, signal_name, take_back
 from sts_lightning.models.tokenize import Rows
@@ -77,9 +77,9 @@ class RandomState(Callback):
         """States of the CPU generator and of the CUDA generators, of each process."""
         cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
         own = {"cpu": torch.get_rng_state(), "cuda": cuda}
-        share = Share.current()
-        states = [own] * share.processes
-        if share.processes > 1:
+        world_size = Shard.current().world_size
+        states = [own] * world_size
+        if world_size > 1:
             distributed.all_gather_object(states, own)
         return {"processes": states}
 
@@ -90,9 +90,9 @@ class RandomState(Callback):
             CheckpointError: They are those of another number of processes.
         """
         states = state_dict["processes"]
-        if len(states) != Share.current().processes:
+        if len(states) != Shard.current().world_size:
             raise CheckpointError(
-                f"the checkpoint is of a run with {len(states)} processes, not {Share.current().processes}."
+                f"the checkpoint is of a run with {len(states)} processes, not {Shard.current().world_size}."
             )
         self._restore = states
 

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from sts_lightning.distributed import Share
+from sts_lightning.distributed import Shard
 
 
-def gather_examples(own: Tensor, count: int, share: Share, official: bool = False) -> Tensor:
+def gather_examples(own: Tensor, count: int, shard: Shard, official: bool = False) -> Tensor:
     r"""Embeddings of all examples of a batch from those of each process.
 
     Every process computes the same loss L of the whole batch. The gradient that it passes on to its own
@@ -20,24 +20,24 @@ def gather_examples(own: Tensor, count: int, share: Share, official: bool = Fals
     Args:
         own: This process's part, (V, b, D); b differs between processes.
         count: B, the examples of all processes.
-        share: Which process this is.
+        shard: The part of the batch that this process embeds.
         official: Pass on :math:`\partial L / \partial z_p` as the code of SimCSE and its followers does:
             1/W of the gradient.
 
     Returns:
         (V, B, D) in the order of the batch.
     """
-    if share.processes == 1:
+    if shard.world_size == 1:
         return own
-    gathered: Tensor = _Gather.apply(own, count, share, 1 if official else share.processes)  # type: ignore[no-untyped-call]
+    gathered: Tensor = _Gather.apply(own, count, shard, 1 if official else shard.world_size)  # type: ignore[no-untyped-call]
     return gathered
 
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor, count: int, share: Share, scale: int) -> Tensor:
-        ctx.own, ctx.scale = share.of(count), scale
-        sizes = share.sizes(count)
+    def forward(ctx: Any, own: Tensor, count: int, shard: Shard, scale: int) -> Tensor:
+        ctx.own, ctx.scale = shard.slice_of(count), scale
+        sizes = shard.sizes(count)
         padded = own.new_zeros(len(own), max(sizes), own.shape[-1])
         padded[:, : own.shape[1]] = own
         parts = [torch.empty_like(padded) for _ in sizes]

@@ -114,16 +114,15 @@ class STSModule(pl.LightningModule):
         """Embeddings of a whole batch, shape (V, B, D), float32, whichever process embeds them."""
         rows, recompute = batch.rows, False
         if self.training and isinstance(self.micro_batch_size, int):
-            share = max(1, self.micro_batch_size // batch.share.processes)
-            rows, recompute = rows.limited(share * batch.num_views), True
+            own = max(1, self.micro_batch_size // batch.shard.world_size)
+            rows, recompute = rows.limited(own * batch.num_views), True
         embeddings: Tensor = self.encoder(rows, recompute)
         return self._gather(embeddings.unflatten(0, (batch.num_views, -1)), batch)
 
     def _gather(self, own: Tensor, batch: Batch[Rows]) -> Tensor:
         """From (V, b, D) of each process to (V, B, D)."""
-        part = batch.share.of(batch.size)
-        own = own[:, : part.stop - part.start]  # nothing of the example that stands in for an empty share
-        return gather_examples(own, batch.size, batch.share, self.official_gather)
+        own = own[:, : batch.shard.size_of(batch.size)]  # an empty shard embeds one example as a placeholder
+        return gather_examples(own, batch.size, batch.shard, self.official_gather)
 
     def training_step(self, batch: Batch[Rows], batch_idx: int) -> Tensor:
         """The loss of a batch.
@@ -152,8 +151,7 @@ class STSModule(pl.LightningModule):
 
     def _update_queue(self, queue: MomentumQueue, batch: Batch[Rows]) -> None:
         queue.follow(self.encoder)
-        part = batch.share.of(batch.size)
-        vectors = queue.embed(batch.rows.head(max(1, part.stop - part.start)))
+        vectors = queue.embed(batch.rows.head(max(1, batch.shard.size_of(batch.size))))
         queue.push(self._gather(vectors[None], batch)[0])
 
     def _loss(self, views: Tensor, batch: Batch[Rows]) -> Tensor:

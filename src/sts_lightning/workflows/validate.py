@@ -89,7 +89,7 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     check_extras(cfg, loss, regularizer, own)
     if first and again and not resume:
         check_same(run, decided(cfg, machine))
-    data.load()
+    data.setup()
     return Parts(
         run,
         cfg,

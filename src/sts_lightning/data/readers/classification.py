@@ -1,4 +1,4 @@
-"""SentEval's classification data: the seven transfer tasks, SICK's entailment and the ten probing tasks."""
+"""SentEval's classification data: seven transfer tasks, SICK entailment and ten probing tasks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ BINARY = {
     "SUBJ": ("SUBJ/subj.subjective", "SUBJ/subj.objective"),
     "MPQA": ("MPQA/mpqa.neg", "MPQA/mpqa.pos"),
 }
-"""Tasks without a split: the files of class 0 and class 1."""
+"""Files of class 0 and class 1 of the tasks without splits."""
 
 TRANSFER_TASKS = (*BINARY, "SST2", "TREC", "MRPC")
-"""The seven whose average is reported."""
+"""The seven tasks whose average is reported."""
 
 ENTAILMENT = "SICKE"
 
@@ -36,16 +36,16 @@ PROBING_TASKS = {
     "OddManOut": "odd_man_out",
     "CoordinationInversion": "coordination_inversion",
 }
-"""Each task's file below the folder ``probing``, without .txt."""
+"""File of each probing task in the folder ``probing``, without .txt."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Sentences, or pairs of them, with their classes.
+    """Sentences or sentence pairs with their classes.
 
     Attributes:
-        sentences: Those of each example: one, or the two of a pair.
-        labels: Classes 0, 1, ...
+        sentences: One sentence, or the two of a pair, per example.
+        labels: Class indices from 0.
     """
 
     sentences: list[tuple[str, ...]]
@@ -54,13 +54,13 @@ class Split:
 
 @dataclass(frozen=True)
 class ClassificationTask:
-    """A task with the splits that it has.
+    """A classification task with its splits.
 
     Attributes:
-        name: For example ``MR``.
-        train: All examples of a task without a test split.
-        dev: None: the regularisation is chosen by cross-validation on the training split.
-        test: None: the score is that of cross-validation.
+        name: Name of the task, such as ``MR``.
+        train: Training split; all examples if there is no test split.
+        dev: Dev split. If None, the regularisation is chosen by cross-validation on the training split.
+        test: Test split. If None, the score is that of cross-validation.
     """
 
     name: str
@@ -72,7 +72,7 @@ class ClassificationTask:
 def load_transfer_tasks(
     data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS
 ) -> list[ClassificationTask]:
-    """Some of the tasks MR, CR, SUBJ, MPQA, SST2, TREC, MRPC and SICKE of a data root.
+    """Load transfer tasks of a data root, by default all but SICKE.
 
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
@@ -85,7 +85,7 @@ def load_transfer_tasks(
 def load_probing_tasks(
     data_root: str | Path, names: Sequence[str] = tuple(PROBING_TASKS)
 ) -> list[ClassificationTask]:
-    """Some of SentEval's linguistic probing tasks of a data root, in its files ``probing/*.txt``.
+    """Load SentEval's linguistic probing tasks from the files ``probing/*.txt`` of a data root.
 
     Each line is a split (tr, va or te), a class and a sentence, separated by tabs.
 
@@ -132,25 +132,25 @@ def _load_transfer(folder: Path, name: str) -> ClassificationTask:
 
 
 Row = tuple[int, str, tuple[str, ...]]
-"""Line, class, sentences."""
+"""Line number, class and sentences."""
 
 
 def _split(rows: Iterator[Row], classes: Sequence[str], path: Path) -> Split:
     found = list(rows)
     for line, label, _ in found:
         if label not in classes:
-            raise DataError(f"the class {label!r} is not among {', '.join(classes)}.", path, line)
+            raise DataError(f"the class {label!r} is not one of {', '.join(classes)}.", path, line)
     return _sorted([(sentences, classes.index(label)) for _, label, sentences in found])
 
 
 def _sorted(examples: list[tuple[tuple[str, ...], int]]) -> Split:
-    """SentEval's order, on which its folds depend: by the number of words, then by class."""
+    """Sort in SentEval's order, on which its folds depend: by number of words, then by class."""
     examples.sort(key=lambda example: (*(len(text.split()) for text in example[0]), example[1]))
     return Split([sentences for sentences, _ in examples], [label for _, label in examples])
 
 
 def _read_sentences(path: Path) -> Iterator[str]:
-    """An empty line, of which CR has one, is read as a full stop, as in SentEval's examples."""
+    """Read one sentence a line; an empty line (CR has one) becomes a full stop, as in SentEval."""
     for line, text in enumerate(read_lines(path, latin1=True), start=1):
         yield sentence(text if text.strip() else ".", path, line)
 
@@ -182,10 +182,10 @@ def _load_probing(path: Path, name: str) -> ClassificationTask:
     parts: dict[str, list[Row]] = {"tr": [], "va": [], "te": []}
     for line, fields in read_tsv(path, columns=3):
         if fields[0] not in parts:
-            raise DataError(f"the split {fields[0]!r} is not among tr, va, te.", path, line)
+            raise DataError(f"the split {fields[0]!r} is not one of tr, va, te.", path, line)
         parts[fields[0]].append((line, fields[1], (sentence(fields[2], path, line),)))
     for key, rows in parts.items():
         if not rows:
-            raise DataError(f"there is no line of the split {key}.", path)
+            raise DataError(f"no line belongs to the split {key}.", path)
     classes = sorted({label for _, label, _ in parts["tr"]})
     return ClassificationTask(name, *(_split(iter(rows), classes, path) for rows in parts.values()))

@@ -1,4 +1,4 @@
-"""Fields of a row, checked: a sentence, a score."""
+"""Parsing and validation of the fields of a row: sentences and scores."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def sentence(text: str, path: Path, line: int) -> str:
-    """The sentence with runs of white space folded into single blanks, as SentEval reads it.
+    """Return the sentence with runs of whitespace collapsed into single spaces, as SentEval reads it.
 
     Raises:
-        DataError: Nothing is left.
+        DataError: The sentence is empty.
     """
     folded = " ".join(text.split())
     if not folded:
@@ -24,10 +24,10 @@ def sentence(text: str, path: Path, line: int) -> str:
 
 
 def number(text: str, path: Path, line: int) -> float:
-    """A score as a decimal number in ASCII, such as 4, -0.5 or 1e-3; blanks around it are ignored.
+    """Parse a decimal number in ASCII, such as 4, -0.5 or 1e-3; surrounding whitespace is ignored.
 
     Raises:
-        DataError: Anything else, which includes other scripts' digits, underscores, NaN and infinity.
+        DataError: The text is anything else, such as non-ASCII digits, underscores, NaN or infinity.
     """
     value = float(text) if _DECIMAL.fullmatch(text.strip(" \t\r")) else math.nan
     if not math.isfinite(value):
@@ -37,10 +37,10 @@ def number(text: str, path: Path, line: int) -> float:
 
 
 def score(text: str, score_range: tuple[float, float], path: Path, line: int) -> float:
-    """A similarity score within ``score_range``.
+    """Parse a similarity score within ``score_range``.
 
     Raises:
-        DataError: Not a number, NaN or infinite, or outside the range.
+        DataError: The text is not a finite number, or lies outside the range.
     """
     low, high = score_range
     value = number(text, path, line)

@@ -1,4 +1,4 @@
-"""The STS data in SentEval's folder layout: seven test tasks, STS-B and SICK-R splits."""
+"""STS data in SentEval's folder layout: the seven test tasks, and the splits of STS-B and SICK-R."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STS_YEARS: dict[str, tuple[str, ...]] = {
     "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
     "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
 }
-"""The subsets of each year; STS13's SMT subset has a licence of its own and is part of no paper's table."""
+"""Subsets of each year. STS13's SMT subset has a separate licence and is in no paper's table."""
 
 SEVEN_TASKS = (*STS_YEARS, "STSB", "SICKR")
 
@@ -58,23 +58,25 @@ SCORED_PAIRS = {
     "SICK/SICK_trial.txt": 500,
     "SICK/SICK_test_annotated.txt": 4927,
 }
-"""Scored pairs of each published file, by which a file that was cut at the end of a line is known."""
+"""Number of scored pairs of each published file; detects files truncated at the end of a line."""
 
 COUNTS = "counts.json"
-"""A file beside the folders STS and SICK that takes precedence over `SCORED_PAIRS`, for data of one's own in
-this layout: an object of file names and their numbers of scored pairs. Files that it leaves out are not
-checked, so ``{}`` is enough."""
+"""File next to the folders STS and SICK that overrides `SCORED_PAIRS`, for custom data in this layout.
+
+It holds a JSON object from file names to numbers of scored pairs. Files that are not listed are not checked,
+so ``{}`` is enough.
+"""
 
 Pair = tuple[str, str, float]
 
 
 @dataclass(frozen=True)
 class STSTask:
-    """A test task: one table of scored pairs for each subset.
+    """A test task with one table of scored pairs per subset.
 
     Attributes:
-        name: For example ``STS12``.
-        subsets: Table (sentence1, sentence2, label in [0, 5]) by subset name.
+        name: Name of the task, such as ``STS12``.
+        subsets: Tables (sentence1, sentence2, label in [0, 5]) by subset name.
     """
 
     name: str
@@ -82,24 +84,24 @@ class STSTask:
 
 
 def senteval_folder(data_root: str | Path) -> Path:
-    """The folder ``senteval`` of a data root, or the root itself where it is SentEval's folder.
+    """Return the folder ``senteval`` of a data root, or the root itself if it is SentEval's folder.
 
     Raises:
-        DataError: There is neither.
+        DataError: Neither exists.
     """
     root = Path(data_root)
     for folder in (root / "senteval", root):
         if (folder / "STS").is_dir():
             return folder
     raise DataError(
-        "no STS data here (looked for senteval/STS). Say where it is with data_root=... or the "
-        "environment variable STS_DATA_ROOT; data=toy needs none.",
+        "no STS data here (looked for senteval/STS). Set data_root=... or the environment variable "
+        "STS_DATA_ROOT; data=toy needs no files.",
         root,
     )
 
 
 def load_sts_tasks(data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS) -> list[STSTask]:
-    """The test tasks of a data root, in SentEval's protocol: unscored rows are left out.
+    """Load the test tasks of a data root in SentEval's protocol, without unscored rows.
 
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
@@ -122,10 +124,10 @@ def load_sts_tasks(data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS) 
 
 
 def load_stsb(data_root: str | Path, split: str) -> Dataset:
-    """STS-B ``train`` (5,749 pairs), ``dev`` (1,500) or ``test`` (1,379); scores in [0, 5].
+    """Load STS-B ``train`` (5,749 pairs), ``dev`` (1,500) or ``test`` (1,379); scores in [0, 5].
 
     Raises:
-        DataError: The file is missing, malformed, or has another number of pairs.
+        DataError: The file is missing, malformed, or has an unexpected number of pairs.
     """
     folder = senteval_folder(data_root)
     path = folder / "STS" / "STSBenchmark" / f"sts-{split}.csv"
@@ -133,13 +135,13 @@ def load_stsb(data_root: str | Path, split: str) -> Dataset:
 
 
 def load_sickr(data_root: str | Path, split: str) -> Dataset:
-    """SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
+    """Load SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
 
-    The relatedness r in [1, 5] is mapped to [0, 5] by 5 (r - 1) / 4, as the papers' corpus has it;
-    correlations do not change by that.
+    The relatedness r in [1, 5] is mapped to [0, 5] by 5 (r - 1) / 4, as in the papers' corpus; this does
+    not change correlations.
 
     Raises:
-        DataError: The file is missing, malformed, or has another number of pairs.
+        DataError: The file is missing, malformed, or has an unexpected number of pairs.
     """
     folder = senteval_folder(data_root)
     name = "SICK_test_annotated.txt" if split == "test" else f"SICK_{split}.txt"
@@ -148,12 +150,12 @@ def load_sickr(data_root: str | Path, split: str) -> Dataset:
 
 
 def check_count(path: Path, folder: Path, found: int) -> None:
-    """Reject a file that has another number of rows than the published one, or than `COUNTS` says.
+    """Check the number of rows of a file against the published one, or against `COUNTS` if it exists.
 
     Args:
-        path: The file.
-        folder: The folder that holds STS and SICK.
-        found: Rows that were read.
+        path: File that was read.
+        folder: Folder that holds STS and SICK.
+        found: Number of rows that were read.
 
     Raises:
         DataError: The numbers differ, or the file `COUNTS` is malformed.
@@ -162,8 +164,8 @@ def check_count(path: Path, folder: Path, found: int) -> None:
     wanted = expected.get(path.relative_to(folder).as_posix(), found)
     if wanted != found:
         raise DataError(
-            f"{found:,} rows with a score, but the published file has {wanted:,}: it was cut or changed. "
-            f"Copy it anew; for data of your own in this layout, write {{}} to {folder / COUNTS}.",
+            f"{found:,} rows with a score, but the published file has {wanted:,}: truncated or modified. "
+            f"Copy it again; for your own data in this layout, write {{}} to {folder / COUNTS}.",
             path,
         )
 
@@ -174,7 +176,7 @@ def _own_counts(path: Path) -> dict[str, int]:
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read ({error}).", path) from error
     if not isinstance(counts, dict) or any(type(count) is not int for count in counts.values()):
-        raise DataError('expected an object of file names and whole numbers, such as {"...": 60}.', path)
+        raise DataError('expected a JSON object from file names to integers, such as {"...": 60}.', path)
     return counts
 
 
@@ -193,7 +195,7 @@ def _load_subset(folder: Path, year: str, subset: str) -> Dataset:
 
 def _read_subset(inputs: Path, golds: Path) -> Iterator[Pair]:
     rows, scores = list(read_tsv(inputs, columns=2)), read_lines(golds)
-    # An empty line is the score of an unscored pair, but beyond the last pair it is none.
+    # An empty line means an unscored pair, except after the last pair.
     while len(scores) > len(rows) and not scores[-1].strip():
         scores.pop()
     if len(rows) != len(scores):

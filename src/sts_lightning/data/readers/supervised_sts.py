@@ -1,4 +1,4 @@
-"""STS-B and SICK-R with all their splits, as SentEval's supervised variants read them."""
+"""STS-B and SICK-R with all splits, as in SentEval's supervised tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RELATEDNESS_TASKS = ("STSB", "SICKR")
 
 @dataclass(frozen=True)
 class ScoredPairs:
-    """Pairs in SentEval's order: by the numbers of words, then by score."""
+    """Scored pairs in SentEval's order: by number of words, then by score."""
 
     pairs: list[tuple[str, ...]]
     scores: np.ndarray
@@ -25,11 +25,11 @@ class ScoredPairs:
 
 @dataclass(frozen=True)
 class RelatednessTask:
-    """Pairs with gold scores on the scale of their own release.
+    """Pairs with gold scores on the scale of the original release.
 
     Attributes:
-        name: For example ``SICKR``.
-        train, dev, test: Sentences and scores.
+        name: Name of the task, such as ``SICKR``.
+        train, dev, test: Scored pairs of each split.
     """
 
     name: str
@@ -41,7 +41,7 @@ class RelatednessTask:
 def load_relatedness_tasks(
     data_root: str | Path, names: Sequence[str] = RELATEDNESS_TASKS
 ) -> list[RelatednessTask]:
-    """STS-B (scores in [0, 5]) and SICK-R (in [1, 5]) of a data root, whole: no pair is filtered out.
+    """Load STS-B (scores in [0, 5]) and SICK-R (in [1, 5]) of a data root, unfiltered.
 
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.

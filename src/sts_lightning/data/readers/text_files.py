@@ -1,4 +1,4 @@
-"""Rows of text files, each with its line number, so that every error can name file and line."""
+"""Readers of text files that yield rows with line numbers, so that every error names file and line."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sts_lightning.errors import DataError
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 
 Row = tuple[int, list[str]]
-"""Line number (1-based) and fields."""
+"""Line number (from 1) and fields."""
 
 
 def read_lines(path: Path, latin1: bool = False) -> list[str]:
-    r"""Read a UTF-8 text file as lines without their line ends.
+    r"""Read the lines of a UTF-8 text file, without line ends.
 
-    Only ``\n`` and ``\r\n`` end a line: characters such as U+2028 occur inside sentences.
+    Only ``\n`` and ``\r\n`` end a line, since characters such as U+2028 occur inside sentences.
 
     Args:
-        path: The file.
-        latin1: Whether a file that is not UTF-8 is Latin-1, as some old releases are.
+        path: Path of the file.
+        latin1: Whether to read a file that is not UTF-8 as Latin-1, the encoding of some old releases.
 
     Raises:
         DataError: The file is missing or empty, or a line is not UTF-8.
@@ -54,8 +54,8 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
     return lines
 
 
-def _without_blank_end(lines: list[str]) -> list[str]:
-    """The lines up to the last one that is not blank; an editor's empty lines at the end hold no row."""
+def _strip_blank_end(lines: list[str]) -> list[str]:
+    """Strip blank lines from the end of a file."""
     end = len(lines)
     while end and not lines[end - 1].strip(" \r"):
         end -= 1
@@ -63,17 +63,16 @@ def _without_blank_end(lines: list[str]) -> list[str]:
 
 
 def read_tsv(path: Path, columns: int) -> Iterator[Row]:
-    """Rows of a tab-separated file without quoting, as the STS releases are written.
+    """Read the rows of a tab-separated file without quoting, the format of the STS releases.
 
     Args:
-        path: The file.
-        columns: How many fields a row must have at the least; surplus fields are kept. Blank lines at the
-            end are ignored.
+        path: Path of the file. Blank lines at the end are ignored.
+        columns: Minimum number of fields of a row; surplus fields are kept.
 
     Raises:
-        DataError: As `read_lines`, or a row has too few fields.
+        DataError: The file cannot be read (`read_lines`), or a row has too few fields.
     """
-    for number, line in enumerate(_without_blank_end(read_lines(path)), start=1):
+    for number, line in enumerate(_strip_blank_end(read_lines(path)), start=1):
         fields = line.split("\t")
         if len(fields) < columns:
             raise DataError(
@@ -83,23 +82,23 @@ def read_tsv(path: Path, columns: int) -> Iterator[Row]:
 
 
 def read_records(path: Path, columns: list[str], numbers: Collection[str] = ()) -> Iterator[Row]:
-    """The named columns of a CSV, TSV or JSONL file; the suffix tells which.
+    """Read the named columns of a CSV, TSV or JSONL file; the suffix determines the format.
 
-    CSV is quoted as spreadsheets do it; TSV has no quoting; both start with a header line. Blank lines at
-    the end are ignored.
+    CSV is quoted as in spreadsheets; TSV has no quoting; both start with a header line. Blank lines at the
+    end are ignored.
 
     Args:
-        path: The file.
-        columns: Names of the columns, in the order of the fields.
-        numbers: Those of them in which JSONL may have a number instead of a string.
+        path: Path of the file.
+        columns: Names of the columns, in the order of the returned fields.
+        numbers: Names of the columns in which JSONL may hold a number instead of a string.
 
     Raises:
-        DataError: Unknown suffix, a named column is missing or occurs twice, a row is malformed, or there
-            is no row.
+        DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed, or there
+            are no rows.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise DataError(f"unknown kind of file; expected one that ends in {', '.join(SUFFIXES)}.", path)
+        raise DataError(f"unknown file format; expected a name that ends in {', '.join(SUFFIXES)}.", path)
     if suffix == ".jsonl":
         rows = _read_jsonl(path, columns, numbers)
     else:
@@ -113,8 +112,8 @@ def read_records(path: Path, columns: list[str], numbers: Collection[str] = ()) 
 
 
 def _read_csv(path: Path, columns: list[str]) -> Iterator[Row]:
-    lines = _without_blank_end(read_lines(path))
-    # The module's own limit, 131,072 characters, is less than a long text; no field is longer than the file.
+    lines = _strip_blank_end(read_lines(path))
+    # The default limit of 131,072 characters is too low for long texts; no field is longer than the file.
     csv.field_size_limit(max(csv.field_size_limit(), sum(len(line) + 1 for line in lines)))
     reader = csv.reader(iter(f"{line}\n" for line in lines), strict=True)
     try:
@@ -125,7 +124,7 @@ def _read_csv(path: Path, columns: list[str]) -> Iterator[Row]:
 
 
 def _read_headed_tsv(path: Path, columns: list[str]) -> Iterator[Row]:
-    lines = _without_blank_end(read_lines(path))
+    lines = _strip_blank_end(read_lines(path))
     rows = ((number, line.split("\t")) for number, line in enumerate(lines[1:], start=2))
     yield from _select(path, columns, lines[0].split("\t"), rows)
 
@@ -149,7 +148,7 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
 
 
 def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Iterator[Row]:
-    for number, line in enumerate(_without_blank_end(read_lines(path)), start=1):
+    for number, line in enumerate(_strip_blank_end(read_lines(path)), start=1):
         try:
             record: Any = json.loads(line, object_pairs_hook=_distinct_keys)
         except RecursionError as error:
@@ -170,7 +169,7 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Ite
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON as a dictionary, which would keep the last of several values of a key."""
+    """Build the dictionary of a JSON object, and reject duplicate keys."""
     record = dict(pairs)
     if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -179,10 +178,10 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _field(value: Any, name: str, number: bool, path: Path, line: int) -> str:
-    """The text of a field; JSON null becomes an empty field, which the column's own check then rejects.
+    """Return the text of a field; JSON null becomes an empty field, which the check of the column rejects.
 
     Raises:
-        DataError: It is neither a string nor, where that is allowed, a number.
+        DataError: The value is neither a string nor, if allowed, a number.
     """
     if value is None:
         return ""
@@ -195,5 +194,5 @@ def _field(value: Any, name: str, number: bool, path: Path, line: int) -> str:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         code = ord(value[error.start])
-        raise DataError(f"{name!r} has half of a surrogate pair, \\u{code:04x}.", path, line) from error
+        raise DataError(f"{name!r} contains an unpaired surrogate, \\u{code:04x}.", path, line) from error
     return value

@@ -60,7 +60,7 @@ HEAD = "sentence1,sentence2,score\n"
         ("a.jsonl", "[1]\n", r"a\.jsonl, line 1: expected a JSON object"),
         ("a.jsonl", '{"sentence1": \n', r"a\.jsonl, line 1: not valid JSON"),
         ("a.jsonl", '{"sentence1": "a"}\n', r"a\.jsonl, line 1: no key 'sentence2', 'score'"),
-        ("a.xlsx", "x", r"a\.xlsx: unknown kind of file; expected one that ends in \.csv, \.tsv, \.jsonl"),
+        ("a.xlsx", "x", r"a\.xlsx: unknown file format; expected a name that ends in \.csv, \.tsv, \.jsonl"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:

@@ -9,7 +9,6 @@ from datasets import Dataset
 from sts_lightning.cli.main import main
 from sts_lightning.data.leak_search import KINDS, Leak, find_leaks
 from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.errors import ConfigError
 
 TEST_PAIRS = [
     ("A man is playing a large flute.", "A man plays the flute."),
@@ -53,7 +52,7 @@ def test_one_leak_for_each_test_set_and_pair() -> None:
 def test_near_may_be_left_out() -> None:
     pair = ("Two dogs run through the tall grass.", "A cat sleeps on the red sofa.")
     assert find_leaks([pair], TESTS, near=None) == []
-    with pytest.raises(ConfigError, match=r"must lie in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"near must lie in \(0, 1\]"):
         find_leaks([pair], TESTS, near=1.5)
 
 

@@ -81,7 +81,7 @@ def test_sick_scores_are_mapped_to_five_points(root: Path) -> None:
 )
 def test_filter_drops_pairs_of_the_tests_in_either_order(root: Path, how: str, kept: int) -> None:
     data = STSData(str(root), batch_size=2, seed=0, filter=how)
-    data.load()
+    data.setup()
     assert len(data.train) == kept
     texts = set(data.train["sentence1"])
     assert ("A cat." in texts) == (how == "none")

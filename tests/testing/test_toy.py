@@ -32,7 +32,7 @@ def test_a_sentence_says_its_meaning() -> None:
 
 def test_scores_cover_the_scale_and_splits_do_not_overlap() -> None:
     data = ToyData(batch_size=8, seed=0)
-    data.load()
+    data.setup()
     labels = np.asarray(data.train["label"])
     assert labels.min() == 0
     assert labels.max() == 5

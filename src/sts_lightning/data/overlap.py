@@ -1,4 +1,4 @@
-"""Pairs of a training set that also stand in a test set."""
+"""Filter for training pairs that also occur in a test set."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Literal
 from datasets import Dataset
 
 OverlapFilter = Literal["none", "exact", "normalized"]
-"""How equal a training pair must be to a test pair to be dropped, in either order of its sentences.
+"""Criterion by which a training pair equals a test pair, in either order of its sentences.
 
-``none`` keeps all; ``exact`` compares the strings (the papers' filter, Pcc-tuning App. B);
+``none`` keeps all pairs; ``exact`` compares the strings (the papers' filter, Pcc-tuning App. B);
 ``normalized`` compares lower-cased letters and digits only.
 """
 
@@ -21,14 +21,14 @@ Key = frozenset[str]
 
 
 def pair_key(sentence1: str, sentence2: str, how: OverlapFilter) -> Key:
-    """What two pairs share when they count as the same pair."""
+    """Return a key that is the same for pairs that count as equal, in either order."""
     if how == "normalized":
         sentence1, sentence2 = (_NOT_ALPHANUMERIC.sub("", text.lower()) for text in (sentence1, sentence2))
     return frozenset((sentence1, sentence2))
 
 
 def not_in(tests: Iterable[Dataset], how: OverlapFilter) -> Callable[[str, str], bool]:
-    """A predicate that holds for the pairs that stand in none of the test tables."""
+    """Return a predicate that holds for pairs that occur in none of the test tables."""
     if how == "none":
         return lambda sentence1, sentence2: True
     seen = {

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.data.readers.row_values import number, score, sentence
+from sts_lightning.errors import DataError
+
+PATH = Path("mine.tsv")
+
+
+def test_sentences_have_single_spaces() -> None:
+    assert sentence("  A\u00a0dog\t barks . ", PATH, 1) == "A dog barks ."
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("4", 4.0), (" -0.5\t", -0.5), ("1e-3", 1e-3), (".5", 0.5), ("+2.", 2.0)]
+)
+def test_decimal_numbers(text: str, value: float) -> None:
+    assert number(text, PATH, 1) == value
+
+
+@pytest.mark.parametrize("text", ["", "nan", "inf", "1e999", "1_000", "٣", "0x1", "1,5"])
+def test_everything_else_is_rejected(text: str) -> None:
+    with pytest.raises(DataError, match=r"^mine\.tsv, line 7: "):
+        number(text, PATH, 7)
+
+
+def test_scores_lie_in_their_range() -> None:
+    assert [score(text, (1.0, 5.0), PATH, 1) for text in ("1", "5")] == [1.0, 5.0]
+    with pytest.raises(DataError, match=r"^mine\.tsv, line 3: .*\[1, 5\]"):
+        score("0.9", (1.0, 5.0), PATH, 3)
+
+
+def test_an_empty_sentence_is_rejected() -> None:
+    with pytest.raises(DataError, match=r"^mine\.tsv, line 2: "):
+        sentence(" \u3000", PATH, 2)
