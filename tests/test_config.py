@@ -12,7 +12,8 @@ from sts_lightning.config.machine import decide
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
-from sts_lightning.training.trainer import check_trainer, make_plan
+from sts_lightning.training.trainer import make_plan
+from sts_lightning.workflows.trainer_checks import check_trainer
 from sts_lightning.workflows.validate import check_fit
 from tests.conftest import CONF
 

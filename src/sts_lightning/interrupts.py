@@ -1,4 +1,4 @@
-"""Signals that ask a process to stop, raised as exceptions wherever it is."""
+"""Stop signals: raised as exceptions while a command runs, or recorded until a training step is finished."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
-STOPPING = (signal.SIGTERM, signal.SIGUSR2)
-"""Signals whose default is to end the process without a word; Python raises Ctrl-C itself."""
+STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name))
+"""Signals that end the process without a message by default; Python itself raises Ctrl-C.
+
+Windows has no SIGUSR2.
+"""
 
 _received: signal.Signals | None = None
 _listener: int | None = None  # the process that listens; its forked children do not
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal other than Ctrl-C asked the process to stop.
+    """A stop signal arrived.
 
-    A `KeyboardInterrupt`, because libraries clean up after one and do not swallow it as an error.
+    A subclass of `KeyboardInterrupt`, because libraries clean up after one and do not treat it as an error.
 
     Args:
         number: The signal.
@@ -31,15 +35,15 @@ class Stopped(KeyboardInterrupt):
 
 
 def signal_name(number: signal.Signals) -> str:
-    """The signal in a user's words: ``Ctrl-C`` or the name of the signal."""
+    """Return the name of a signal for messages: ``Ctrl-C`` for SIGINT."""
     return "Ctrl-C" if number == signal.SIGINT else number.name
 
 
 def stopping_signal(error: BaseException | None) -> signal.Signals | None:
-    """The signal that led to an exception, or None.
+    """Return the signal that led to an exception, or None.
 
     Args:
-        error: A `KeyboardInterrupt`, or what a library has turned it into: Lightning raises `SystemExit`.
+        error: A `KeyboardInterrupt`, or the exception a library raised for it: Lightning raises `SystemExit`.
     """
     while error is not None:
         if isinstance(error, Stopped):
@@ -52,9 +56,9 @@ def stopping_signal(error: BaseException | None) -> signal.Signals | None:
 
 @contextlib.contextmanager
 def listening() -> Iterator[None]:
-    """Raise `Stopped` at the first stopping signal; ignore the later ones, which would cut the clean-up.
+    """Raise `Stopped` at the first stop signal; ignore later ones, which would interrupt the clean-up.
 
-    A handler that somebody else installed is left alone. Only the main thread can listen.
+    Handlers installed by others are kept. Only the main thread can listen.
     """
     global _received, _listener
     mine = []
@@ -75,9 +79,47 @@ def listening() -> Iterator[None]:
 
 
 def take_back() -> None:
-    """Listen to SIGTERM in place of a library that has put its own handler in front."""
+    """Listen to SIGTERM again after a library has installed its own handler."""
     if _listener == os.getpid() and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
+
+
+class StopRequest:
+    """The first stop signal that arrived, recorded so that the current step can be finished.
+
+    The same signal again raises `Stopped` at once. Other signals are ignored then, since a cluster may send
+    several kinds.
+
+    Args:
+        announce: Function that is called with the first signal.
+
+    Attributes:
+        number: The signal, or None.
+    """
+
+    def __init__(self, announce: Callable[[signal.Signals], None]) -> None:
+        self.number: signal.Signals | None = None
+        self._announce = announce
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def listen(self) -> None:
+        """Install the handlers, which only the main thread can do."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, *STOPPING):
+                self._previous[number] = signal.signal(number, self._handle)
+
+    def restore(self) -> None:
+        """Restore the previous handlers."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous.clear()
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.number is None:
+            self.number = signal.Signals(number)
+            self._announce(self.number)
+        elif self.number == number:
+            raise Stopped(self.number)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -208,7 +208,7 @@ def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux would rather kill the process than refuse the memory; so many long rows take gigabytes."""
-    monkeypatch.setattr(memory, "host_memory_limit", partial(memory.host_memory_limit, share=0.05))
+    monkeypatch.setattr(memory, "host_memory_limit", partial(memory.host_memory_limit, fraction=0.05))
     encoder = tiny_bert(max_length=500, hidden_size=64)
     found = find_micro_batch_size(encoder, 2048, 2, nullcontext)
     assert found is not None

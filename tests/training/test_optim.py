@@ -67,7 +67,7 @@ def test_warmup_is_a_share_or_steps(warmup: float, steps: int) -> None:
         ("optim.layer_decay=0", r"optim\.layer_decay"),
         ("optim.betas=[0.9,1.0]", r"optim\.betas must be two numbers in \[0, 1\)"),
         ("optim.eps=0", r"optim\.eps must be positive"),
-        ("optim.warmup=-1", r"optim\.warmup must be a share of the run in \[0, 1\)"),
+        ("optim.warmup=-1", r"optim\.warmup must be a fraction of the run in \[0, 1\)"),
     ],
 )
 def test_values_out_of_range(override: str, message: str, config: Callable[..., DictConfig]) -> None:

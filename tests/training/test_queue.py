@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.queue import MomentumQueue
 
@@ -42,7 +41,7 @@ def test_its_vectors_are_projected_as_in_training() -> None:
 
 
 def test_refuses() -> None:
-    with pytest.raises(ConfigError, match="size must be positive"):
+    with pytest.raises(ValueError, match="size must be positive"):
         MomentumQueue(tiny_bert(), 0, 0.9)
-    with pytest.raises(ConfigError, match=r"momentum must lie in \[0, 1\)"):
+    with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
         MomentumQueue(tiny_bert(), 4, 1.0)

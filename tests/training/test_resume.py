@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks import LastCheckpoint
+from sts_lightning.training.recorder import RunRecorder
 from sts_lightning.workflows import report, train
 from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT
@@ -314,15 +314,15 @@ def test_killed_right_behind_a_checkpoint(
     evaluation.
     """
     run = tmp_path / "run"
-    save = LastCheckpoint._save
+    save = RunRecorder._save
 
-    def cut(self: LastCheckpoint, trainer: Any) -> None:
+    def cut(self: RunRecorder, trainer: Any) -> None:
         save(self, trainer)
         if trainer.global_step == step:
             raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
-        patch.setattr(LastCheckpoint, "_save", cut)
+        patch.setattr(RunRecorder, "_save", cut)
         train_in(run, config(*EPOCHS))
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)

@@ -10,11 +10,11 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 from torch import Tensor, nn
 
-from sts_lightning.choices import Frozen
 from sts_lightning.config.build import build, check_target
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.freezing import freeze
 from sts_lightning.runs.folder import RunFolder
 
 
@@ -46,13 +46,6 @@ def with_quantization(model: DictConfig, quantization: str | None) -> DictConfig
         with open_dict(changed):
             changed.quantization = quantization
     return changed
-
-
-def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:
-    """Say which weights of the encoder train."""
-    if frozen != "none":
-        encoder.requires_grad_(False)
-    return encoder
 
 
 def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:

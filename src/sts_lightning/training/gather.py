@@ -1,4 +1,4 @@
-"""The embeddings of a whole batch on every process, with the exact gradient."""
+"""Gathering of the embeddings of a whole batch on every process, with the exact gradient."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from sts_lightning.distributed import Shard
 
 
 def gather_examples(own: Tensor, count: int, shard: Shard, official: bool = False) -> Tensor:
-    r"""Embeddings of all examples of a batch from those of each process.
+    r"""Gather the embeddings of a whole batch from all processes.
 
     Every process computes the same loss L of the whole batch. The gradient that it passes on to its own
     embeddings z_p is :math:`W \,\partial L / \partial z_p` for W processes, so that the mean of the gradients
     of all processes, which data-parallel training takes, is that of one process with the whole batch.
 
     Args:
-        own: This process's part, (V, b, D); b differs between processes.
-        count: B, the examples of all processes.
+        own: Embeddings of this process, (V, b, D); b may differ between processes.
+        count: Number B of examples on all processes.
         shard: The part of the batch that this process embeds.
-        official: Pass on :math:`\partial L / \partial z_p` as the code of SimCSE and its followers does:
-            1/W of the gradient.
+        official: Whether to pass on :math:`\partial L / \partial z_p`, 1/W of the gradient, as the code of
+            SimCSE and its followers does.
 
     Returns:
         (V, B, D) in the order of the batch.

@@ -1,4 +1,4 @@
-"""A CSV logger with one row a step, that survives a resume."""
+"""CSV logger with one row per step, which keeps its rows when a run resumes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FLUSH_SECONDS = 2.0
 
 
 class HistoryLogger(Logger):
-    """Writes ``history.csv``: one row for each logged step, training and dev metrics side by side.
+    """Writes ``history.csv``: one row per logged step, training and dev metrics side by side.
 
     Lightning's own CSVLogger deletes the rows of the first part of a resumed run. This one keeps them,
-    up to the step from which the run goes on.
+    up to the step from which the run resumes. `RunRecorder` decides when a row must be on disk.
 
     Args:
         save_dir: The run folder.
@@ -31,39 +31,39 @@ class HistoryLogger(Logger):
         super().__init__()
         self.path = Path(save_dir) / "history.csv"
         self.rows: dict[int, dict[str, Any]] = {}
-        self._expected: dict[int, dict[str, float]] = {}
+        self._provisional: dict[int, dict[str, float]] = {}
         self._written = 0.0
 
     @property
     def name(self) -> str:
-        """Lightning asks for a name; the file needs none."""
+        """Name of the logger, which Lightning requires."""
         return "history"
 
     @property
     def version(self) -> str:
-        """As `name`."""
+        """Empty version; there is one file per run."""
         return ""
 
     @rank_zero_only
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """Hyper-parameters are in the run folder's config.yaml."""
+        """Ignore hyper-parameters; they are in the run folder's config.yaml."""
 
     @rank_zero_only
     def continue_from(self, step: int) -> None:
-        """Take over the rows of an earlier part of the run, up to ``step``."""
+        """Load the rows of an earlier part of the run, up to ``step``."""
         self.rows = {row["step"]: row for row in read_history(self.path) if row["step"] <= step}
 
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
-        """Add metrics to the row of a step."""
+        """Add metrics to the row of a step; they replace provisional ones."""
         number = step or 0
-        self._expected.pop(number, None)
+        self._provisional.pop(number, None)
         self.rows.setdefault(number, {"step": number}).update(metrics)
 
     @rank_zero_only
-    def expect(self, metrics: dict[str, float], step: int) -> None:
-        """What Lightning is about to log for a step; written in its place until it does."""
-        self._expected[step] = metrics
+    def log_provisional(self, metrics: dict[str, float], step: int) -> None:
+        """Set metrics that the row of a step has until `log_metrics` is called for that step."""
+        self._provisional[step] = metrics
 
     @rank_zero_only
     def save(self) -> None:
@@ -74,7 +74,7 @@ class HistoryLogger(Logger):
     @rank_zero_only
     def flush(self) -> None:
         """Write the file now."""
-        if self.rows or self._expected:
+        if self.rows or self._provisional:
             self._write()
 
     def finalize(self, status: str) -> None:
@@ -83,7 +83,7 @@ class HistoryLogger(Logger):
 
     def _write(self) -> None:
         rows = dict(self.rows)
-        for step, metrics in self._expected.items():
+        for step, metrics in self._provisional.items():
             rows[step] = {"step": step, **metrics, **rows.get(step, {})}
         columns = list(dict.fromkeys(column for row in rows.values() for column in row))
         text = io.StringIO()

@@ -1,48 +1,56 @@
-"""What fits into memory."""
+"""Search for the largest micro batch that fits into memory."""
 
 from __future__ import annotations
 
 import logging
-import resource
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 
+import psutil
 import torch
 
 from sts_lightning.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
 
+if sys.platform != "win32":
+    import resource
+
 log = logging.getLogger(__name__)
 
 REMEDY = (
     "trainer.micro_batch_size=16, or any smaller divisor of data.batch_size, or auto, bounds the memory and "
-    "leaves the gradient that of the whole batch; trainer.gradient_checkpointing=true saves more."
+    "keeps the gradient of the whole batch; trainer.gradient_checkpointing=true saves more."
 )
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on a GPU or on the host."""
+    """Return whether memory ran out, on a GPU or on the host."""
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 @contextmanager
-def host_memory_limit(share: float = 0.5) -> Iterator[None]:
-    """Let allocations fail that go beyond a share of the memory that is available now.
+def host_memory_limit(fraction: float = 0.5) -> Iterator[None]:
+    """Let allocations fail that exceed a fraction of the memory that is available now.
 
-    Linux grants more memory than there is, and kills processes when it is used. Half of it is left for
-    other runs that look for their micro batch at the same time. No limit on systems other than Linux.
+    Linux grants more memory than there is, and kills processes that use it. Half of it is left for other
+    runs that look for their micro batch at the same time. Where the system has no such limit (Windows) or
+    does not accept it (macOS), there is none.
+
+    Args:
+        fraction: Fraction of the available memory that may be allocated.
     """
-    try:
-        available = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2].split()[0]
-        used = Path("/proc/self/statm").read_text("ascii").split()[0]
-    except (OSError, IndexError):
+    if sys.platform == "win32":
         yield
         return
+    unlimited = resource.RLIM_INFINITY
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = int(used) * resource.getpagesize() + int(share * int(available) * 1024)
-    bounds = [value for value in (limit, soft, hard) if value != resource.RLIM_INFINITY]
-    resource.setrlimit(resource.RLIMIT_AS, (min(bounds), hard))
+    limit = psutil.Process().memory_info().vms + int(fraction * psutil.virtual_memory().available)
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (min(n for n in (limit, soft, hard) if n != unlimited), hard))
+    except (OSError, ValueError):
+        yield
+        return
     try:
         yield
     finally:
@@ -55,22 +63,22 @@ def find_micro_batch_size(
     num_views: int,
     context: Callable[[], AbstractContextManager[None]],
 ) -> int | None:
-    """The largest micro batch, a halving of the batch, whose forward and backward pass fit into memory.
+    """Find the largest micro batch whose forward and backward pass fit into memory, by halving the batch.
 
-    Each is tried on rows as long as rows can get, while gradients and what the optimiser will keep have
-    their place, so that no later batch needs more. Gradients and random state are as before afterwards.
+    Each size is tried on rows of the maximal length, with the memory of gradients and optimiser state
+    reserved, so that no later batch needs more. Gradients and random state are left unchanged.
 
     Args:
-        encoder: What trains.
-        batch_size: Examples that this process embeds of a batch.
-        num_views: Sentences of an example.
-        context: Autocast, as in training.
+        encoder: The encoder to be trained.
+        batch_size: Number of examples of a batch that this process embeds.
+        num_views: Number of sentences per example.
+        context: Factory of the autocast context of training.
 
     Returns:
-        None if the whole batch fits at once.
+        Number of examples in a micro batch; None if the whole batch fits at once.
 
     Raises:
-        TrainingError: Not even one example does.
+        TrainingError: Not even one example fits.
     """
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
     size = batch_size

@@ -1,4 +1,4 @@
-"""The LightningModule: encoder, loss, optimiser."""
+"""LightningModule of encoder, loss and optimiser."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.errors import TrainingError
 from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
 from sts_lightning.models.tokenize import Rows
 from sts_lightning.regularizers.rank_reduction import RankReduction
@@ -28,28 +29,27 @@ from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.queue import MomentumQueue
 
 MONITOR = "dev/spearman"
-"""The metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
+"""Metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
 
 
 class STSModule(pl.LightningModule):
-    """Trains a `SentenceEncoder` with a loss on batches of views, and watches dev pairs.
+    """Trains a `SentenceEncoder` with a loss on batches of views, and evaluates it on dev pairs.
 
-    Checkpoints hold what trains (and buffers), not frozen weights.
+    Checkpoints hold trainable parameters and buffers, not frozen weights.
 
     Args:
-        encoder: What is trained.
+        encoder: The encoder to train.
         loss: The loss head; its parameters train with the encoder.
-        optimizer: Makes the optimiser of this module.
-        schedule: Makes its learning-rate schedule.
-        frozen: ``none`` of the encoder; ``encoder``: its weights stand still and its dropout is off;
-            ``encoder_with_dropout``: its weights stand still, as in STS-Regression's code.
+        optimizer: Factory of the optimiser of this module.
+        schedule: Factory of its learning-rate schedule.
+        frozen: Which part of the encoder is frozen, see `sts_lightning.models.freezing`.
         keep: Names of frozen weights that checkpoints hold nevertheless, since they do not come from the
             model's own files.
-        regularizer: Added to the loss.
+        regularizer: Term added to the loss.
         queue: Further negatives for a loss that takes them.
-        micro_batch_size: Examples whose activations are in memory at a time, None for all: a gradient cache,
-            see `SentenceEncoder.forward`. ``auto`` for as many as fit.
-        official_gather: With several processes, the 1/W of the gradient that the papers' code takes.
+        micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
+            (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
+        official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
     """
 
     def __init__(
@@ -88,14 +88,13 @@ class STSModule(pl.LightningModule):
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; that of a frozen encoder is always evaluation."""
+        """Set the mode; an encoder that is frozen without dropout stays in evaluation mode."""
         super().train(mode)
-        if self.frozen == "encoder":
-            self.encoder.eval()
+        hold_mode(self.encoder, self.frozen)
         return self
 
     def on_train_start(self) -> None:
-        """Find the micro batch that fits, if asked to."""
+        """Find the micro batch that fits, if `micro_batch_size` is ``auto``."""
         if self.micro_batch_size == "auto":
             data = self.trainer.datamodule  # type: ignore[attr-defined]  # set by Lightning
             processes = self.trainer.world_size
@@ -111,7 +110,7 @@ class STSModule(pl.LightningModule):
             self.micro_batch_size = smallest * processes if smallest < own else None
 
     def embed_views(self, batch: Batch[Rows]) -> Tensor:
-        """Embeddings of a whole batch, shape (V, B, D), float32, whichever process embeds them."""
+        """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
         rows, recompute = batch.rows, False
         if self.training and isinstance(self.micro_batch_size, int):
             own = max(1, self.micro_batch_size // batch.shard.world_size)
@@ -120,15 +119,15 @@ class STSModule(pl.LightningModule):
         return self._gather(embeddings.unflatten(0, (batch.num_views, -1)), batch)
 
     def _gather(self, own: Tensor, batch: Batch[Rows]) -> Tensor:
-        """From (V, b, D) of each process to (V, B, D)."""
+        """Gather (V, b, D) of each process into (V, B, D)."""
         own = own[:, : batch.shard.size_of(batch.size)]  # an empty shard embeds one example as a placeholder
         return gather_examples(own, batch.size, batch.shard, self.official_gather)
 
     def training_step(self, batch: Batch[Rows], batch_idx: int) -> Tensor:
-        """The loss of a batch.
+        """Return the loss of a batch.
 
         Raises:
-            TrainingError: It is not finite; no weight has changed by this batch.
+            TrainingError: The loss is not finite. The weights are those before this batch.
         """
         views = self.embed_views(batch)
         with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
@@ -166,7 +165,7 @@ class STSModule(pl.LightningModule):
         return loss
 
     def _log_position(self, step: int, batch_size: int) -> None:
-        """Number logged rows by optimiser steps done; Lightning's own count is off by one in training."""
+        """Number logged rows by completed optimiser steps; Lightning's own count is one less in training."""
         self.log("step", float(step), batch_size=batch_size)
         self.log("epoch", float(self.current_epoch), batch_size=batch_size)
 
@@ -190,24 +189,24 @@ class STSModule(pl.LightningModule):
     ) -> None:
         """Clip the norm of the gradient.
 
-        Lightning's own clipping refuses a fused optimiser under any mixed precision. That is needed only
-        where gradients are scaled (16-mixed), and there `make_optimizer` is told not to fuse.
+        Lightning's own clipping rejects a fused optimiser under any mixed precision. That is needed only
+        where gradients are scaled (16-mixed), and there the optimiser is not fused.
         """
         if gradient_clip_val is not None:
             nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """AdamW with a schedule by step."""
+        """Return AdamW and its schedule, which advances every step."""
         optimizer = self.make_optimizer(self)
         schedule = self.make_schedule(optimizer)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # overloads
-        """The trained parameters, the buffers, and what is to be kept besides."""
+        """Return trainable parameters, buffers, the weights in `keep` and the momentum queue."""
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         buffers = {name for name, _ in self.named_buffers()}
         whole = super().state_dict(*args, **kwargs)
-        # The momentum copy does not train either, but is the run's own.
+        # The momentum copy has no gradient, but is not in the model's files either.
         return {
             name: value
             for name, value in whole.items()
@@ -215,7 +214,7 @@ class STSModule(pl.LightningModule):
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse the checkpoint of another model.
+        """Reject the checkpoint of another model.
 
         Raises:
             CheckpointError: Names or shapes of the weights differ.

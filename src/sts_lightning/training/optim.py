@@ -21,13 +21,13 @@ NO_DECAY = ("bias", "norm.weight", "Norm.weight")
 
 
 def check_optim(optim: DictConfig) -> None:
-    """Reject values out of range, before anything is loaded.
+    """Reject values that are out of range, before anything is loaded.
 
     Args:
         optim: The group ``optim``.
 
     Raises:
-        ConfigError: One of them; PyTorch's own messages do not name the setting.
+        ConfigError: A value is out of range; PyTorch's own messages do not name the setting.
     """
     bounds = {
         "lr": (optim.lr > 0, "be positive"),
@@ -41,7 +41,7 @@ def check_optim(optim: DictConfig) -> None:
         "eps": (optim.eps > 0, "be positive"),
         "warmup": (
             0 <= optim.warmup < 1 or (optim.warmup % 1 == 0 and optim.warmup > 0),
-            "be a share of the run in [0, 1), or a whole number of steps",
+            "be a fraction of the run in [0, 1), or a whole number of steps",
         ),
     }
     for key, (holds, what) in bounds.items():
@@ -60,27 +60,27 @@ def make_optimizer(
     decay_embeddings: bool = True,
     head_lr: float | None = None,
 ) -> AdamW:
-    """AdamW over the parameters that train; biases and layer norms have no weight decay.
+    """Build AdamW for the trainable parameters; biases and layer norms have no weight decay.
 
     With ``layer_decay`` below 1 the rate falls from the last transformer layer to the first: layer l of L
     (from 0) trains at lr * layer_decay^(L - 1 - l), the embeddings below it at lr * layer_decay^L, heads
-    at lr or at a rate of their own.
+    at lr or at ``head_lr``.
 
     Args:
-        module: Whose parameters.
+        module: The module to train.
         lr: Peak learning rate.
-        weight_decay: Decoupled decay.
-        betas: Decay of the moments.
-        eps: Added to the root of the second moment.
-        fused: One pass over parameters, gradients and moments instead of a dozen; not with float16 autocast,
+        weight_decay: Decoupled weight decay.
+        betas: Decay rates of the two moments.
+        eps: Constant added to the square root of the second moment.
+        fused: Whether to update in one pass over parameters, gradients and moments; not for float16 autocast,
             whose scaled gradients a fused optimiser unscales only after clipping.
-        layer_decay: Factor from layer to layer, in (0, 1].
-        decay_embeddings: Whether it reaches the embeddings; STS-Regression's code keeps them at the full
-            rate.
-        head_lr: Peak learning rate of the loss head, where it differs.
+        layer_decay: Factor of the learning rate from one layer to the layer below, in (0, 1].
+        decay_embeddings: Whether ``layer_decay`` applies to the embeddings; STS-Regression's code trains them
+            at the full rate.
+        head_lr: Peak learning rate of the loss head; ``lr`` by default.
 
     Raises:
-        ConfigError: Nothing trains, or the layers of a model with ``layer_decay`` are not known.
+        ConfigError: No parameter trains, or ``layer_decay`` is set for a model whose layers are unknown.
     """
     trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     if not trained:
@@ -114,17 +114,17 @@ _LAYER = re.compile(r"\.(?:layers?|h|blocks)\.(\d+)\.")
 
 
 def layer_depths(module: nn.Module) -> dict[str, int]:
-    """How many transformer layers stand above each parameter of a layer, by parameter name."""
+    """Return the number of transformer layers above each parameter of a layer, by parameter name."""
     layers = {name: int(match[1]) for name, _ in module.named_parameters() if (match := _LAYER.search(name))}
     top = max(layers.values(), default=0)
     return {name: top - layer for name, layer in layers.items()}
 
 
 def check_warmup(warmup: float, total_steps: int) -> int:
-    """Steps of the warm-up.
+    """Compute the number of warm-up steps.
 
     Args:
-        warmup: Steps if at least 1, else a fraction of ``total_steps``.
+        warmup: Number of steps if at least 1, else a fraction of ``total_steps``.
         total_steps: Optimiser steps of the whole run.
 
     Raises:
@@ -139,12 +139,12 @@ def check_warmup(warmup: float, total_steps: int) -> int:
 def make_schedule(
     optimizer: torch.optim.Optimizer, schedule: Schedule, warmup: float, total_steps: int
 ) -> LRScheduler:
-    """Warm-up, then decay to zero (linear, cosine) or a constant rate.
+    """Build a schedule of warm-up, then decay to zero (linear, cosine) or a constant rate.
 
     Args:
-        optimizer: What it drives.
-        schedule: Its shape.
-        warmup: Steps if at least 1, else a share of ``total_steps``.
+        optimizer: The optimiser whose learning rates are scheduled.
+        schedule: Course of the learning rate after the warm-up.
+        warmup: Number of steps if at least 1, else a fraction of ``total_steps``.
         total_steps: Optimiser steps of the whole run.
     """
     steps = check_warmup(warmup, total_steps)

@@ -1,4 +1,4 @@
-"""Watches rank, alignment and uniformity of the dev sentences while training."""
+"""Rank, alignment and uniformity of the dev sentences in the course of training."""
 
 from __future__ import annotations
 
@@ -12,35 +12,33 @@ from lightning.pytorch.callbacks import Callback
 from sts_lightning.analysis.alignment import contrastive_alignment, contrastive_uniformity
 from sts_lightning.analysis.phases import PeakDetector
 from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
-from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import correlate, pair_cosines, require_finite
 from sts_lightning.regularizers.rank_reduction import RankReduction
 
 log = logging.getLogger(__name__)
 
 POSITIVE = 4.0
-"""From which score on a dev pair counts as a positive for alignment."""
+"""Lowest gold score of a dev pair that counts as a positive for alignment."""
 
 
 class RankMonitor(Callback):
-    """Measures the vectors of the dev sentences every so many steps, and finds the phase switch.
+    """Measures the vectors of the dev sentences at regular intervals, and detects the phase switch.
 
-    Each measurement goes to the history as ``rank/energy``, ``rank/effective`` (Roy & Vetterli),
+    Each measurement is logged as ``rank/energy``, ``rank/effective`` (Roy & Vetterli),
     ``rank/entropy`` (exponential of the von Neumann entropy), ``rank/alignment``, ``rank/uniformity`` and
-    ``rank/spearman``. It encodes without dropout and draws no random number, so training is the same with
-    it and without it. When the energy rank has passed its peak, `RankReduction` is told that phase 2 has
-    begun.
+    ``rank/spearman``. It encodes without dropout and draws no random numbers, so training is the same with
+    and without it. When the energy rank has passed its peak, `RankReduction` enters phase 2.
 
     Args:
-        every: Steps between measurements. The paper: 5.
-        pairs: Use the first so many dev pairs; all if not given.
-        fraction: Of the energy, for ``rank/energy``.
-        power: 2 for squared singular values as energy, 1 for plain ones.
-        patience: Measurements below the peak after which it counts as passed.
-        margin: How far below, relative to the peak.
+        every: Steps between measurements; 5 in the paper.
+        pairs: Number of dev pairs to use, from the first; all by default.
+        fraction: Fraction of the energy that ``rank/energy`` covers.
+        power: Power of the singular values that counts as energy, 1 or 2.
+        patience: Number of measurements below the peak after which it counts as passed.
+        margin: Minimal distance below the peak, relative to it.
 
     Raises:
-        ConfigError: A value is out of range.
+        ValueError: A value is out of range.
     """
 
     def __init__(
@@ -53,28 +51,25 @@ class RankMonitor(Callback):
         margin: float = 0.01,
     ) -> None:
         if every < 1:
-            raise ConfigError(f"callbacks.rank_monitor.every must be at least 1, got {every}.")
+            raise ValueError(f"every must be at least 1, got {every}.")
         if pairs is not None and pairs < 2:
-            raise ConfigError(f"callbacks.rank_monitor.pairs must be at least 2, got {pairs}.")
+            raise ValueError(f"pairs must be at least 2, got {pairs}.")
         self.every = every
         self.pairs = pairs
         self.fraction = fraction
         self.power = power
-        try:
-            self.detector = PeakDetector(patience, margin)
-            energy_rank(np.ones(1), fraction, power)
-        except ValueError as error:
-            raise ConfigError(f"callbacks.rank_monitor: {error}") from error
+        self.detector = PeakDetector(patience, margin)
+        energy_rank(np.ones(1), fraction, power)  # checks both arguments
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Measure the start."""
+        """Measure the untrained model."""
         if trainer.global_step == 0:
             self._measure(trainer, pl_module)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Measure if it is time."""
+        """Measure if a measurement is due."""
         if trainer.global_step % self.every == 0:
             self._measure(trainer, pl_module)
 
@@ -114,9 +109,9 @@ class RankMonitor(Callback):
                 regularizer.phase.fill_(2)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the detector has seen; the phase itself is a buffer of the regularizer."""
+        """Return the state of the peak detector; the phase itself is a buffer of the regularizer."""
         return self.detector.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the state of the peak detector."""
         self.detector.load_state_dict(state_dict)

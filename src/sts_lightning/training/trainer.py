@@ -1,4 +1,4 @@
-"""The Trainer of a run."""
+"""Length of a run, and Lightning's Trainer for it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,32 @@ from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from sts_lightning.config.machine import Machine, cuda_devices
+from sts_lightning.config.machine import Machine
 from sts_lightning.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.callbacks import DevReport, LastCheckpoint, RandomState, Throughput
+from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.training.module import MONITOR
-from sts_lightning.workflows.trainer_checks import EXTRA_ERRORS, check_extra, check_ranges
+from sts_lightning.training.recorder import RunRecorder
+
+EXTRA_ERRORS = (TypeError, ValueError, MisconfigurationException)
+"""Errors that Lightning's Trainer raises for an argument that it rejects."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run is, in optimiser steps.
+    """Length of a run in optimiser steps.
 
     Attributes:
-        epoch_steps: Steps in an epoch.
-        total_steps: Steps in the run.
+        epoch_steps: Steps per epoch.
+        total_steps: Steps of the whole run.
         val_steps: Steps between dev evaluations.
     """
 
@@ -39,11 +43,11 @@ class Plan:
 
 
 def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
-    """The steps of a run from the trainer's configuration.
+    """Compute the length of a run.
 
     Args:
         trainer: The group ``trainer``.
-        available_batches: Batches that the data gives in an epoch.
+        available_batches: Number of batches of the data per epoch.
 
     Raises:
         ConfigError: The run would have no step.
@@ -61,43 +65,8 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
     return Plan(epoch_steps, total, min(max(1, round(every)), total))
 
 
-def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> None:
-    """Reject settings that are out of range, that this machine cannot run, or that do not fit together.
-
-    Args:
-        trainer: The group ``trainer``.
-        machine: What the run trains on.
-        batch_size: Examples in a batch.
-
-    Raises:
-        ConfigError: One of them.
-    """
-    if trainer.num_nodes < 1 or trainer.devices < -1 or trainer.devices == 0:
-        raise ConfigError(
-            "trainer.devices must be positive, or -1 for all; trainer.num_nodes must be positive."
-        )
-    if machine.devices == -1 and machine.accelerator != "gpu":
-        raise ConfigError("trainer.devices=-1 means all GPUs; without any give the number of processes.")
-    if machine.accelerator == "gpu" and machine.devices > cuda_devices():
-        raise ConfigError(
-            f"trainer.devices={machine.devices}, but {cuda_devices()} CUDA devices are visible."
-        )
-    micro = trainer.micro_batch_size
-    divides = type(micro) is int and micro >= 1 and batch_size % micro == 0  # True, too, is an int
-    if micro not in (None, "auto") and not divides:
-        divisors = [str(size) for size in range(1, batch_size) if batch_size % size == 0]
-        raise ConfigError(
-            f"trainer.micro_batch_size={micro} does not divide data.batch_size={batch_size}; "
-            f"choose among {', '.join(divisors)}, or auto."
-        )
-    if machine.accelerator != "gpu" and machine.precision == "16-mixed":
-        raise ConfigError("precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.")
-    check_ranges(trainer)
-    check_extra(trainer.extra)
-
-
 def several(trainer: DictConfig) -> bool:
-    """Whether the configuration asks for several processes."""
+    """Return whether the run has several processes."""
     return bool(trainer.devices != 1 or trainer.num_nodes != 1)
 
 
@@ -111,19 +80,19 @@ def make_trainer(
     resume_command: str,
     partly_used: bool = False,
 ) -> pl.Trainer:
-    """Lightning's Trainer for a run folder.
+    """Build Lightning's Trainer for a run folder.
 
     Args:
         cfg: The group ``trainer``.
-        machine: What the run trains on.
-        plan: Steps of the run.
+        machine: The hardware, and the settings that depend on it.
+        plan: Length of the run.
         run: The run folder.
-        loggers: Where metrics go.
-        callbacks: The user's callbacks, besides those that every run has.
-        resume_command: What to tell the user who stops the run.
-        partly_used: Whether some trained weights have no part in the vectors.
+        loggers: Destinations of metrics.
+        callbacks: Callbacks in addition to those of every run.
+        resume_command: The command that resumes the run, for messages.
+        partly_used: Whether some trainable weights do not contribute to the vectors.
     """
-    # Averaged weights, which are what was scored, get into a whole checkpoint only.
+    # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
     averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
     best = ModelCheckpoint(
         run.checkpoints,
@@ -134,7 +103,7 @@ def make_trainer(
         enable_version_counter=False,
     )
     log_every = min(cfg.log_every_n_steps, plan.epoch_steps)
-    last = LastCheckpoint(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
+    last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))

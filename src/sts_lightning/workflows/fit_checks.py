@@ -12,6 +12,7 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
+from sts_lightning.models.freezing import check_freeze, trains
 from sts_lightning.models.tokenize import check_template
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.queue import check_queue
@@ -71,7 +72,7 @@ def check_extras(
         _check_kind(f"callbacks.{name}", callback, Callback)
     if regularizer is not None:
         _check_kind("regularizer", regularizer, RankReduction)
-    if cfg.model.get("adapter") is None and cfg.freeze == "none":
+    if cfg.model.get("adapter") is None and trains(cfg.freeze):
         for key, usual in (("dtype", "float32"), ("quantization", "none")):
             if cfg.model.get(key, usual) != usual:
                 raise ConfigError(
@@ -80,7 +81,10 @@ def check_extras(
                 )
     if cfg.init != "best" and cfg.init_from is None:
         raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.")
-    check_queue(cfg.queue.size, cfg.queue.momentum)
+    try:
+        check_queue(cfg.queue.size, cfg.queue.momentum)
+    except ValueError as error:
+        raise ConfigError(f"queue.{error}") from error
     if cfg.queue.size and not loss.takes_negatives:
         able = ", ".join(stem for stem, other in all_losses().items() if other.takes_negatives)
         raise ConfigError(
@@ -93,16 +97,10 @@ def check_extras(
         )
     if cfg.path is not None and cfg.data.get("path") != cfg.path:
         raise ConfigError(f"path={cfg.path} has no effect on this data; add data=pairs_file to train on it.")
-    if regularizer is not None and cfg.freeze != "none":
-        raise ConfigError(f"freeze={cfg.freeze}: a regularizer has no effect on vectors that stand still.")
-    if not _has_head(loss):
-        if cfg.freeze != "none":
-            raise ConfigError(
-                f"freeze={cfg.freeze} leaves nothing to train: {type(loss).__name__} has no head. "
-                "Set freeze=none, or choose a loss with a head."
-            )
-        if cfg.optim.head_lr is not None:
-            raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
+    has_head = _has_head(loss)
+    check_freeze(cfg.freeze, type(loss).__name__, has_head, regularizer is not None)
+    if cfg.optim.head_lr is not None and not has_head:
+        raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
 
 
 def _check_kind(path: str, built: object, wanted: type) -> None:

@@ -27,7 +27,8 @@ from sts_lightning.config.machine import decided, weights_device
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.errors import InterruptedRunError, TrainingError
-from sts_lightning.models.loading import build_encoder, freeze
+from sts_lightning.models.freezing import freeze
+from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step

@@ -1,4 +1,4 @@
-"""Ranges of the trainer's settings, and which arguments of Lightning's Trainer a user may set."""
+"""Checks of the group ``trainer``: ranges, hardware, and further arguments of Lightning's Trainer."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import inspect
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import suggest
+from sts_lightning.config.machine import Machine, cuda_devices
 from sts_lightning.console import quiet_lightning
 from sts_lightning.errors import ConfigError
-
-EXTRA_ERRORS = (TypeError, ValueError, MisconfigurationException)
-"""What Lightning's Trainer raises for an argument that it rejects."""
+from sts_lightning.training.trainer import EXTRA_ERRORS
 
 OWN = {
     "max_epochs": "set trainer.max_epochs",
@@ -48,7 +46,42 @@ OWN = {
         "(trainer.chunk_tokens bounds the tokens encoded at a time)"
     ),
 }
-"""Arguments of Lightning's Trainer that are the framework's own affair, and what to do instead."""
+"""Arguments of Lightning's Trainer that the framework sets itself, and what to do instead."""
+
+
+def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> None:
+    """Reject settings of the group ``trainer`` that are out of range, or that this machine cannot run.
+
+    Args:
+        trainer: The group ``trainer``.
+        machine: The hardware, and the settings that depend on it.
+        batch_size: Number of examples per batch.
+
+    Raises:
+        ConfigError: A setting is rejected; the message names it.
+    """
+    if trainer.num_nodes < 1 or trainer.devices < -1 or trainer.devices == 0:
+        raise ConfigError(
+            "trainer.devices must be positive, or -1 for all; trainer.num_nodes must be positive."
+        )
+    if machine.devices == -1 and machine.accelerator != "gpu":
+        raise ConfigError("trainer.devices=-1 means all GPUs; without any give the number of processes.")
+    if machine.accelerator == "gpu" and machine.devices > cuda_devices():
+        raise ConfigError(
+            f"trainer.devices={machine.devices}, but {cuda_devices()} CUDA devices are visible."
+        )
+    micro = trainer.micro_batch_size
+    divides = type(micro) is int and micro >= 1 and batch_size % micro == 0  # True, too, is an int
+    if micro not in (None, "auto") and not divides:
+        divisors = [str(size) for size in range(1, batch_size) if batch_size % size == 0]
+        raise ConfigError(
+            f"trainer.micro_batch_size={micro} does not divide data.batch_size={batch_size}; "
+            f"choose among {', '.join(divisors)}, or auto."
+        )
+    if machine.accelerator != "gpu" and machine.precision == "16-mixed":
+        raise ConfigError("precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.")
+    check_ranges(trainer)
+    check_extra(trainer.extra)
 
 
 def check_ranges(trainer: DictConfig) -> None:
@@ -65,7 +98,7 @@ def check_ranges(trainer: DictConfig) -> None:
         "limit_train_batches": (limit is None or limit >= 1, "be at least 1, or null: all batches"),
         "val_every": (
             0 < every <= 1 or (every % 1 == 0 and every > 1),
-            "be a share of an epoch in (0, 1], or a whole number of steps",
+            "be a fraction of an epoch in (0, 1], or a whole number of steps",
         ),
         # PyTorch multiplies a gradient that is too long by limit / norm: a negative limit would reverse it.
         "gradient_clip_val": (clip is None or clip > 0, "be positive, or null: no clipping"),

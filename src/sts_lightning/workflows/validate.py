@@ -20,8 +20,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.optim import check_optim
-from sts_lightning.training.trainer import check_trainer
 from sts_lightning.workflows.fit_checks import check_extras, check_fit, check_views
+from sts_lightning.workflows.trainer_checks import check_trainer
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import CheckpointError
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import freeze, load_part
+from sts_lightning.models.freezing import freeze
+from sts_lightning.models.loading import load_part
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,153 @@
+"""What a run leaves on disk while it trains, such that it can resume after any interruption.
+
+The rule: whenever ``last.ckpt`` holds step N, ``history.csv`` holds the rows up to step N. Lightning's hooks
+come in this order, which decides when each file can be written:
+
+1. ``on_train_batch_start``
+2. ``on_train_batch_end`` of the callbacks. Subclasses of `Checkpoint` come after all others, in the order
+   given; `RunRecorder` is the last of them, so that its checkpoint knows the best score so far.
+3. The step's metrics go to the loggers: after the checkpoint of (2), which therefore needs a provisional row.
+4. If a dev evaluation is due: ``on_validation_start``, the dev metrics go to the loggers,
+   ``on_validation_end``. Lightning does not repeat a skipped evaluation on resumption, so the checkpoint of
+   such a step is written here and not in (2).
+5. ``on_train_end`` after the last step; ``on_exception``, without a teardown, after an error.
+
+A stopped run therefore leaves in the next ``on_train_batch_start``, when the row of its last step is final.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.trainer.states import TrainerFn
+
+from sts_lightning.errors import InterruptedRunError
+from sts_lightning.interrupts import StopRequest, signal_name, take_back
+from sts_lightning.training.history import HistoryLogger
+
+log = logging.getLogger(__name__)
+
+
+class RunRecorder(Checkpoint):
+    """Saves the checkpoint to resume from and the history up to it: periodically, and on a stop signal.
+
+    On Ctrl-C, SIGTERM or SIGUSR2 (the signal by which submitit has SLURM announce the time limit) the current
+    step is finished, the state saved, and the user told how to resume; the same signal again stops at once.
+
+    Args:
+        path: The checkpoint file.
+        every: Steps between checkpoints.
+        log_every: Steps between logged rows.
+        how_to_resume: The command that resumes the run.
+    """
+
+    def __init__(self, path: Path, every: int, log_every: int, how_to_resume: str) -> None:
+        self.path = path
+        self.every = every
+        self.log_every = log_every
+        self.how_to_resume = how_to_resume
+        self.stop = StopRequest(self._announce)
+        self._due = False
+        self._evaluating = False
+        self._saved_step: int | None = None
+
+    def _announce(self, number: signal.Signals) -> None:
+        when = "the dev evaluation that is running" if self._evaluating else "this step"
+        log.warning("%s: stopping after %s; once more to stop at once.", signal_name(number), when)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen to signals.
+
+        Not earlier: Lightning wraps the SIGTERM handlers that are installed before this hook in one of its
+        own, which ends the run without a message.
+        """
+        self.stop.listen()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Leave a run that was stopped, once the step before is saved and logged."""
+        if trainer.global_step == self._saved_step:
+            self._leave_if_stopped(trainer)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save if a checkpoint is due, unless a dev evaluation comes first."""
+        self._agree(trainer)
+        self._due |= trainer.global_step % self.every == 0 or self.stop.number is not None
+        batches = trainer.fit_loop.total_batch_idx + 1
+        evaluation_next = batches % (trainer.val_check_batch or math.inf) == 0
+        if self._due and not evaluation_next:
+            self._log_provisional(trainer)
+            self._save(trainer)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Take SIGTERM back from Lightning, which ends an evaluation outside `fit` as if it were complete."""
+        self._evaluating = True
+        if trainer.state.fn == TrainerFn.VALIDATING:
+            take_back()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save after a dev evaluation."""
+        self._evaluating = False
+        if trainer.state.fn == TrainerFn.FITTING:
+            self._agree(trainer)
+            if self._due or self.stop.number is not None:
+                self._save(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save the end of training, so that a run killed in its final evaluation repeats only that."""
+        self._agree(trainer)
+        self._save(trainer)
+        self.stop.restore()
+        self._leave_if_stopped(trainer)
+
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Restore the signal handlers."""
+        self.stop.restore()
+
+    def _agree(self, trainer: pl.Trainer) -> None:
+        """Stop all processes at the same step, although a signal may reach one of them a step earlier."""
+        if trainer.world_size > 1:
+            stopped = self.stop.number is not None
+            if trainer.strategy.reduce_boolean_decision(stopped, all=False):
+                self.stop.number = self.stop.number or signal.SIGTERM
+
+    def _log_provisional(self, trainer: pl.Trainer) -> None:
+        """Give the history the row of a step that Lightning logs only after the checkpoint."""
+        if trainer.global_step % self.log_every == 0:
+            row = {
+                name: float(value)
+                for name, value in trainer.logged_metrics.items()
+                if name != "step" and not name.startswith("dev/")  # from the latest dev evaluation
+            }
+            for logger in _histories(trainer):
+                logger.log_provisional(row, trainer.global_step)
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        for logger in _histories(trainer):  # first, so that a checkpoint always finds its rows
+            logger.flush()
+        trainer.save_checkpoint(self.path)
+        self._due = False
+        self._saved_step = trainer.global_step
+
+    def _leave_if_stopped(self, trainer: pl.Trainer) -> None:
+        if self.stop.number is not None:
+            raise InterruptedRunError(
+                f"stopped by {signal_name(self.stop.number)} after step {trainer.global_step}. "
+                f"Resume with: {self.how_to_resume}",
+                self.stop.number,
+            )
+
+
+def _histories(trainer: pl.Trainer) -> list[HistoryLogger]:
+    return [logger for logger in trainer.loggers if isinstance(logger, HistoryLogger)]
