@@ -56,7 +56,7 @@ class RowSpec:
 
 
 @dataclass
-class Needs:
+class Requirements:
     """What each run of a table takes.
 
     Attributes:
@@ -93,7 +93,7 @@ class TableSpec:
 
     title: str = MISSING
     seeds: list[int] = MISSING
-    needs: Needs = field(default_factory=Needs)
+    needs: Requirements = field(default_factory=Requirements)
     like: str | None = None
     models: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
