@@ -49,7 +49,7 @@ def write(folder: Path, *names: str) -> Path:
 def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
     assert RunFolder(write(tmp_path, *files)).state == state
     if state == "finished":
-        with pytest.raises(FinishedRunError, match=r"holds a finished run already"):
+        with pytest.raises(FinishedRunError, match=r"already contains a finished run"):
             check_free(tmp_path)
         with pytest.raises(FinishedRunError, match=r"has finished: its results are in .*metrics\.json"):
             check_resumable(tmp_path)
@@ -144,7 +144,7 @@ def test_next_step(tmp_path: Path) -> None:
 def test_an_evaluation_neither_overwrites_nor_shares_a_folder(config: Config, tmp_path: Path) -> None:
     cfg = config("model=tiny_bert", of="eval")
     finished = write(tmp_path / "finished", "metrics.json")
-    with pytest.raises(FinishedRunError, match="holds a finished run already"):
+    with pytest.raises(FinishedRunError, match="already contains a finished run"):
         evaluate_in(finished, cfg)
     training = tmp_path / "training"
     training.mkdir()
