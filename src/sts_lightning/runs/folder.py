@@ -2,7 +2,7 @@
 
 ==========================  ===========================================================================
 config.yaml                 the composed configuration, resolved
-metrics.json                scores, data counts, seed, versions, time, memory; present once the run has finished
+metrics.json                scores, data counts, seed, versions, time, memory; marks a run as finished
 history.csv                 one row for each logged step
 predictions.npz             cosines and gold scores of the test pairs
 checkpoints/best.ckpt       trained parameters at the best dev score

@@ -60,7 +60,7 @@ def locked(folder: Path) -> Iterator[None]:
             raise
         path.unlink(missing_ok=True)
         log.warning(
-            "%s: the file system does not support locks (%s); make sure that no other process runs in this folder.",
+            "%s: the file system does not support locks (%s); make sure that no other process uses it.",
             folder,
             error.strerror,
         )

@@ -37,8 +37,8 @@ def check_free(folder: RunFolder) -> State:
     state = folder.state
     if state == "finished":
         raise FinishedRunError(
-            f"{folder.name} already contains a finished run and will not be overwritten; choose another folder "
-            "with hydra.run.dir=..."
+            f"{folder.name} already contains a finished run and will not be overwritten; choose another "
+            "folder with hydra.run.dir=..."
         )
     if state == "cut":
         raise ConfigError(
@@ -96,7 +96,8 @@ def check_same(folder: RunFolder, composed: DictConfig) -> None:
     if keys:
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
         raise ConfigError(
-            f"{folder.name} contains a run that was started with other values of {', '.join(keys[:5])}{more}; "
+            f"{folder.name} contains a run that was started with other values of "
+            f"{', '.join(keys[:5])}{more}; "
             f"restart that run with resume={folder.name}, or choose another folder with "
             "hydra.run.dir=..."
         )
