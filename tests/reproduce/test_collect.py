@@ -1,4 +1,4 @@
-"""Tables of runs that are written here by hand."""
+"""Tables of hand-written runs."""
 
 from __future__ import annotations
 

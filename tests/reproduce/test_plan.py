@@ -1,4 +1,4 @@
-"""Which runs a table has, and in which folders."""
+"""Planned runs of a table, with their folders."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_smaller_model_has_the_same_rows(tmp_path: Path) -> None:
     table = make(tmp_path, "tiny_bert", scale, rows=rows, models=["bert_base"])
     assert [cell.row for cell in table.cells] == ["one", "large only", "small only"]
     (run,) = table.seed_runs(Cell("one", "tiny_bert"))
-    # The row stands over the experiment's scale, which stands over that of all.
+    # The row takes precedence over the experiment's scale, which takes precedence over that of all runs.
     assert [value(run, key) for key in ("model", "seed", "data.batch_size", "optim.lr")] == [
         "tiny_bert",
         "7",

@@ -1,4 +1,4 @@
-"""A small table, from spec to runs to report, through the commands that users run."""
+"""A small table from specification to report, through the command line."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_a_table_of_large_models_says_so(tmp_path: Path) -> None:
-    refused = call("pcc_table2", "--folder", str(tmp_path / "absent"))
-    assert refused.returncode == 1
-    assert "needs 1 GPU with 24 GB, 6 h, and no GPU is visible. --model minilm" in refused.stderr
+    rejected = call("pcc_table2", "--folder", str(tmp_path / "absent"))
+    assert rejected.returncode == 1
+    assert "needs 1 GPU with 24 GB, 6 h, and no GPU is visible. --model minilm" in rejected.stderr
     assert not (tmp_path / "absent").exists()

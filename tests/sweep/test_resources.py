@@ -1,4 +1,4 @@
-"""Who gets which GPUs and threads."""
+"""Assignment of GPUs and threads to jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs of a sweep; most of them a small script in place of train.py."""
+"""Jobs of a sweep; most of them run a small script instead of train.py."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_a_stopped_sweep_lets_the_jobs_save_and_leaves_the_rest(
 
 def test_results_of_runs_stages_and_evaluations(tmp_path: Path) -> None:
     assert result(tmp_path) is None
-    (tmp_path / "metrics.json").write_text(json.dumps({"test": {"average": 70.5}}))
+    (tmp_path / "metrics.json").write_text(json.dumps({"test": {"tasks": {}, "average": 70.5}}))
     assert result(tmp_path) == 70.5
     (tmp_path / "stages.yaml").write_text("first: {seed: 1}\nlast: {seed: 1}\n")
     assert result(tmp_path) is None
