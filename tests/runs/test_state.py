@@ -100,7 +100,7 @@ def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) 
     with pytest.raises(ConfigError) as caught:
         check_same(RunFolder(tmp_path), other)
     message = str(caught.value)
-    assert "other values of optim.betas, seed, trainer.extra" in message
+    assert "other values of data.seed, optim.betas, seed, trainer.extra" in message
     assert f"resume={tmp_path}" in message
     with pytest.raises(ConfigError, match=r"and \d+ more;"):
         check_same(RunFolder(tmp_path), config("model=tiny_mistral", "data=toy"))
