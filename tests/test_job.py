@@ -78,7 +78,7 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     assert sts_lightning.load(second).text_edit == "official"
     again = cli("train.py", *PCC)
     assert again.returncode == 3
-    assert "both holds a finished run already" in again.stderr
+    assert "both already contains a finished run" in again.stderr
     finished = cli("train.py", "resume=both")
     assert finished.returncode == 3
     assert "both has finished: its results are in both/stage2" in finished.stderr

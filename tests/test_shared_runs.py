@@ -23,7 +23,7 @@ from sts_lightning.evaluation.compare import compare
 from sts_lightning.export import export
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.spec import Needs, RowSpec, TableSpec
+from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 from sts_lightning.sweep.job import result
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests import shared_run
@@ -406,10 +406,14 @@ def test_compare_unpickles_nothing(run: Path, marker: Path) -> None:
 
 def test_reproduce_collects_numbers_only(run: Path, payload: str, marker: Path, tmp_path: Path) -> None:
     spec = TableSpec(
-        title="Toy", needs=Needs(hours=1), seeds=[1], columns=["dev"], rows={"one": RowSpec(["loss=cosent"])}
+        title="Toy",
+        needs=Requirements(hours=1),
+        seeds=[1],
+        columns=["dev"],
+        rows={"one": RowSpec(["loss=cosent"])},
     )
     table = Table(spec, tmp_path / "table", CONF)
-    (planned,) = table.seeds(Cell("one"))
+    (planned,) = table.seed_runs(Cell("one"))
     shutil.copytree(run, planned.folder)
     pickled_predictions(planned.folder, marker)
     edit(planned.folder / "config.yaml", lambda cfg: PLACES["loss"](cfg, {"_target_": payload}))

@@ -21,9 +21,9 @@ from sts_lightning.config.trust import NOTHING, Trust, read_config, requests, wa
 from sts_lightning.errors import ConfigError, UntrustedError
 from sts_lightning.losses import all_losses
 from sts_lightning.reproduce.plan import Cell, Table, compose_job
-from sts_lightning.reproduce.spec import Needs, RowSpec, TableSpec
+from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.sweep.job import Job, Slot, job_folder, job_trust, run_job
+from sts_lightning.sweep.job import Job, Resources, job_folder, job_trust, run_job
 from sts_lightning.workflows.train import train_in
 from tests import shared_run
 from tests.conftest import CONF, SHORT_RUN
@@ -238,14 +238,14 @@ def test_a_cut_job_is_resumed_with_its_consent(tmp_path: Path) -> None:
     folder = tmp_path / "job"
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "checkpoints" / "last.ckpt").touch()
-    run_job(Job(0, ("seed=1",), folder, str(script), Trust.of(["my.Loss"], True)), Slot({}))
+    run_job(Job(0, ("seed=1",), folder, str(script), Trust.of(["my.Loss"], True)), Resources({}))
     assert (tmp_path / "told").read_text() == f"resume={folder} trust=[my.Loss] trust_remote_code=true"
 
 
 def test_a_table_hands_consent_on_to_rows_that_read_a_folder(tmp_path: Path) -> None:
     spec = TableSpec(
         title="Toy",
-        needs=Needs(hours=1),
+        needs=Requirements(hours=1),
         seeds=[1],
         columns=["dev"],
         rows={
@@ -255,7 +255,7 @@ def test_a_table_hands_consent_on_to_rows_that_read_a_folder(tmp_path: Path) -> 
         },
     )
     table = Table(spec, tmp_path, CONF)
-    (own,), (after,), (tested,) = (table.seeds(Cell(name)) for name in ("own", "next", "tested"))
+    (own,), (after,), (tested,) = (table.seed_runs(Cell(name)) for name in ("own", "next", "tested"))
     assert own.job(0).trust == after.job(0).trust == Trust.of(["my.Loss"], False)
     assert own.overrides == ("loss._target_=my.Loss", "seed=1")
     assert "trust=[my.Loss]" in after.overrides

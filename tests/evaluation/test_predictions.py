@@ -29,7 +29,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_missing_and_broken_files(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="was not reported on test tasks"):
+    with pytest.raises(CheckpointError, match="the run has no test report"):
         load_predictions(RunFolder(tmp_path))
     (tmp_path / FILE).write_bytes(b"PK\x03\x04 half a file")
     with pytest.raises(CheckpointError, match="is broken"):

@@ -1,4 +1,4 @@
-"""Tables of runs that are written here by hand."""
+"""Tables of hand-written runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.page import page
 from sts_lightning.reproduce.plan import Cell, Planned, Table
-from sts_lightning.reproduce.spec import Needs, RowSpec, TableSpec
+from sts_lightning.reproduce.spec import Requirements, RowSpec, Search, TableSpec
 from tests.conftest import CONF
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
@@ -30,7 +30,7 @@ GOLD = np.repeat(np.arange(5.0), 20)
 def spec() -> TableSpec:
     return TableSpec(
         title="Toy & <others>",
-        needs=Needs(hours=1),
+        needs=Requirements(hours=1),
         seeds=[1, 2, 3],
         models=["minilm"],
         columns=["STSB", "average"],
@@ -72,7 +72,7 @@ def table(tmp_path: Path) -> Table:
 def scores(table: Table) -> dict[str, list[float]]:
     """Of the first two rows, which have finished."""
     return {
-        name: [finish(run, noise, n) for n, run in enumerate(table.seeds(Cell(name, "minilm")))]
+        name: [finish(run, noise, n) for n, run in enumerate(table.seed_runs(Cell(name, "minilm")))]
         for name, noise in (("plain", 2.0), ("a|b_c", 1.0))
     }
 
@@ -137,7 +137,7 @@ def test_csv_has_unrounded_values(table: Table, scores: dict[str, list[float]]) 
 
 
 def test_one_broken_file_among_many(table: Table, scores: dict[str, list[float]]) -> None:
-    runs = table.seeds(Cell("plain", "minilm"))
+    runs = table.seed_runs(Cell("plain", "minilm"))
     (runs[1].folder / "metrics.json").write_text('{"dev": ')
     (runs[2].folder / "predictions.npz").write_bytes(b"PK\3\4")
     text = markdown(collect(table, 50))
@@ -147,6 +147,18 @@ def test_one_broken_file_among_many(table: Table, scores: dict[str, list[float]]
     assert f"Left out: {runs[1].folder / 'metrics.json'} is broken (JSONDecodeError" in text
     assert f"Left out: {runs[2].folder / 'predictions.npz'} is broken" in text
     assert (runs[1].folder / "metrics.json").read_text() == '{"dev": '
+
+
+def test_errors_of_a_search_are_in_the_notes(tmp_path: Path) -> None:
+    searched = spec()
+    searched.search = Search({"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]})
+    table = Table(searched, tmp_path, CONF)
+    for run in table.search_runs(Cell("plain", "minilm")).values():
+        run.folder.mkdir()
+        run.run_folder.metrics_file.write_text("{")
+    text = markdown(collect(table, 50))
+    broken = next(iter(table.search_runs(Cell("plain", "minilm")).values())).run_folder.metrics_file
+    assert text.count(f"Left out: {broken} is broken (JSONDecodeError") == 1
 
 
 def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[float]]) -> None:

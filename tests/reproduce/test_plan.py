@@ -1,4 +1,4 @@
-"""Which runs a table has, and in which folders."""
+"""Planned runs of a table, with their folders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import pytest
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.run import groups
-from sts_lightning.reproduce.spec import Needs, RowSpec, Scale, Search, TableSpec, load_scale, load_spec
+from sts_lightning.reproduce.spec import (
+    Requirements,
+    RowSpec,
+    Scale,
+    Search,
+    TableSpec,
+    load_scale,
+    load_spec,
+)
 from tests.conftest import CONF
 
 SPECS = sorted((CONF / "reproduce").glob("*.yaml"))
@@ -19,7 +27,7 @@ SPECS = sorted((CONF / "reproduce").glob("*.yaml"))
 def make(tmp_path: Path, model: str | None = None, scale: Scale | None = None, **changes: object) -> Table:
     values = {
         "title": "Toy",
-        "needs": Needs(hours=1),
+        "needs": Requirements(hours=1),
         "seeds": [1, 2],
         "models": ["tiny_bert", "minilm"],
         "overrides": ["data=toy"],
@@ -52,7 +60,7 @@ def test_every_run_of_every_table_composes(path: Path, tmp_path: Path) -> None:
 
 def test_a_row_starts_from_the_run_of_its_seed(tmp_path: Path) -> None:
     table = make(tmp_path)
-    first, second = (table.seeds(Cell(row, "minilm")) for row in ("one", "two"))
+    first, second = (table.seed_runs(Cell(row, "minilm")) for row in ("one", "two"))
     assert [run.after for run in second] == [run.folder for run in first]
     assert [value(run, "init_from") for run in second] == [str(run.folder) for run in first]
     assert [value(run, "seed") for run in second] == ["1", "2"]
@@ -61,7 +69,7 @@ def test_a_row_starts_from_the_run_of_its_seed(tmp_path: Path) -> None:
 
 def test_each_model_has_its_own_overrides(tmp_path: Path) -> None:
     table = make(tmp_path)
-    assert [value(table.seeds(Cell("two", m))[0], "optim.lr") for m in ("tiny_bert", "minilm")] == [
+    assert [value(table.seed_runs(Cell("two", m))[0], "optim.lr") for m in ("tiny_bert", "minilm")] == [
         None,
         "1e-4",
     ]
@@ -74,18 +82,18 @@ def test_an_evaluation_of_a_trained_row(tmp_path: Path) -> None:
         "untuned": RowSpec(["suite=transfer"], trains=False),
     }
     table = make(tmp_path, rows=rows)
-    trained, evaluated = (table.seeds(Cell(row, "minilm")) for row in ("one", "transfer"))
+    trained, evaluated = (table.seed_runs(Cell(row, "minilm")) for row in ("one", "transfer"))
     assert [run.script for run in evaluated] == ["eval.py"] * 2
     assert [value(run, "ckpt") for run in evaluated] == [str(run.folder) for run in trained]
     assert [run.after for run in evaluated] == [run.folder for run in trained]
-    assert len(table.seeds(Cell("untuned", "minilm"))) == 1
+    assert len(table.seed_runs(Cell("untuned", "minilm"))) == 1
 
 
 def test_levels_follow_what_starts_from_what(tmp_path: Path) -> None:
     levels = make(tmp_path).levels()
     assert [{cell.row for cell in level} for level in levels] == [{"one"}, {"two"}]
     circle = {"one": RowSpec(after="two"), "two": RowSpec(after="one")}
-    with pytest.raises(ConfigError, match="in a circle"):
+    with pytest.raises(ConfigError, match="form a cycle"):
         make(tmp_path, rows=circle).levels()
 
 
@@ -98,15 +106,15 @@ def test_tables_share_their_runs(tmp_path: Path) -> None:
     ours, theirs = make(tmp_path), make(tmp_path, rows=rows)
     for one, two in (("one", "first"), ("two", "another")):
         folders = [
-            [run.folder for run in t.seeds(Cell(n, "minilm"))] for t, n in ((ours, one), (theirs, two))
+            [run.folder for run in t.seed_runs(Cell(n, "minilm"))] for t, n in ((ours, one), (theirs, two))
         ]
         assert folders[0] == folders[1]
     table2, table3 = (
         Table(load_spec(CONF / "reproduce" / f"pcc_table{n}.yaml"), tmp_path, CONF) for n in (2, 3)
     )
-    assert table2.seeds(Cell("PromptSUM", "mistral7b")) != table3.seeds(Cell("stage 1", "mistral7b"))
-    assert [run.folder for run in table2.seeds(Cell("PromptSUM", "mistral7b"))] == [
-        run.folder for run in table3.seeds(Cell("stage 1", "mistral7b"))
+    assert table2.seed_runs(Cell("PromptSUM", "mistral7b")) != table3.seed_runs(Cell("stage 1", "mistral7b"))
+    assert [run.folder for run in table2.seed_runs(Cell("PromptSUM", "mistral7b"))] == [
+        run.folder for run in table3.seed_runs(Cell("stage 1", "mistral7b"))
     ]
 
 
@@ -114,7 +122,7 @@ def test_preparations_are_one_for_all_seeds(tmp_path: Path) -> None:
     rows = {"two": RowSpec(["loss=pearson"], after="start")}
     table = make(tmp_path, rows=rows, before={"start": ["loss=infonce", "data.kind=triplets"], "unused": []})
     assert len(table.preparations()) == 2  # models
-    starts = {run.after for run in table.seeds(Cell("two", "minilm"))}
+    starts = {run.after for run in table.seed_runs(Cell("two", "minilm"))}
     assert starts == {table.preparations()[1].folder}
 
 
@@ -133,8 +141,8 @@ def test_a_smaller_model_has_the_same_rows(tmp_path: Path) -> None:
     )
     table = make(tmp_path, "tiny_bert", scale, rows=rows, models=["bert_base"])
     assert [cell.row for cell in table.cells] == ["one", "large only", "small only"]
-    (run,) = table.seeds(Cell("one", "tiny_bert"))
-    # The row stands over the experiment's scale, which stands over that of all.
+    (run,) = table.seed_runs(Cell("one", "tiny_bert"))
+    # The row takes precedence over the experiment's scale, which takes precedence over that of all runs.
     assert [value(run, key) for key in ("model", "seed", "data.batch_size", "optim.lr")] == [
         "tiny_bert",
         "7",
@@ -150,16 +158,16 @@ def test_the_choice_by_dev_comes_first(tmp_path: Path) -> None:
     table = make(tmp_path, search=search, models=["minilm"])
     cell = Cell("one", "minilm")
     with pytest.raises(CheckpointError, match="not a finished run"):
-        table.seeds(cell)
-    for dev, (_, run) in zip((70.0, 60.0), table.searches(cell).items(), strict=True):
+        table.seed_runs(cell)
+    for dev, (_, run) in zip((70.0, 60.0), table.search_runs(cell).items(), strict=True):
         run.folder.mkdir(parents=True)
         (run.folder / "metrics.json").write_text(json.dumps({"dev": {"spearman": dev}, "test": None}))
     assert table.chosen(cell) == "low"
-    assert [value(run, "optim.lr") for run in table.seeds(cell)] == ["1e-9", "1e-9"]
-    assert value(table.seeds(cell)[0], "trainer.max_steps") is None
+    assert [value(run, "optim.lr") for run in table.seed_runs(cell)] == ["1e-9", "1e-9"]
+    assert value(table.seed_runs(cell)[0], "trainer.max_steps") is None
 
 
 def test_a_mistake_names_the_row(tmp_path: Path) -> None:
     table = make(tmp_path, rows={"one": RowSpec(["optim.lrr=1"])})
     with pytest.raises(ConfigError, match=r"Toy, one: .*lrr"):
-        table.seeds(table.cells[0])
+        table.seed_runs(table.cells[0])

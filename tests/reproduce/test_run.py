@@ -1,12 +1,15 @@
-"""A small table, from spec to runs to report, through the commands that users run."""
+"""A small table from specification to report, through the command line."""
 
 from __future__ import annotations
 
 import functools
 import json
 import logging
+import queue
 import subprocess
 import sys
+from dataclasses import dataclass
+from logging.handlers import QueueHandler
 from pathlib import Path
 
 import pytest
@@ -15,21 +18,21 @@ from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import markdown
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.run import CarryOut, run_table
-from sts_lightning.reproduce.spec import Needs, RowSpec, Search, TableSpec
+from sts_lightning.reproduce.run import RunJobs, run_table
+from sts_lightning.reproduce.spec import Requirements, RowSpec, Search, TableSpec
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.sweep.local import carry_out
+from sts_lightning.sweep.local import run_jobs
 from sts_lightning.sweep.resources import Pool
 from tests.conftest import CONF, ROOT, SHORT_RUN
 
 BASE = [*SHORT_RUN[1:], "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
-HERE: CarryOut = functools.partial(carry_out, pool=Pool([], cores=2, limit=2))
+HERE: RunJobs = functools.partial(run_jobs, pool=Pool([], cores=2, limit=2))
 
 
 def make(folder: Path) -> Table:
     spec = TableSpec(
         title="Toy",
-        needs=Needs(hours=1),
+        needs=Requirements(hours=1),
         seeds=[1],
         models=["tiny_bert"],
         overrides=BASE,
@@ -51,28 +54,32 @@ def make(folder: Path) -> Table:
     return Table(spec, folder, CONF)
 
 
-@pytest.fixture(scope="module")
-def log() -> list[str]:
-    return []
+@dataclass(frozen=True)
+class Outcome:
+    """The small table after its runs, and the messages that they logged."""
+
+    table: Table
+    messages: tuple[str, ...]
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory, log: list[str]) -> Table:
-    """All runs of the small table; each is a process of its own."""
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Run the small table once; each run is its own process."""
     table = make(tmp_path_factory.mktemp("table"))
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            log.append(record.getMessage())
-
-    handler = Keep()
+    records: queue.SimpleQueue[logging.LogRecord] = queue.SimpleQueue()
+    handler = QueueHandler(records)
     logger = logging.getLogger("sts_lightning")
     logger.addHandler(handler)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)
         assert not run_table(table, HERE)
     logger.removeHandler(handler)
-    return table
+    return Outcome(table, tuple(records.get().getMessage() for _ in range(records.qsize())))
+
+
+@pytest.fixture
+def table(outcome: Outcome) -> Table:
+    return outcome.table
 
 
 def cell(name: str) -> Cell:
@@ -84,23 +91,24 @@ def test_the_best_on_dev_is_chosen(table: Table) -> None:
     assert list(scores) == ["low", "high"]
     chosen = table.chosen(cell("pearson"))
     assert chosen == max(scores, key=lambda value: scores[value])
-    cfg = RunFolder(table.seeds(cell("pearson"))[0].folder).load_config()
+    cfg = RunFolder(table.seed_runs(cell("pearson"))[0].folder).load_config()
     assert cfg.optim.lr == {"low": 1e-9, "high": 1e-3}[str(chosen)]
 
 
 def test_a_row_starts_from_its_preparation(table: Table) -> None:
-    cfg = RunFolder(table.seeds(cell("mse"))[0].folder).load_config()
+    cfg = RunFolder(table.seed_runs(cell("mse"))[0].folder).load_config()
     assert cfg.init_from == str(table.preparations()[0].folder)
 
 
-def test_a_failed_run_is_named_and_the_others_go_on(table: Table, log: list[str]) -> None:
-    (first, *_) = table.seeds(cell("broken"))
+def test_a_failed_run_is_named_and_the_others_continue(outcome: Outcome) -> None:
+    table, messages = outcome.table, outcome.messages
+    (first, *_) = table.seed_runs(cell("broken"))
     assert "InfoNCELoss needs" in (first.folder / "output.log").read_text()
-    assert any("failed: " in line and "loss=infonce" in line for line in log)
-    for run in table.seeds(cell("after broken")):
+    assert any("failed: " in line and "loss=infonce" in line for line in messages)
+    for run in table.seed_runs(cell("after broken")):
         assert not run.folder.exists()
         assert any(
-            f"left out: {' '.join(run.overrides)}, since {run.after} has not finished" in x for x in log
+            f"skipped: {' '.join(run.overrides)}, since {run.after} has not finished" in x for x in messages
         )
     text = markdown(collect(table, 20))
     assert "| broken | here | missing | missing | missing |  |  | 0 of 1 |" in text
@@ -111,7 +119,7 @@ def test_report_is_of_the_runs(table: Table) -> None:
     text = markdown(collect(table, 20))
     scores = [
         json.loads(RunFolder(run.folder).metrics_file.read_text())["dev"]["spearman"]
-        for run in table.seeds(cell("pearson"))
+        for run in table.seed_runs(cell("pearson"))
     ]
     assert f"| pearson | here | {scores[0]:.2f} |" in text
     assert "Difference to mse" in text
@@ -139,7 +147,7 @@ def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     other.cells = [cell("mse")]
     settings = ["cluster=local", "timeout_minutes=5", "cpus_per_job=1"]
     assert run_table(other, open_launcher("slurm", settings, CONF, table.root))
-    (run,) = other.seeds(cell("mse"))
+    (run,) = other.seed_runs(cell("mse"))
     assert run.after is not None
     assert (run.after / "metrics.json").is_file()
     assert RunFolder(run.folder).load_config().init_from == str(run.after)
@@ -183,7 +191,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_a_table_of_large_models_says_so(tmp_path: Path) -> None:
-    refused = call("pcc_table2", "--folder", str(tmp_path / "absent"))
-    assert refused.returncode == 1
-    assert "needs 1 GPU with 24 GB, 6 h, and no GPU is visible. --model minilm" in refused.stderr
+    rejected = call("pcc_table2", "--folder", str(tmp_path / "absent"))
+    assert rejected.returncode == 1
+    assert "needs 1 GPU with 24 GB, 6 h, and no GPU is visible. --model minilm" in rejected.stderr
     assert not (tmp_path / "absent").exists()

@@ -22,7 +22,7 @@ def test_every_spec_reads(path: Path) -> None:
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_published_averages_are_those_of_their_sets(path: Path) -> None:
     """A slip of the pen in one of the eight numbers of a row would show in their mean."""
-    printed_so = {"Sentence-BERT": 74.89, "PromCSE-BERT-base": 81.81}  # not the mean of what stands beside it
+    printed_so = {"Sentence-BERT": 74.89, "PromCSE-BERT-base": 81.81}  # not the mean of the printed scores
     spec = load_spec(path)
     if len(spec.columns) == 8 and spec.columns[-1] == "average":
         for systems in spec.published.values():
@@ -36,7 +36,7 @@ def test_published_values_are_those_of_the_papers() -> None:
     table2 = load_spec(CONF / "reproduce" / "pcc_table2.yaml")
     assert table2.published["mistral7b"]["Pcc-tuning (SUM)"][-1] == 87.86
     assert table2.published["cited"]["LLaMA2 AnglE"][0] == 79.00
-    # The same runs stand in several tables.
+    # The same runs occur in several tables.
     for other, row in (("pcc_table3", "+ Pearson"), ("pcc_table5", "SUM, stage 2")):
         values = load_spec(CONF / "reproduce" / f"{other}.yaml").published
         for model in table2.models:

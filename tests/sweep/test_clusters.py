@@ -61,7 +61,7 @@ def test_ray_runs_fails_and_skips(tmp_path: Path, ray_address: str, caplog: pyte
 
 def test_ray_has_no_room(tmp_path: Path, ray_address: str) -> None:
     (job,) = jobs(tmp_path, "one")
-    with pytest.raises(ConfigError, match="a job wants 5 CPUs, and Ray's cluster has 2"):
+    with pytest.raises(ConfigError, match="a job needs 5 CPUs, but the Ray cluster has 2"):
         submit_to_ray([job], ray_address, 5, None, None)
     job.demand = Demand(5, required=True)
     with pytest.raises(ConfigError, match="a job of the sweep needs 5 GPUs, but 2 are visible"):
@@ -98,7 +98,7 @@ def test_slurm_is_asked_for_the_gpus_of_each_job(tmp_path: Path, monkeypatch: py
     assert [handle.job for handle in handles] == [0, 1, 2, 3]  # type: ignore[attr-defined]
     assert asked == [(None, 1), (1, 2), (2, 1)]
     planned[0].demand = Demand(-1, required=True)
-    with pytest.raises(ConfigError, match=r"say how many by hydra\.launcher\.gpus_per_job"):
+    with pytest.raises(ConfigError, match=r"add hydra\.launcher\.gpus_per_job"):
         submit_to_slurm(planned, tmp_path, "slurm")
 
 
@@ -126,7 +126,7 @@ def test_slurm_that_is_not_there_and_unknown_parameters(
         submit_to_slurm(jobs(tmp_path, "one"), tmp_path / "submitit", "local", colour="red")
 
 
-def test_ctrl_c_takes_jobs_off_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_cancels_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled: list[int] = []
 
     class Waits:
@@ -150,8 +150,8 @@ def test_ctrl_c_takes_jobs_off_the_cluster(tmp_path: Path, monkeypatch: pytest.M
     assert cancelled == [0, 1]
 
 
-def test_a_job_goes_on_after_slurms_time_limit(tmp_path: Path) -> None:
-    """What submitit's signal handler calls: the job saves its state; queued again, it resumes."""
+def test_a_job_resumes_after_slurms_time_limit(tmp_path: Path) -> None:
+    """Submitit's signal handler: the job saves its state, and resumes once it is queued again."""
     pytest.importorskip("submitit")
     (job,) = jobs(tmp_path, "hang")
     remote = cluster.RemoteJob(job)

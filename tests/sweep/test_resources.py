@@ -1,4 +1,4 @@
-"""Who gets which GPUs and threads."""
+"""Assignment of GPUs and threads to jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep import resources
 from sts_lightning.sweep.job import Demand, Job
-from sts_lightning.sweep.local import carry_out
+from sts_lightning.sweep.local import run_jobs
 from sts_lightning.sweep.resources import Pool, demand_of, gpus_for, this_machine, visible_gpus
 from tests.conftest import CONF
 from tests.sweep.conftest import jobs, starts
@@ -110,7 +110,7 @@ def test_the_front_page_sweep_on_eight_gpus(tmp_path: Path, monkeypatch: pytest.
     planned = jobs(tmp_path, *["wait"] * 9)
     for job, demand in zip(planned, demands, strict=True):
         job.demand = demand
-    carry_out(planned, this_machine(None, None, planned))
+    run_jobs(planned, this_machine(None, None, planned))
     assert all(job.state == "done" for job in planned)
     begun = sorted((float(start[2]), start[1]) for job in planned for start in starts(job))
     first, ninth = begun[:8], begun[8]

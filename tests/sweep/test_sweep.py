@@ -1,4 +1,4 @@
-"""Jobs of a sweep; most of them a small script in place of train.py."""
+"""Jobs of a sweep; most of them run a small script instead of train.py."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import HydraContext
 
+from hydra_plugins.sts_lightning_launchers.launchers import ProcessLauncher
 from sts_lightning.errors import UserError
 from sts_lightning.runs.lock import locked
-from sts_lightning.sweep.job import Demand, Job, Slot, _outcome, job_folder, result, run_job, signal_job
-from sts_lightning.sweep.local import carry_out
+from sts_lightning.sweep.job import Demand, Job, Resources, _outcome, job_folder, result, run_job, signal_job
+from sts_lightning.sweep.local import run_jobs
 from sts_lightning.sweep.overview import overview_table
 from sts_lightning.sweep.resources import Pool
 from tests.conftest import CONF, ROOT, SHORT_RUN
@@ -36,7 +42,7 @@ def alone() -> Pool:
 def test_a_failed_job_does_not_stop_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     planned = jobs(tmp_path, "one", "fail", "three")
     with pytest.raises(UserError, match=r"1 of 3 jobs failed; see .*fail1/output.log"):
-        carry_out(planned, alone())
+        run_jobs(planned, alone())
     assert [job.state for job in planned] == ["done", "failed", "done"]
     assert [job.score for job in planned] == [53.0, None, 55.0]
     assert "error: it went wrong; see" in caplog.text
@@ -58,7 +64,7 @@ def test_overview_counts(tmp_path: Path) -> None:
 def test_a_killed_job_is_named_as_such(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     planned = jobs(tmp_path, "kill", "one")
     with pytest.raises(UserError, match=r"1 of 2 jobs failed"):
-        carry_out(planned, alone())
+        run_jobs(planned, alone())
     assert [job.state for job in planned] == ["failed", "done"]
     assert "it was killed by SIGKILL (perhaps memory ran out); see" in caplog.text
 
@@ -68,12 +74,12 @@ def test_a_stopped_job_is_not_done_and_neither_is_one_without_a_result(
 ) -> None:
     planned = jobs(tmp_path, "term", "nothing", "one")
     with pytest.raises(UserError, match=r"2 of 3 jobs failed"):
-        carry_out(planned, alone())
+        run_jobs(planned, alone())
     assert [job.state for job in planned] == ["stopped", "failed", "done"]
     assert "it was stopped by SIGTERM; see" in caplog.text
-    assert "it ended without a result (metrics.json); see" in caplog.text
+    assert "it ended without a result; see" in caplog.text
     with pytest.raises(UserError, match=r"1 of 1 jobs were stopped"):
-        carry_out(jobs(tmp_path, "term"), alone())
+        run_jobs(jobs(tmp_path, "term"), alone())
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def test_what_an_exit_status_means(code: int, scored: bool, state: str) -> None:
 def test_sigterm_in_the_first_evaluation_of_a_job(tmp_path: Path) -> None:
     overrides = (*SHORT_RUN, "data.dev_size=2000", "trainer.max_steps=2", "logger=csv", "name=x")
     job = Job(0, overrides, tmp_path / "job", str(ROOT / "train.py"))
-    worker = threading.Thread(target=run_job, args=(job, Slot({})))
+    worker = threading.Thread(target=run_job, args=(job, Resources({})))
     worker.start()
     deadline = time.monotonic() + 120
     while not (job.folder / "config.yaml").exists() and time.monotonic() < deadline:
@@ -113,7 +119,7 @@ def test_sigterm_in_the_first_evaluation_of_a_job(tmp_path: Path) -> None:
     output = (job.folder / "output.log").read_text()
     assert "stopped by SIGTERM before the first checkpoint. Start it again with the same command" in output
     assert "Traceback" not in output
-    run_job(job, Slot({}))
+    run_job(job, Resources({}))
     assert job.state == "done"
     output = (job.folder / "output.log").read_text()
     assert output.count("has no checkpoint yet: starting it again from the beginning") == 1
@@ -125,7 +131,7 @@ def test_two_sweeps_at_once_run_each_job_once(tmp_path: Path, script: Path) -> N
         "import sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
         f"sys.argv = [{str(script)!r}]\n"
         f"folder = Path({str(tmp_path)!r})\n"
-        f"carry_out([Job(n, (f'what={{w}}',), folder / w) for n, w in enumerate({whats!r})], Pool([], 2, 1))"
+        f"run_jobs([Job(n, (f'what={{w}}',), folder / w) for n, w in enumerate({whats!r})], Pool([], 2, 1))"
     )
     sweeps = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
     assert [sweep.wait(120) for sweep in sweeps] == [0, 0]
@@ -136,11 +142,11 @@ def test_two_sweeps_at_once_run_each_job_once(tmp_path: Path, script: Path) -> N
 
 def test_started_again_it_does_only_what_is_left(tmp_path: Path) -> None:
     with pytest.raises(UserError):
-        carry_out(jobs(tmp_path, "one", "fail"), alone())
+        run_jobs(jobs(tmp_path, "one", "fail"), alone())
     before = (tmp_path / "one0" / "metrics.json").read_bytes()
     again = jobs(tmp_path, "one", "fail", "new")
     with pytest.raises(UserError):
-        carry_out(again, alone())
+        run_jobs(again, alone())
     assert [job.state for job in again] == ["was done", "failed", "done"]
     assert again[0].score == 53.0
     assert len(starts(again[0])) == 1
@@ -148,11 +154,11 @@ def test_started_again_it_does_only_what_is_left(tmp_path: Path) -> None:
     assert (tmp_path / "one0" / "metrics.json").read_bytes() == before
 
 
-def test_as_many_at_a_time_as_there_are_slots_each_with_its_own_gpu(tmp_path: Path) -> None:
+def test_as_many_at_a_time_as_there_are_gpus_each_with_its_own_gpu(tmp_path: Path) -> None:
     planned = jobs(tmp_path, *"abcdef")
     for job in planned:
         job.demand = Demand(1)
-    carry_out(planned, Pool(["4", "7"], cores=2))
+    run_jobs(planned, Pool(["4", "7"], cores=2))
     begun = [(float(start[2]), start[1]) for job in planned for start in starts(job)]
     assert {gpu for _, gpu in begun} == {"4", "7"}
     for gpu in ("4", "7"):
@@ -163,10 +169,10 @@ def test_as_many_at_a_time_as_there_are_slots_each_with_its_own_gpu(tmp_path: Pa
 def test_a_job_that_hangs_is_stopped_and_resumed(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "hang", "one")
     with pytest.raises(UserError, match="1 of 2"):
-        carry_out(planned, alone(), timeout_minutes=0.05)
+        run_jobs(planned, alone(), timeout_minutes=0.05)
     assert [job.state for job in planned] == ["timed out", "done"]
     again = jobs(tmp_path, "hang", "one")
-    carry_out(again, alone())
+    run_jobs(again, alone())
     assert [job.state for job in again] == ["done", "was done"]
     assert [start[0] for start in starts(again[0])] == ["False", "True"]
 
@@ -175,7 +181,7 @@ def test_a_job_that_another_sweep_runs_is_left_to_it(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "one", "two")
     planned[0].folder.mkdir()
     with locked(planned[0].folder):
-        carry_out(planned, alone())
+        run_jobs(planned, alone())
     assert [job.state for job in planned] == ["runs elsewhere", "done"]
     assert not (planned[0].folder / "starts").exists()
 
@@ -185,9 +191,9 @@ def test_a_broken_result_is_named_and_kept(tmp_path: Path, caplog: pytest.LogCap
     planned[0].folder.mkdir()
     (planned[0].folder / "metrics.json").write_text("{")
     with pytest.raises(UserError, match="1 of 2 jobs failed"):
-        carry_out(planned, alone())
+        run_jobs(planned, alone())
     assert [job.state for job in planned] == ["failed", "done"]
-    assert "one0/metrics.json is broken (JSONDecodeError); remove it to score the run again" in caplog.text
+    assert "one0/metrics.json is broken (JSONDecodeError" in caplog.text
     assert (planned[0].folder / "metrics.json").read_text() == "{"
 
 
@@ -195,7 +201,7 @@ def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, scri
     code = (
         "import sys; from pathlib import Path; from sts_lightning.sweep.job import *\n"
         f"sys.argv = [{str(script)!r}]\n"
-        f"run_job(Job(0, ('what=slow',), Path({str(tmp_path / 'slow0')!r})), Slot({{}}))"
+        f"run_job(Job(0, ('what=slow',), Path({str(tmp_path / 'slow0')!r})), Resources({{}}))"
     )
     process = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 60
@@ -204,12 +210,12 @@ def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, scri
     process.kill()
     process.wait()
     (again,) = jobs(tmp_path, "slow")
-    carry_out([again], alone())
+    run_jobs([again], alone())
     assert again.state == "runs elsewhere"
     while again.state == "runs elsewhere" and time.monotonic() < deadline:
         time.sleep(0.2)
         (again,) = jobs(tmp_path, "slow")
-        carry_out([again], alone())
+        run_jobs([again], alone())
     assert again.state == "was done"
     assert len(starts(again)) == 1
 
@@ -225,7 +231,7 @@ def test_a_stopped_sweep_lets_the_jobs_save_and_leaves_the_rest(
         f"sys.argv = [{str(script)!r}]\n"
         f"folder = Path({str(tmp_path)!r})\n"
         "jobs = [Job(n, (f'what={w}',), folder / w) for n, w in enumerate(['hang', 'one'])]\n"
-        "with listening(): carry_out(jobs, Pool([], 2, 1))"
+        "with listening(): run_jobs(jobs, Pool([], 2, 1))"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, start_new_session=True)
     deadline = time.monotonic() + 60
@@ -241,7 +247,7 @@ def test_a_stopped_sweep_lets_the_jobs_save_and_leaves_the_rest(
 
 def test_results_of_runs_stages_and_evaluations(tmp_path: Path) -> None:
     assert result(tmp_path) is None
-    (tmp_path / "metrics.json").write_text(json.dumps({"test": {"average": 70.5}}))
+    (tmp_path / "metrics.json").write_text(json.dumps({"test": {"tasks": {}, "average": 70.5}}))
     assert result(tmp_path) == 70.5
     (tmp_path / "stages.yaml").write_text("first: {seed: 1}\nlast: {seed: 1}\n")
     assert result(tmp_path) is None
@@ -261,23 +267,37 @@ def test_a_folder_belongs_to_a_configuration() -> None:
         assert folder("name=y").parent == Path("runs/y")
 
 
+def test_the_folder_of_a_sweep_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The basic sweeper reads the folder, named after ``${hydra:...}``, as soon as the launcher is set up."""
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", None)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("train", ["model=tiny_bert", "data=toy"], return_hydra_config=True)
+    ProcessLauncher(None, None, None).setup(
+        hydra_context=HydraContext(ConfigLoaderImpl(ConfigSearchPathImpl()), Callbacks()),
+        task_function=lambda _: None,
+        config=cfg,
+    )
+    assert cfg.hydra.sweep.dir == "runs/toy-pearson-tiny_bert"
+
+
 def test_a_sweep_through_the_command_line(cli: Cli, tmp_path: Path) -> None:
-    command = ["train.py", "-m", *SHORT_RUN, "name=s", "trainer.max_steps=2", "logger=csv"]
+    command = ["train.py", "-m", *SHORT_RUN, "trainer.max_steps=2", "logger=csv"]
+    runs = "runs/toy-pearson-tiny_bert"
     done = cli(*command, "seed=1", "optim.lr=-1,5e-5", "hydra.launcher.jobs=2")
     assert done.returncode == 1
-    assert "error: 1 of 2 jobs failed; see runs/s/" in done.stderr
+    assert f"error: 1 of 2 jobs failed; see {runs}/" in done.stderr
     assert "optim.lr must be positive" in done.stdout + done.stderr
-    (first,) = [path.parent for path in tmp_path.glob("runs/s/*/metrics.json")]
+    (first,) = [path.parent for path in tmp_path.glob(f"{runs}/*/metrics.json")]
     before = (first / "metrics.json").read_bytes()
     again = cli(*command, "seed=1,2")
     assert again.returncode == 0, again.stderr
     assert "was done: " in again.stdout
     assert (first / "metrics.json").read_bytes() == before
-    seeds = [json.loads(path.read_text())["seed"] for path in tmp_path.glob("runs/s/*/metrics.json")]
+    seeds = [json.loads(path.read_text())["seed"] for path in tmp_path.glob(f"{runs}/*/metrics.json")]
     assert sorted(seeds) == [1, 2]
     rejected = cli(*command, "seed=3", "trainer=gpu", "trainer.devices=2")
     assert rejected.returncode == 1
     assert "a job of the sweep needs 2 GPUs, but 0 are visible" in rejected.stderr
     assert (
-        len([path for path in tmp_path.glob("runs/s/*") if path.is_dir()]) == 3
+        len([path for path in tmp_path.glob(f"{runs}/*") if path.is_dir()]) == 3
     )  # no folder for a job that was not started

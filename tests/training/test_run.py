@@ -76,7 +76,7 @@ def test_same_seed_same_numbers(uninterrupted: Path, config: Config, tmp_path: P
 
 def test_a_folder_with_a_run_is_not_overwritten(uninterrupted: Path, config: Config) -> None:
     before = (uninterrupted / "metrics.json").read_bytes()
-    with pytest.raises(FinishedRunError, match=r"holds a finished run already, .*hydra\.run\.dir"):
+    with pytest.raises(FinishedRunError, match=r"already contains a finished run and .*hydra\.run\.dir"):
         train_in(uninterrupted, config(*EPOCHS, "seed=2"))
     assert (uninterrupted / "metrics.json").read_bytes() == before
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
@@ -24,27 +25,35 @@ log = logging.getLogger(__name__)
 
 
 class JobLauncher(Launcher):
-    """Runs each job as a command of its own, as if the user had typed it without ``-m``.
+    """Base class of launchers that run each job as its own command, as if typed without ``-m``.
 
-    A job's folder is named after its configuration, so a sweep that is started again leaves alone what has
-    finished and goes on with what was cut.
+    The folder of a job is named after its configuration, so that re-running a sweep skips finished jobs and
+    resumes interrupted ones.
     """
 
     gpus_per_job: int | None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Hydra hands over what it has composed."""
+        """Store what Hydra has composed.
+
+        The sweeper reads the folder of the sweep next, whose name may contain ``${hydra:...}``.
+        """
+        HydraConfig.instance().set_config(config)
         self.hydra_context = hydra_context
         self.config = config
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
         """Run the jobs.
 
-        A sweeper that chooses what to try next is told which failed, and decides whether to go on.
+        An adaptive sweeper receives failures as results, and decides whether to continue.
+
+        Args:
+            job_overrides: Command-line overrides of each job.
+            initial_job_idx: Index of the first job.
 
         Raises:
-            FailedJobsError: Some failed, in a sweep that was known from the start.
-            UserError: They cannot be run, or the user stopped them.
+            FailedJobsError: Some jobs of a grid failed.
+            UserError: The jobs cannot be run, or the user stopped the sweep.
         """
         from sts_lightning.sweep.job import Job, job_folder, job_trust  # not needed before a sweep
         from sts_lightning.sweep.resources import demand_of
@@ -52,7 +61,7 @@ class JobLauncher(Launcher):
         direction = self.config.hydra.sweeper.get("direction")
         if getattr(direction, "name", direction) == "minimize":  # Optuna's sweeper by itself
             raise ConfigError(
-                "hydra.sweeper.direction=minimize looks for the lowest dev Spearman; use "
+                "hydra.sweeper.direction=minimize searches for the lowest dev Spearman; use "
                 "hydra/sweeper=search, or hydra.sweeper.direction=maximize."
             )
         configure_log(self.config.hydra.job_logging, self.config.hydra.verbose)
@@ -64,15 +73,15 @@ class JobLauncher(Launcher):
             job.trust = job_trust(composed, overrides, partial(self._compose, number=number))
             jobs.append(distinct.setdefault(job.folder, job))
         try:
-            self.carry_out(list(distinct.values()))
+            self.run_jobs(list(distinct.values()))
         except FailedJobsError:
             if "BasicSweeper" in self.config.hydra.sweeper._target_:
                 raise
         return [_returned(job) for job in jobs]
 
     @abstractmethod
-    def carry_out(self, jobs: Sequence[Job]) -> None:
-        """Run the jobs, and put into each what became of it."""
+    def run_jobs(self, jobs: Sequence[Job]) -> None:
+        """Run the jobs, and store the outcome in each."""
 
     def _compose(self, overrides: list[str], number: int) -> DictConfig:
         composed: Any = self.hydra_context.config_loader.load_sweep_config(self.config, overrides)
@@ -86,9 +95,10 @@ class ProcessLauncher(JobLauncher):
     """Jobs on this machine.
 
     Args:
-        jobs: Most at a time; null: as many as the GPUs allow, and one for each two cores without a GPU.
-        gpus_per_job: GPUs that a job sees; null: as many as its own trainer.devices asks for.
-        timeout_minutes: After which a job is stopped; null: never.
+        jobs: Maximum number of jobs at a time; null: as many as the GPUs allow, and one for each two cores
+            without a GPU.
+        gpus_per_job: Number of GPUs assigned to a job; null: its trainer.devices.
+        timeout_minutes: Time limit of a job, after which it is killed; null: no limit.
     """
 
     def __init__(self, jobs: int | None, gpus_per_job: int | None, timeout_minutes: float | None) -> None:
@@ -96,27 +106,27 @@ class ProcessLauncher(JobLauncher):
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
 
-    def carry_out(self, jobs: Sequence[Job]) -> None:
-        """Several at a time."""
-        from sts_lightning.sweep.local import carry_out
+    def run_jobs(self, jobs: Sequence[Job]) -> None:
+        """Run several jobs at a time."""
+        from sts_lightning.sweep.local import run_jobs
         from sts_lightning.sweep.resources import this_machine
 
-        carry_out(jobs, this_machine(self.jobs, self.gpus_per_job, jobs), self.timeout_minutes)
+        run_jobs(jobs, this_machine(self.jobs, self.gpus_per_job, jobs), self.timeout_minutes)
 
 
 class SlurmLauncher(JobLauncher):
-    """Jobs as an array of SLURM's, through submitit; the machines share the file system.
+    """Jobs as SLURM arrays, through submitit; requires a shared file system.
 
-    A job whose time is up is queued again and goes on from its last checkpoint.
+    A job that reaches its time limit is requeued and resumes from its last checkpoint.
 
     Args:
-        jobs: At a time; null: as many as SLURM allows.
-        gpus_per_job: GPUs of each job, all on one node; null: as many as its own trainer.devices asks for.
-        cpus_per_job: Cores of each.
-        memory_gb: Memory of each; null: SLURM's default.
-        timeout_minutes: SLURM's time limit.
-        partition: Where they run; null: SLURM's default.
-        cluster: ``slurm``; ``local``: processes of this machine, to try a sweep out.
+        jobs: Maximum number of jobs at a time; null: as many as SLURM allows.
+        gpus_per_job: Number of GPUs of each job, all on one node; null: its trainer.devices.
+        cpus_per_job: Number of cores of each job.
+        memory_gb: Memory of each job in GB; null: SLURM's default.
+        timeout_minutes: Time limit of each job.
+        partition: SLURM partition; null: SLURM's default.
+        cluster: ``slurm``, or ``local``: processes of this machine, for trials.
         extra: Further parameters of submitit's executor, such as ``slurm_account``.
     """
 
@@ -144,8 +154,8 @@ class SlurmLauncher(JobLauncher):
         }
         self.parameters = {name: value for name, value in wanted.items() if value is not None}
 
-    def carry_out(self, jobs: Sequence[Job]) -> None:
-        """All submitted at once."""
+    def run_jobs(self, jobs: Sequence[Job]) -> None:
+        """Submit all jobs and wait for them."""
         from sts_lightning.sweep.cluster import watch
         from sts_lightning.sweep.slurm import submit_to_slurm
 
@@ -154,14 +164,14 @@ class SlurmLauncher(JobLauncher):
 
 
 class RayLauncher(JobLauncher):
-    """Jobs on a Ray cluster whose machines share the file system.
+    """Jobs on a Ray cluster; requires a shared file system.
 
     Args:
-        address: Of the cluster, such as ``auto`` on one of its machines; null: one on this machine.
-        gpus_per_job: GPUs that a job is given and sees; null: as many as its own trainer.devices asks
-            for, if the cluster has any.
-        cpus_per_job: Cores of each.
-        timeout_minutes: After which a job is stopped; null: never.
+        address: Address of the cluster, such as ``auto`` on one of its machines; null: a new cluster on this
+            machine.
+        gpus_per_job: Number of GPUs assigned to a job; null: its trainer.devices, if the cluster has any.
+        cpus_per_job: Number of cores of each job.
+        timeout_minutes: Time limit of a job, after which it is killed; null: no limit.
     """
 
     def __init__(
@@ -172,8 +182,8 @@ class RayLauncher(JobLauncher):
         self.cpus_per_job = cpus_per_job
         self.timeout_minutes = timeout_minutes
 
-    def carry_out(self, jobs: Sequence[Job]) -> None:
-        """As many at a time as the cluster has room for."""
+    def run_jobs(self, jobs: Sequence[Job]) -> None:
+        """Submit all jobs and wait for them."""
         from sts_lightning.sweep.cluster import watch
         from sts_lightning.sweep.ray_cluster import submit_to_ray
 
@@ -184,7 +194,7 @@ class RayLauncher(JobLauncher):
 
 
 def _returned(job: Job) -> JobReturn:
-    failed = job.score is None  # a sweeper that is told of no failure takes the value for a number
+    failed = job.score is None  # a sweeper takes any value of a completed job for a number
     result = JobReturn(overrides=job.overrides, status=JobStatus.FAILED if failed else JobStatus.COMPLETED)
     problem = job.problem or job.state
     result.return_value = FailedJobsError(f"{job.folder}: {problem}") if failed else job.score

@@ -15,7 +15,7 @@ from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
-from sts_lightning.reproduce.spec import Needs, load_scale, load_spec
+from sts_lightning.reproduce.spec import Requirements, load_scale, load_spec
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def list_tables(conf: Path = Path("conf")) -> None:
     )
 
 
-def _needs(needs: Needs) -> str:
+def _needs(needs: Requirements) -> str:
     gpus = f"{needs.gpus} GPU{'s' * (needs.gpus > 1)} with {needs.memory} GB, " if needs.gpus else "no GPU, "
     hours = needs.hours
     return gpus + (f"{hours:g} h" if hours >= 1 else f"{60 * hours:.0f} min")
@@ -84,7 +84,7 @@ def print_plan(table: Table, jobs: int | None) -> None:
         f"({60 * hours:.0f} minutes each, {source}). Each needs: {_needs(_needed(table))}.",
         soft_wrap=True,
     )
-    if any(table.searches(cell) for cell in table.cells):
+    if any(table.search_runs(cell) for cell in table.cells):
         console.print("Rows with a choice by dev score show their runs once that choice is made.")
 
 
@@ -104,8 +104,8 @@ def _hours(table: Table, planned: Iterable[Planned]) -> tuple[float, str]:
     return table.hours, "a guess"
 
 
-def _needed(table: Table) -> Needs:
-    return table.spec.needs if table.scale is None else Needs(hours=table.scale.hours)
+def _needed(table: Table) -> Requirements:
+    return table.spec.needs if table.scale is None else Requirements(hours=table.scale.hours)
 
 
 def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[str]) -> bool:

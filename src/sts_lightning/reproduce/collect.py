@@ -1,4 +1,4 @@
-"""What the finished runs of a table say."""
+"""Results of the finished runs of a table."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class System:
 
     Attributes:
         name: The row, with the model where the table has several.
-        cell: Where it stands; None for a system that is not run here.
-        published: Published values of the table's columns, by what they are of.
-        planned: How many runs it has.
-        folders: Its finished runs.
-        scores: Those of each, as far as they can be read.
-        predictions: On the test pairs, of each that has some.
-        ranks: What a `RankMonitor` measured, of each run that it watched.
-        selected: How the reported weights were chosen.
+        cell: Row and model; None for a cited system, which is not run here.
+        published: Published values of the table's columns, by model.
+        planned: Number of planned runs.
+        folders: Folders of the finished runs.
+        scores: Scores of each finished run.
+        predictions: Test predictions of each run that has some.
+        ranks: History rows with ranks, of each run with a `RankMonitor`.
+        selected: Selection criterion of the reported weights.
     """
 
     name: str
@@ -50,16 +50,16 @@ class System:
     selected: str = ""
 
     def mean(self, column: str) -> float | None:
-        """Of a column over the runs; ``std`` is the standard deviation over the seeds."""
+        """Return the mean of a column over the runs; for ``std``, the standard deviation over the seeds."""
         if column == "std":
             return self.spread()
         values = [row[column] for row in self.scores if column in row]
         return statistics.mean(values) if values else None
 
     def spread(self, column: str | None = None) -> float | None:
-        """The standard deviation of a column, by default of the average or else of the dev score.
+        """Return the standard deviation of a column, by default of the average or else of the dev score.
 
-        None for fewer than two runs.
+        It is None for fewer than two runs.
         """
         for name in ("average", "dev") if column is None else (column,):
             values = [row[name] for row in self.scores if name in row]
@@ -70,17 +70,17 @@ class System:
 
 @dataclass
 class Collected:
-    """A table with all that its runs say.
+    """A table with the results of its runs.
 
     Attributes:
-        table: Its plan.
-        columns: What it shows.
-        systems: Its rows.
-        intervals: Of each system's scores over test pairs, by its name.
-        differences: To each baseline: of each other system of the model, by its name.
-        ceilings: The best Spearman of a scorer that knows similar from dissimilar only, by test set.
-        searches: Dev scores of the candidates of each row, and the one that was chosen.
-        problems: Files that could not be read, and what was left out for that.
+        table: Planned runs.
+        columns: Names of the columns.
+        systems: Rows.
+        intervals: Bootstrap intervals over test pairs, by system and column.
+        differences: Paired differences, by baseline, system and column.
+        ceilings: Highest Spearman of a scorer with two values, by test set.
+        searches: Dev scores of the candidates, and the chosen candidate, by system.
+        problems: Errors of files that could not be read.
     """
 
     table: Table
@@ -96,11 +96,11 @@ class Collected:
 def collect(table: Table, resamples: int = 1000) -> Collected:
     """Read the finished runs of a table; nothing is written.
 
-    A file that is broken is named and the run counts as missing; the others are not touched by it.
+    A broken file is reported among the problems, and its run counts as missing.
 
     Args:
-        table: Its plan.
-        resamples: Draws of the bootstrap.
+        table: Planned runs.
+        resamples: Number of bootstrap resamples.
     """
     problems: list[str] = []
     shown = [cell for cell in table.cells if table.spec.rows[cell.row].shown]
@@ -123,10 +123,11 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     if collected.ceilings:
         collected.ceilings["average"] = statistics.mean(collected.ceilings.values())
     for system in systems:
-        if system.cell is not None and table.searches(system.cell):
-            tried = _readable([], table.search_scores, system.cell)
-            chosen = _readable([], table.chosen, system.cell)
+        if system.cell is not None and table.search_runs(system.cell):
+            tried = _readable(problems, table.search_scores, system.cell)
+            chosen = _readable(problems, table.chosen, system.cell)
             collected.searches[system.name] = (tried or {}, chosen or "")
+    problems[:] = dict.fromkeys(problems)  # rows may share a search
     return collected
 
 
@@ -134,20 +135,20 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     row = table.spec.rows[cell.row]
     system = System(_name(table, cell), cell, _published(table, cell))
     system.selected = "STS-B dev" if row.trains else "not trained"
-    planned = _readable([], table.seeds, cell)
+    planned = _readable(problems, table.seed_runs, cell)
     system.planned = len(table.run_seeds) if planned is None else len(planned)
     for run in planned or ():
-        metrics = _readable(problems, RunFolder.metrics, RunFolder(run.folder)) if run.done else None
+        metrics = _readable(problems, RunFolder.metrics, run.run_folder) if run.done else None
         if metrics is None:
             continue
         system.folders.append(run.folder)
         scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})
-        if "average" in scores and RunFolder(run.folder).predictions_file.is_file():
-            predictions = _readable(problems, load_predictions, RunFolder(run.folder))
+        if "average" in scores and run.run_folder.predictions_file.is_file():
+            predictions = _readable(problems, load_predictions, run.run_folder)
             if predictions is not None:
                 system.predictions.append(predictions)
-        history = _readable(problems, RunFolder.history, RunFolder(run.folder))
+        history = _readable(problems, RunFolder.history, run.run_folder)
         watched = [step for step in history or () if "rank/energy" in step]
         if watched:
             system.ranks.append(watched)
@@ -168,7 +169,10 @@ def _name(table: Table, cell: Cell) -> str:
 
 
 def _published(table: Table, cell: Cell) -> dict[str, dict[str, float]]:
-    """At another scale, those of all models: which is larger than which can still be compared."""
+    """Return the published values of a row.
+
+    At another scale, return the values of all published models, so that rankings can be compared.
+    """
     models = [cell.model] if cell.model in table.spec.published else list(table.spec.published)
     columns = table.spec.columns
     return {
@@ -193,10 +197,13 @@ def _compare(collected: Collected, baseline: str, resamples: int) -> None:
 
 
 def rank_summary(ranks: Sequence[Sequence[Mapping[str, float]]]) -> list[list[float | None]]:
-    """What happened to the rank in each watched run.
+    """Summarise the rank over each run.
+
+    Args:
+        ranks: History rows with ranks, of each run.
 
     Returns:
-        For each: the rank at the start, the highest, its step, the rank at the best dev score, at the end,
+        For each run: the first rank, the highest, its step, the rank at the best dev score, the last rank,
         and the correlations of rank and dev score in phases 1 and 2.
     """
     summary: list[list[float | None]] = []

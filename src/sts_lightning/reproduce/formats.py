@@ -9,11 +9,11 @@ from sts_lightning.reproduce.collect import Collected
 from sts_lightning.reproduce.grids import Grid, grids, notes
 
 PAGE = 90
-"""Letters beside each other that a LaTeX page holds; a wider table is shrunk to it."""
+"""Width of a LaTeX page in characters; a wider table is shrunk to fit."""
 
 
 def markdown(collected: Collected) -> str:
-    """All grids with what one must know to read them."""
+    """Return all grids and notes as Markdown."""
     parts = []
     for number, grid in enumerate(grids(collected)):
         parts.append(f"### {grid.title}" if number == 0 else f"{grid.title}:")
@@ -26,14 +26,14 @@ def markdown(collected: Collected) -> str:
 
 
 def latex(collected: Collected) -> str:
-    """A ``table`` environment for each grid, in the style of booktabs."""
+    """Return a ``table`` environment for each grid, in the style of booktabs."""
     return "\n".join(_latex(grid) for grid in grids(collected))
 
 
 def csv_text(collected: Collected) -> str:
-    """A line for each system and column, values unrounded, for other programs.
+    """Return a CSV line for each system and column, with unrounded values.
 
-    The value is empty where there is none. ``low`` and ``high`` bound the interval over test pairs.
+    A missing value is empty. ``low`` and ``high`` bound the interval over test pairs.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""A collected table as grids of text, which every format renders."""
+"""A collected table as grids of text, the input of every format."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Grid:
     """Text in rows and columns.
 
     Attributes:
-        title: What it shows.
-        header: The columns' names; the first two columns are words, the others numbers.
-        rows: As long as the header.
-        words: How many of the first columns are words.
+        title: Heading.
+        header: Names of the columns.
+        rows: Cells of each row, one per column.
+        words: Number of leading columns that hold words; the others hold numbers.
     """
 
     title: str
@@ -30,19 +30,19 @@ class Grid:
 
 
 def grids(collected: Collected) -> list[Grid]:
-    """Scores first, then differences to the baselines, ranks, and the choices by dev score."""
+    """Return the grids: scores, differences to the baselines, ranks, and choices by dev score."""
     found = [_scores(collected), *_differences(collected)]
     return [grid for grid in (*found, _ranks(collected), _searches(collected)) if grid.rows]
 
 
 def notes(collected: Collected) -> list[str]:
-    """What a reader must know to read the table."""
+    """Return the notes needed to read the table."""
     table = collected.table
     text = []
     if table.model is not None:
         text.append(
             f"Run at the scale of {table.model}, with shorter schedules: not the published models. Published "
-            "scores stand here so that orders can be compared, not values."
+            "scores are listed to compare rankings, not values."
         )
     text.append(
         "`here`: scores x 100, mean over seeds; weights selected by STS-B dev, never by a test set. "
@@ -143,7 +143,7 @@ def _interval(interval: Interval) -> str:
 
 
 def _mean(values: Sequence[float | None], kind: str) -> str:
-    """The mean of what there is, with how many there are if not all."""
+    """Return the mean of the known values, with their number if some are missing."""
     known = [value for value in values if value is not None]
     if not known:
         return ""

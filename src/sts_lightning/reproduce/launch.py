@@ -1,4 +1,4 @@
-"""Where the runs of a table are carried out: by any launcher of the sweeps."""
+"""Launchers of sweeps, for the runs of a table."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.plan import compose_job
-from sts_lightning.reproduce.run import CarryOut
+from sts_lightning.reproduce.run import RunJobs
 
 
-def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path) -> CarryOut:
-    """What runs jobs as ``hydra/launcher=name`` does in a sweep.
+def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path) -> RunJobs:
+    """Return a function that runs jobs as ``hydra/launcher=name`` does in a sweep.
 
     Args:
         name: ``process``, ``slurm`` or ``ray``.
-        settings: Its settings, such as ``partition=gpu``.
-        conf: The folder of the configuration.
-        root: Of the runs; the launcher's own files go there too.
+        settings: Settings of the launcher, such as ``partition=gpu``.
+        conf: Configuration folder.
+        root: Parent of the run folders, and of the launcher's own files.
 
     Raises:
-        ConfigError: There is no such launcher or setting.
+        ConfigError: The launcher or a setting does not exist.
     """
     overrides = (
         f"hydra/launcher={name}",
@@ -38,5 +38,5 @@ def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path) ->
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(f"--launcher {name}: {' '.join(str(error.__cause__ or error).split())}") from error
     launcher.config = cfg
-    carry_out: CarryOut = launcher.carry_out
-    return carry_out
+    run_jobs: RunJobs = launcher.run_jobs
+    return run_jobs

@@ -1,4 +1,4 @@
-"""A collected table as one HTML page that needs nothing besides itself."""
+"""A collected table as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from string import Template
 
 from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.grids import MISSING, Grid, grids, notes
+from sts_lightning.runs.folder import RunFolder
 
 
 def page(collected: Collected, made: str = "") -> str:
-    """Sortable tables, and the settings and plots of every finished run.
+    """Return a page with sortable tables, and the settings and plots of every finished run.
 
     Args:
-        collected: The table.
-        made: By what, for the foot of the page.
+        collected: Collected table.
+        made: Command that made the page, for its footer.
     """
     template = Template((files("sts_lightning.reproduce") / "page.html").read_text(encoding="utf-8"))
     parts = []
@@ -55,11 +56,11 @@ def _runs(collected: Collected, system: System) -> str:
     assert system.cell is not None
     settings = {
         run.folder: f"python {run.script} {' '.join(run.overrides)}"
-        for run in collected.table.seeds(system.cell)
+        for run in collected.table.seed_runs(system.cell)
     }
     parts = []
     for folder in system.folders:
-        images = "".join(_image(path) for path in sorted((folder / "plots").glob("*.png")))
+        images = "".join(_image(path) for path in sorted(RunFolder(folder).plots.glob("*.png")))
         parts.append(
             f"<p><code>{escape(str(folder))}</code>: <code>{escape(settings[folder])}</code></p>"
             f'<div class="plots">{images}</div>'
@@ -74,6 +75,6 @@ def _image(path: Path) -> str:
 
 
 def _code(text: str) -> str:
-    """Escaped, with `backticks` as code."""
+    """Escape text for HTML, with `backticks` as code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""The runs of a table: which there are, and in which folders."""
+"""Planned runs of a table, with their folders."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Cell:
     """A row of a table with one of its models.
 
     Attributes:
-        row: Its name in the spec.
-        model: A choice of the group model; None where the row's overrides name it.
+        row: Name of the row in the spec.
+        model: Choice of the group model; None if the row's overrides contain it.
     """
 
     row: str
@@ -37,15 +37,15 @@ class Cell:
 
 @dataclass(frozen=True)
 class Planned:
-    """A run.
+    """A planned run.
 
     Attributes:
         script: ``train.py`` or ``eval.py``.
-        overrides: What it is told besides its folder.
-        folder: Its run folder, which is named after its configuration.
-        demand: The GPUs that it asks for.
-        after: The run whose weights it starts from.
-        trust: The consent that reading its folder needs.
+        overrides: Command-line overrides, without the folder.
+        folder: Path of the run folder, named after the configuration.
+        demand: Requested GPUs.
+        after: Path of the run whose weights it starts from.
+        trust: Consent needed to read the folder.
     """
 
     script: str
@@ -56,26 +56,31 @@ class Planned:
     trust: Trust = NOTHING
 
     @property
+    def run_folder(self) -> RunFolder:
+        """Files of the run."""
+        return RunFolder(self.folder)
+
+    @property
     def done(self) -> bool:
-        """Whether it has finished."""
-        return RunFolder(self.folder).metrics_file.is_file()
+        """Whether the run has finished."""
+        return self.run_folder.metrics_file.is_file()
 
     def job(self, number: int) -> Job:
-        """What a sweep carries out."""
+        """Return the run as a job of a sweep."""
         return Job(number, self.overrides, self.folder, self.demand, self.script, self.trust)
 
 
 class Table:
-    """The runs of a spec.
+    """Planned runs of a table.
 
-    Tables share one folder: a run that stands in several of them is run once.
+    Tables share one root: a run that occurs in several tables runs once.
 
     Args:
-        spec: The table.
-        root: The folder below which each run has one of its own.
-        conf: The folder of the configuration.
-        model: In place of the spec's models, with what the scale changes.
-        scale: What it changes.
+        spec: Specification of the table.
+        root: Parent of the run folders.
+        conf: Configuration folder.
+        model: Model that replaces those of the spec, at the given scale.
+        scale: Settings of that model; None for the models of the spec.
     """
 
     def __init__(
@@ -91,11 +96,11 @@ class Table:
 
     @property
     def hours(self) -> float:
-        """Of a run, roughly."""
+        """Approximate duration of a run in hours."""
         return self.spec.needs.hours if self.scale is None else self.scale.hours
 
     def preparations(self) -> list[Planned]:
-        """The runs that others start from, without being rows."""
+        """Return the preparatory runs, from which rows start."""
         used = {(cell.model, self.spec.rows[cell.row].after) for cell in self.cells}
         return [
             self._prepared(name, model)
@@ -105,7 +110,7 @@ class Table:
         ]
 
     def levels(self) -> list[list[Cell]]:
-        """The cells in groups, those of a group without need of each other, only of earlier groups."""
+        """Return the cells in groups; a cell depends on cells of earlier groups only."""
         depth: dict[str, int] = {}
 
         def depth_of(name: str) -> int:
@@ -118,11 +123,13 @@ class Table:
         try:
             highest = max((depth_of(cell.row) for cell in self.cells), default=-1)
         except RecursionError:
-            raise ConfigError(f"{self.spec.title}: rows are after each other in a circle.") from None
+            raise ConfigError(
+                f"{self.spec.title}: after and choice_of of its rows form a cycle; remove one of them."
+            ) from None
         return [[cell for cell in self.cells if depth[cell.row] == level] for level in range(highest + 1)]
 
-    def searches(self, cell: Cell) -> dict[str, Planned]:
-        """The runs by which a row chooses among the candidates, by the candidate's name."""
+    def search_runs(self, cell: Cell) -> dict[str, Planned]:
+        """Return the runs of a row's search, by candidate; empty if the row has no search of its own."""
         row = self.spec.rows[cell.row]
         if not (row.trains and row.search and row.choice_of is None):
             return {}
@@ -132,11 +139,11 @@ class Table:
             for name, overrides in search.candidates.items()
         }
 
-    def seeds(self, cell: Cell) -> list[Planned]:
-        """The runs of a row that the table reports; its search must have finished.
+    def seed_runs(self, cell: Cell) -> list[Planned]:
+        """Return the reported runs of a row, one per seed.
 
         Raises:
-            CheckpointError: It has not.
+            CheckpointError: The search of the row has not finished.
         """
         row = self.spec.rows[cell.row]
         if not row.trains:
@@ -146,7 +153,7 @@ class Table:
         return [self._trained(cell, seed, tuple(choice)) for seed in self.run_seeds]
 
     def _evaluations(self, row: RowSpec, cell: Cell) -> list[Planned]:
-        """Of the model as it is, or of each run of the row that this one comes after."""
+        """Return the evaluations of the untrained model, or of each run of the row named by `after`."""
         scale = [] if self.scale is None else self.scale.evaluate
         overrides = (*_model(cell), *scale, *_own(row, cell))
         if row.after is None:
@@ -155,12 +162,12 @@ class Table:
         return [self._planned("eval.py", overrides, cell, start) for start in starts]
 
     def chosen(self, cell: Cell) -> str | None:
-        """The candidate with the best dev score in the row's search, or in that of the row it follows.
+        """Return the candidate with the best dev score in the row's search, or in that of `choice_of`.
 
-        None where nothing is searched.
+        It is None without a search.
 
         Raises:
-            CheckpointError: One of these runs has not finished.
+            CheckpointError: A run of the search has not finished.
         """
         row = self.spec.rows[cell.row]
         if row.choice_of is not None:
@@ -169,9 +176,14 @@ class Table:
         return max(scores, key=lambda candidate: scores[candidate]) if scores else None
 
     def search_scores(self, cell: Cell) -> dict[str, float]:
-        """Dev Spearman of each candidate that was tried for a row."""
+        """Return the dev Spearman of each candidate of a row's search.
+
+        Raises:
+            CheckpointError: A run of the search has not finished.
+        """
         return {
-            name: RunFolder(run.folder).metrics().scores["dev"] for name, run in self.searches(cell).items()
+            name: RunFolder(run.folder).metrics().scores["dev"]
+            for name, run in self.search_runs(cell).items()
         }
 
     def _models(self) -> list[str | None]:
@@ -180,7 +192,7 @@ class Table:
         return list(self.spec.models) or [None]
 
     def _rows(self, model: str | None) -> list[str]:
-        """The rows that a model has; in place of the spec's models, it has all that one of them has."""
+        """Return the rows of a model; a model that replaces those of the spec has the rows of all of them."""
         suited = {model} if model in self.spec.models else {model, *self.spec.models}
         return [name for name, row in self.spec.rows.items() if not row.models or suited & set(row.models)]
 
@@ -207,7 +219,7 @@ class Table:
         return self._planned("train.py", (*self._shared(overrides), *_model(cell), *overrides), cell)
 
     def _shared(self, overrides: Sequence[str]) -> tuple[str, ...]:
-        """The table's overrides for a run, then those of the scale, which stand over them."""
+        """Return the overrides of the table, then those of the scale, which take precedence."""
         if self.scale is None:
             return tuple(self.spec.overrides)
         experiment = next(
@@ -224,10 +236,10 @@ class Table:
     ) -> Planned:
         if start is not None:
             key = "init_from" if script == "train.py" else "ckpt"
-            # What the earlier run's folder asks for was composed here too.
+            # The configuration of the earlier run was composed here too, hence the consent.
             overrides = (*overrides, f"{key}={start.folder}", *start.trust.arguments())
         try:
-            # The last one of a key holds; Hydra refuses two for a group.
+            # The last override of a key takes precedence; Hydra rejects two for a group.
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
             name, demand, trust = _identify(self.conf, Path(script).stem, overrides)
         except (HydraException, OmegaConfBaseException) as error:
@@ -246,9 +258,9 @@ def _model(cell: Cell) -> tuple[str, ...]:
 
 @cache
 def _identify(conf: Path, config_name: str, overrides: tuple[str, ...]) -> tuple[str, Demand, Trust]:
-    """The name of a run's folder, the GPUs that it asks for, and the consent that reading it needs.
+    """Return the name of a run's folder, its requested GPUs, and the consent needed to read the folder.
 
-    Runs that differ only by the values below are composed once: composing takes a third of a second.
+    Runs that differ in the varying keys only are composed once, since composing takes a third of a second.
     """
     varying = {"seed": int, "init_from": str, "ckpt": str}
     given = {}
@@ -269,7 +281,7 @@ def _identify(conf: Path, config_name: str, overrides: tuple[str, ...]) -> tuple
 
 @cache
 def compose_job(conf: Path, config_name: str, overrides: tuple[str, ...]) -> DictConfig:
-    """The configuration of a job with Hydra's own part, outside a Hydra job; not to be changed."""
+    """Compose the configuration of a job with the ``hydra`` node. The result is cached: do not modify it."""
     GlobalHydra.instance().clear()
     register_schemas()
     with initialize_config_dir(str(conf), version_base="1.3"):

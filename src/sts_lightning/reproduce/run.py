@@ -1,4 +1,4 @@
-"""The runs of a table, carried out in an order in which each finds what it starts from."""
+"""Running a table, in the order of its dependencies."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
 
-CarryOut = Callable[[Sequence[Job]], None]
-"""Runs jobs, and puts into each what became of it; it raises `FailedJobsError` if some failed."""
+RunJobs = Callable[[Sequence[Job]], None]
+"""Function that runs jobs and stores the outcome in each; raises `FailedJobsError` if some failed."""
 
 
-def run_table(table: Table, carry_out: CarryOut) -> bool:
-    """Run what has not finished yet; a run that was cut goes on from its last checkpoint.
+def run_table(table: Table, run_jobs: RunJobs) -> bool:
+    """Run what has not finished yet; an interrupted run resumes from its last checkpoint.
 
-    A run that fails is reported at once and leaves out those that start from it; the others go on.
+    A failed run is reported at once. Runs that start from it are skipped; the others continue.
 
     Args:
-        table: Its runs.
-        carry_out: Where they run, and how many at a time.
+        table: Planned runs.
+        run_jobs: Function that runs jobs, such as that of a launcher.
 
     Returns:
         Whether all runs have finished.
     """
-    finished = [_carry_out(group, carry_out) for group in groups(table)]  # all groups, whatever fails
+    finished = [_run_group(group, run_jobs) for group in groups(table)]  # all groups, even if one fails
     return all(finished)
 
 
 def groups(table: Table) -> Iterator[list[Planned]]:
-    """The runs in groups, each planned when those before it are through."""
+    """Yield the runs in groups, each planned once the earlier ones have run."""
     yield table.preparations()
     for cells in table.levels():
-        yield [run for cell in cells for run in table.searches(cell).values()]
+        yield [run for cell in cells for run in table.search_runs(cell).values()]
         runs = []
         for cell in cells:
             try:
-                runs += table.seeds(cell)
+                runs += table.seed_runs(cell)
             except CheckpointError as error:
-                log.error("%s is left out: %s", cell.row, error)
+                log.error("%s is skipped: %s", cell.row, error)
         yield runs
 
 
-def _carry_out(planned: Iterable[Planned], carry_out: CarryOut) -> bool:
+def _run_group(planned: Iterable[Planned], run_jobs: RunJobs) -> bool:
     runs = list({run.folder: run for run in planned if not run.done}.values())
     ready = [run for run in runs if run.after is None or RunFolder(run.after).metrics_file.is_file()]
     for run in runs:
         if run not in ready:
-            log.error("left out: %s, since %s has not finished", " ".join(run.overrides), run.after)
+            log.error("skipped: %s, since %s has not finished", " ".join(run.overrides), run.after)
     if not ready:
         return not runs
     try:
-        carry_out([run.job(number) for number, run in enumerate(ready)])
+        run_jobs([run.job(number) for number, run in enumerate(ready)])
     except FailedJobsError as error:
         log.error("%s", error)
         return False

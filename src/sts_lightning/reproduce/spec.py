@@ -1,4 +1,4 @@
-"""What a table consists of."""
+"""Specification of a table."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from yaml import YAMLError
 from sts_lightning.errors import ConfigError
 
 CITED = "cited"
-"""The model under which ``published`` lists systems that are not run here."""
+"""Key of ``published`` for systems that are cited but not run here."""
 
 
 @dataclass
 class Search:
-    """A choice by dev score, made once for each row before its seeds run.
+    """Search by dev score, run once per row before its seeds.
 
     Attributes:
-        candidates: What is tried: overrides by a name for them; nothing is chosen if empty.
-        overrides: What differs from the row's own runs in all of these, such as a shorter schedule.
+        candidates: Overrides of each candidate, by name; no search if empty.
+        overrides: Overrides of all runs of the search, such as a shorter schedule.
     """
 
     candidates: dict[str, list[str]] = field(default_factory=dict)
@@ -34,15 +34,15 @@ class RowSpec:
     """One system of a table.
 
     Attributes:
-        overrides: Of train.py; for a row without training those of eval.py.
-        trains: Whether it is trained.
-        after: The preparatory run, or the row, whose weights it starts from, or evaluates, if any; those of
-            the row's run with the same seed.
-        models: The models that it is run with; all of the table's if empty.
-        at: Further overrides with a model, by the model's name.
-        shown: Whether it stands in the table; else it is run for the rows after it.
-        search: Whether the table's search is made for it.
-        choice_of: A row whose choice it shares, in place of a search of its own.
+        overrides: Overrides of train.py, or of eval.py for a row without training.
+        trains: True if the row is trained.
+        after: Preparatory run or row that provides the initial, or the evaluated, weights; of a row, the run
+            with the same seed.
+        models: Models of the row; all models of the table if empty.
+        at: Further overrides by model.
+        shown: True if the row appears in the table; otherwise it runs only for the rows that start from it.
+        search: True if the row has a search.
+        choice_of: Row whose choice is used instead of an own search.
     """
 
     overrides: list[str] = field(default_factory=list)
@@ -56,13 +56,13 @@ class RowSpec:
 
 
 @dataclass
-class Needs:
-    """What each run of a table takes.
+class Requirements:
+    """Hardware and time required by each run of a table.
 
     Attributes:
-        gpus: How many; 0: none.
-        memory: Of each GPU, in GB.
-        hours: Roughly, for a run.
+        gpus: Number of GPUs; 0: none.
+        memory: Memory of each GPU in GB.
+        hours: Approximate duration of a run.
     """
 
     gpus: int = 0
@@ -75,25 +75,25 @@ class TableSpec:
     """A table.
 
     Attributes:
-        title: Its heading.
-        seeds: One run of each trained row for each.
-        needs: What a run takes.
-        like: A table whose spec this one starts from.
-        models: Choices of the group model, each with all rows; empty: the overrides name the model.
-        columns: What is shown: ``dev``, test sets, ``average``, ``std`` (of the average over seeds) or
-            ``memory`` (GB); what the runs have if empty.
-        overrides: Of all runs of train.py.
-        search: The choice by dev score.
-        before: Preparatory runs by name, made once for each model: overrides of train.py.
-        rows: The systems by name.
-        published: Published values of the columns, by model and row; under ``cited`` those of systems that
-            are not run here. Without models, the model's name is ``published``.
-        baselines: Rows that the others of the same model are compared with.
+        title: Heading of the table.
+        seeds: Random seeds; each trained row has one run per seed.
+        needs: Requirements of each run.
+        like: Table whose specification is the base of this one.
+        models: Choices of the group model, each with all rows; if empty, the overrides contain the model.
+        columns: ``dev``, test sets, ``average``, ``std`` (of the average over seeds) or ``memory`` (GB); if
+            empty, all scores of the runs.
+        overrides: Overrides of all runs of train.py.
+        search: Search by dev score.
+        before: Overrides of the preparatory runs of train.py, by name; each runs once per model.
+        rows: Systems by name.
+        published: Published values of the columns, by model and row; under ``cited``, those of systems that
+            are not run here. Without models, the key of the model is ``published``.
+        baselines: Rows that the other rows of the same model are compared with.
     """
 
     title: str = MISSING
     seeds: list[int] = MISSING
-    needs: Needs = field(default_factory=Needs)
+    needs: Requirements = field(default_factory=Requirements)
     like: str | None = None
     models: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
@@ -107,14 +107,14 @@ class TableSpec:
 
 @dataclass
 class Scale:
-    """What a smaller model changes in the rows of every table.
+    """Settings that adapt the rows of every table to a smaller model.
 
     Attributes:
-        hours: Of a run, roughly.
-        seeds: In place of the table's.
-        overrides: Of all runs of train.py.
-        experiments: Of the runs of an experiment.
-        evaluate: Of all runs of eval.py.
+        hours: Approximate duration of a run.
+        seeds: Random seeds; those of the table if empty.
+        overrides: Overrides of all runs of train.py.
+        experiments: Overrides of the runs of an experiment, by experiment.
+        evaluate: Overrides of all runs of eval.py.
     """
 
     hours: float = MISSING
@@ -125,10 +125,13 @@ class Scale:
 
 
 def load_spec(path: Path) -> TableSpec:
-    """Read a spec and check that its parts refer to each other.
+    """Read a specification and validate its references.
+
+    Args:
+        path: File of the table.
 
     Raises:
-        ConfigError: It does not exist, has an unknown key or a wrong type, or names something it lacks.
+        ConfigError: The file is missing, has an unknown key or a wrong type, or refers to an unknown row.
     """
     text = _read(path, "table")
     if text.get("like") is not None:
@@ -162,10 +165,13 @@ def load_spec(path: Path) -> TableSpec:
 
 
 def load_scale(path: Path) -> Scale:
-    """Read what a smaller model changes.
+    """Read the settings of a smaller model.
+
+    Args:
+        path: File of the scale.
 
     Raises:
-        ConfigError: There is no such file, or it has an unknown key or a wrong type.
+        ConfigError: The file is missing, or has an unknown key or a wrong type.
     """
     scale = _typed(path, Scale, _read(path, "scale"))
     assert isinstance(scale, Scale)

@@ -1,1 +1,1 @@
-"""Run folders: every file name, and what is read and written there."""
+"""Run folders: file names, readers and writers."""

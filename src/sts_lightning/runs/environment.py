@@ -24,8 +24,8 @@ PACKAGES = (
 
 
 def peak_memory() -> dict[str, int]:
-    """Peak resident memory of the process and peak allocated memory of the GPU, in bytes."""
-    import torch  # a sweep, which starts processes of its own, does without
+    """Return the peak resident memory of the process and peak allocated memory of the GPU, in bytes."""
+    import torch  # not needed by a sweep, which starts other processes
 
     peak = {}
     if sys.platform != "win32":
@@ -39,7 +39,7 @@ def peak_memory() -> dict[str, int]:
 
 
 def environment() -> dict[str, Any]:
-    """Versions and the commit of the code, for metrics.json."""
+    """Return versions, commit and platform, stored with the metrics of a run."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -50,7 +50,7 @@ def environment() -> dict[str, Any]:
 
 
 def _git_commit() -> str | None:
-    """The commit that the code runs from, with ``+changes`` where files differ; None outside a checkout."""
+    """Return the commit of the code, with ``+changes`` if files differ; None outside a checkout."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str | None:
@@ -62,7 +62,7 @@ def _git_commit() -> str | None:
             return None
         return done.stdout.strip() if done.returncode == 0 else None
 
-    # A site-packages folder may lie inside some other project's checkout.
+    # A site-packages folder may lie inside the checkout of another project.
     if git("ls-files", "--error-unmatch", __file__) is None:
         return None
     commit = git("rev-parse", "HEAD")

@@ -1,14 +1,14 @@
-"""A run folder: every file name, and how each file is read and written.
+"""A run folder: file names, and how each file is read and written.
 
 ==========================  ===========================================================================
 config.yaml                 the composed configuration, resolved
-metrics.json                scores, data counts, seed, versions, time, memory; its presence means finished
+metrics.json                scores, data counts, seed, versions, time, memory; marks a run as finished
 history.csv                 one row for each logged step
 predictions.npz             cosines and gold scores of the test pairs
 checkpoints/best.ckpt       trained parameters at the best dev score
-checkpoints/last.ckpt       everything that resuming needs
-stages.yaml                 of a run of several stages: their configurations; each has a folder of its own
-plots/*.png, train.log      for people
+checkpoints/last.ckpt       everything needed to resume
+stages.yaml                 configurations of the stages of a run; each stage has a subfolder
+plots/*.png, train.log      for the user
 ==========================  ===========================================================================
 """
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 State = Literal["new", "started", "cut", "finished"]
-"""How far a run has got.
+"""Progress of a run.
 
-``finished``: it has its results. ``cut``: it has a checkpoint, or a finished stage, to resume from.
-``started``: it has a configuration only. ``new``: none of these.
+``finished``: the results exist. ``cut``: there is a checkpoint, or a finished stage, to resume from.
+``started``: there is a configuration only. ``new``: none of these.
 """
 
 
@@ -41,7 +41,7 @@ class RunFolder:
     """The folder of a run, an evaluation, or a run of several stages.
 
     Args:
-        path: The folder; it need not exist.
+        path: Path of the folder, which need not exist.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -56,7 +56,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.plots = self.path / "plots"
         self.attempt = (self.history_file, self.checkpoints, self.path / "tensorboard")
-        """What a run writes before its first checkpoint, and writes again when it starts anew."""
+        """Files written before the first checkpoint, removed when the run starts again."""
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
@@ -69,25 +69,25 @@ class RunFolder:
 
     @property
     def name(self) -> str:
-        """The folder as the user would type it."""
+        """Path relative to the working directory, if it is inside."""
         here = Path.cwd()
         return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
 
     def checkpoint(self, which: Literal["best", "last"]) -> Path:
-        """The file of the weights of the best dev score, or of the state to resume from."""
+        """Return the path of the weights with the best dev score, or of the state to resume from."""
         return self.checkpoints / f"{which}.ckpt"
 
     @property
     def has_stages(self) -> bool:
-        """Whether the folder holds several stages, each in a folder of its own."""
+        """Whether the run has several stages, each in a subfolder."""
         return self.stages_file.is_file()
 
     @property
     def state(self) -> State:
-        """How far the run has got.
+        """Progress of the run.
 
         Raises:
-            CheckpointError: Its stages cannot be read.
+            CheckpointError: The stages cannot be read.
         """
         if self.has_stages:
             states = [stage.state for stage in self.stages()]
@@ -102,7 +102,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether the run has its results."""
+        """Whether the results exist."""
         return self.state == "finished"
 
     @property
@@ -111,17 +111,17 @@ class RunFolder:
         return self.state == "cut"
 
     def stages(self) -> list[RunFolder]:
-        """The folders of the stages, in order; empty for a run of one stage.
+        """Return the folders of the stages, in order; empty for a run of one stage.
 
         Raises:
-            CheckpointError: Their file cannot be read.
+            CheckpointError: The file of the stages cannot be read.
         """
         if not self.has_stages:
             return []
         return [RunFolder(self.path / name) for name in stage_names(self.stages_file)]
 
     def last_stage(self) -> RunFolder:
-        """The folder that holds the results: that of the last stage, or this one."""
+        """Return the folder with the results: that of the last stage, or this one."""
         return self.stages()[-1] if self.has_stages else self
 
     def load_stages(self, trust: Trust = NOTHING) -> dict[str, DictConfig]:
@@ -137,11 +137,11 @@ class RunFolder:
         """Read the configuration of the run.
 
         Args:
-            trust: The user's word on what it may ask for.
+            trust: Classes and settings allowed by the user.
 
         Raises:
-            CheckpointError: The folder is not a run folder, or its configuration is broken.
-            UntrustedError: It asks for more than the user allows.
+            CheckpointError: This is not a run folder, or the configuration is broken.
+            UntrustedError: The configuration needs more than the user allows.
         """
         if not self.config_file.is_file():
             raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}.")
@@ -163,7 +163,7 @@ class RunFolder:
         """Read the results.
 
         Raises:
-            CheckpointError: There are none, or the file is broken.
+            CheckpointError: The file is missing or broken.
         """
         return read_metrics(self.metrics_file)
 
@@ -172,23 +172,23 @@ class RunFolder:
         write_metrics(self.metrics_file, metrics)
 
     def history(self) -> list[dict[str, Any]]:
-        """Read the rows of the history; empty where there is none."""
+        """Read the rows of the history; empty if there is none."""
         return read_history(self.history_file)
 
     def read_checkpoint(self, which: Literal["best", "last"]) -> dict[str, Any]:
         """Read a checkpoint to the CPU.
 
         Raises:
-            CheckpointError: It is missing or broken.
+            CheckpointError: The checkpoint is missing or broken.
         """
-        import torch  # not needed by a sweep, which starts processes of its own
+        import torch  # not needed by a sweep, which starts other processes
 
         path = self.checkpoint(which)
         if not path.is_file():
             raise CheckpointError(f"{path} does not exist{self._why_missing()}.")
         try:
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # torch raises whatever its unpickler meets in a broken file
+        except Exception as error:  # the unpickler of torch raises various errors
             raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
         if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
             raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
@@ -201,11 +201,11 @@ class RunFolder:
             f"{self.name}",
             "cut": ": the run was stopped before its first dev evaluation, or the file was removed; "
             f"resume={self.name} resumes the run",
-            "finished": ": the run has finished, and the file was removed since",
+            "finished": ": the run has finished, and the file was removed afterwards",
         }[self.state]
 
     def remove_if_empty(self) -> None:
-        """Remove a folder in which nothing was written, and empty parents below the working directory."""
+        """Remove the folder if it is empty, and its empty parents below the working directory."""
         here = Path.cwd()
         with contextlib.suppress(OSError):
             self.path.rmdir()

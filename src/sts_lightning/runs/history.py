@@ -8,7 +8,7 @@ from typing import Any
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """The rows of a history file; empty where there is none. Absent values are left out."""
+    """Read the rows of a history file, without empty values; return no rows if there is no file."""
     if not path.is_file():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -22,13 +22,13 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 def scores_before_and_at(
     history: list[dict[str, Any]], metric: str, step: int
 ) -> tuple[float | None, float | None]:
-    """A metric before training (step 0) and at a step; None where the history does not have it.
+    """Return a metric before training (step 0) and at a step; None if the history lacks it.
 
-    Both are by the same measure in the same precision, so that they can be compared to the last digit.
+    Both are measured in the same precision, so that they are comparable to the last digit.
 
     Args:
         history: Rows of `read_history`.
-        metric: Column.
+        metric: Name of the column.
         step: Optimiser step.
     """
     at = {row["step"]: row.get(metric) for row in history}

@@ -1,4 +1,4 @@
-"""The lock of a run folder, so that no two processes ever write into one."""
+"""Lock of a run folder, so that only one process writes to it."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from sts_lightning.errors import RunningElsewhereError
 log = logging.getLogger(__name__)
 
 LOCK = ".lock"
-"""The locked file. The system releases the lock when its process ends; the file alone means nothing."""
+"""Name of the lock file. The system releases the lock when the process ends; the file may remain."""
 
 PATIENCE = 0.5
-"""Seconds to wait for a process that is just leaving the folder."""
+"""Seconds to wait for a process that is about to exit."""
 
 UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-"""Error numbers of a file system that cannot lock."""
+"""Error numbers of a file system without locks."""
 
 
 def is_first_process() -> bool:
-    """Whether this is the only process of its run, or the one of several that writes the run folder."""
+    """Return whether this process writes the run folder: the only process of its run, or that of rank 0."""
     variables = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # in Lightning's order
     rank = next((os.environ[name] for name in variables if name in os.environ), "0")
     return rank == "0" and os.environ.get("NODE_RANK", "0") == "0"
@@ -35,14 +35,14 @@ def is_first_process() -> bool:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a run folder; a folder in which nothing was written is left as it was found.
+    """Lock a run folder. A folder in which nothing was written is restored to its earlier state.
 
     Args:
-        folder: The run folder, which is made if need be.
+        folder: Path of the run folder, created if necessary.
 
     Raises:
-        RunningElsewhereError: Another process holds it.
-        OSError: The lock cannot be written.
+        RunningElsewhereError: Another process holds the lock.
+        OSError: The lock file cannot be written.
     """
     path = folder / LOCK
     found = folder.is_dir()
@@ -60,7 +60,7 @@ def locked(folder: Path) -> Iterator[None]:
             raise
         path.unlink(missing_ok=True)
         log.warning(
-            "%s: its file system has no locks (%s); take care that no other process runs in it.",
+            "%s: the file system does not support locks (%s); make sure that no other process uses it.",
             folder,
             error.strerror,
         )
@@ -69,16 +69,17 @@ def locked(folder: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             if [entry.name for entry in folder.iterdir()] in ([LOCK], []):
-                path.unlink(missing_ok=True)  # while it is held: who waits for it makes a new one
+                path.unlink(missing_ok=True)  # while still locked: a waiting process creates a new one
                 if not found:
                     folder.rmdir()
         lock.release()
 
 
 def _sign(descriptor: int) -> None:
-    """Write who holds the lock, through its own descriptor: closing another one may release it on NFS."""
+    """Write the holder of the lock through its own descriptor: closing another one may release it on NFS."""
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"pid {os.getpid()} on host {socket.gethostname()}\n".encode(), 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, f"pid {os.getpid()} on host {socket.gethostname()}\n".encode())
 
 
 def _holder(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The results of a run: metrics.json as an object, with one reader and one writer."""
+"""Results of a run, as stored in metrics.json."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sts_lightning.files import write_atomic
 
 @dataclass(frozen=True)
 class RunMetrics:
-    """The results of a training run or an evaluation.
+    """Results of a training run or an evaluation.
 
     Attributes:
-        test: Scores on the test tasks, ``average`` and ``tasks``; None if there was no report on them.
-        dev: Pearson's and Spearman's correlation times 100 on the dev pairs; None for an evaluation.
-        details: Everything else that the file holds, by key: counts of the data, versions, times.
+        test: Scores on the test tasks, with keys ``average`` and ``tasks``; None without a test report.
+        dev: Pearson and Spearman correlations times 100 on the dev pairs; None for an evaluation.
+        details: Other entries of the file: counts of the data, versions, times.
     """
 
     test: Mapping[str, Any] | None
@@ -29,7 +29,7 @@ class RunMetrics:
 
     @property
     def score(self) -> float:
-        """The one number of the run: dev Spearman of a training run, the test average of an evaluation."""
+        """Dev Spearman of a training run, or test average of an evaluation."""
         if self.dev is not None:
             return float(self.dev["spearman"])
         assert self.test is not None  # checked when the file was read
@@ -37,7 +37,7 @@ class RunMetrics:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Dev Spearman, the score of each test task and their average, as far as there are any."""
+        """Dev Spearman, the score of each test task and their average, where available."""
         row = {} if self.dev is None else {"dev": float(self.dev["spearman"])}
         if self.test is not None:
             for name, task in self.test["tasks"].items():
@@ -47,7 +47,7 @@ class RunMetrics:
 
     @property
     def peak_memory_gb(self) -> float | None:
-        """Peak memory in GB, of the GPU if there was one; None where it was not measured."""
+        """Peak memory in GB, of the GPU if there was one; None if not measured."""
         peak = self.details.get("peak_memory_bytes") or {}
         used = peak.get("cuda") or peak.get("host")
         return None if used is None else float(used) / 1e9
@@ -59,7 +59,7 @@ class RunMetrics:
         return None if seconds is None else float(seconds)
 
     def as_dict(self) -> dict[str, Any]:
-        """What the file holds."""
+        """Return the contents of the file."""
         own = {name: value for name, value in dataclasses.asdict(self).items() if name != "details"}
         if self.dev is None:
             del own["dev"]
@@ -67,15 +67,15 @@ class RunMetrics:
 
 
 def write_metrics(path: Path, metrics: RunMetrics) -> None:
-    """Write the file, whole or not at all."""
+    """Write the file atomically."""
     write_atomic(path, json.dumps(metrics.as_dict(), indent=2) + "\n")
 
 
 def read_metrics(path: Path) -> RunMetrics:
-    """Read the file, also one of an earlier version.
+    """Read the file, including those of earlier versions.
 
     Raises:
-        CheckpointError: It does not exist, is broken, or has no scores.
+        CheckpointError: The file is missing, broken or without scores.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

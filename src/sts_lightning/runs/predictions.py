@@ -1,4 +1,4 @@
-"""Cosines and gold scores of test pairs, kept in a run folder for paired comparisons."""
+"""Cosines and gold scores of test pairs, stored in a run folder for paired comparisons."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sts_lightning.runs.folder import RunFolder
 
 
 def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence[np.ndarray]) -> None:
-    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, subsets one behind the other.
+    """Write the arrays ``<task>/cosine`` and ``<task>/gold``, one subset after another.
 
     Args:
-        run: The run folder.
-        tasks: The test tasks.
-        cosines: For each subset of each task in turn, the cosines of its pairs.
+        run: Run folder.
+        tasks: Test tasks.
+        cosines: Cosines of the pairs of each subset of each task, in order.
     """
     remaining = iter(cosines)
     arrays = {}
@@ -35,7 +35,7 @@ def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence
 
 
 def load_predictions(run: RunFolder) -> Predictions:
-    """For each task, the cosines and the gold scores of its pairs.
+    """Return the cosines and the gold scores of the pairs of each task.
 
     Raises:
         CheckpointError: The file is missing or broken.
@@ -46,10 +46,10 @@ def load_predictions(run: RunFolder) -> Predictions:
             tasks = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays.files))
             found = {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
     except FileNotFoundError as error:
-        raise CheckpointError(f"{run.path} has no {path.name}: it was not reported on test tasks.") from error
+        raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.") from error
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
-    except TypeError as error:  # an array of its own (.npy), which is no archive of arrays
+    except TypeError as error:  # a single array (.npy) instead of an archive
         raise CheckpointError(f"{path} is broken (it holds no named arrays).") from error
     if not found:
         raise CheckpointError(f"{path} holds no predictions.")
@@ -65,4 +65,6 @@ def _check_arrays(cosines: np.ndarray, gold: np.ndarray, where: str) -> None:
         )
     for what, values in (("cosine", cosines), ("gold score", gold)):
         if not np.issubdtype(values.dtype, np.number) or not np.isfinite(values).all():
-            raise CheckpointError(f"{where} has a {what} that is not a finite number; evaluate the run anew.")
+            raise CheckpointError(
+                f"{where} has a {what} that is not a finite number; evaluate the run again."
+            )

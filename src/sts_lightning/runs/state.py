@@ -1,4 +1,4 @@
-"""How far the run in a folder has got, and what may be started there."""
+"""Checks of the progress of a run before something is started in its folder."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from sts_lightning.runs.folder import RunFolder, State
 log = logging.getLogger(__name__)
 
 VOLATILE = ("hydra", "debug", "resume", "data_root", "trust", "trust_remote_code")
-"""Keys that do not change what a run is."""
+"""Keys that do not affect the result of a run."""
 
 
 def check_free(folder: RunFolder) -> State:
     """Reject a folder whose run has a checkpoint or results, which a new run would overwrite.
 
     Args:
-        folder: Where a run is to start.
+        folder: Folder in which a run is to start.
 
     Returns:
         ``new`` or ``started``; for the second, `check_same` decides.
 
     Raises:
-        FinishedRunError: It holds results.
-        ConfigError: It holds a run that can be resumed.
+        FinishedRunError: The folder contains results.
+        ConfigError: The folder contains a run that can be resumed.
     """
     state = folder.state
     if state == "finished":
         raise FinishedRunError(
-            f"{folder.name} holds a finished run already, which is not overwritten; choose another folder "
-            "with hydra.run.dir=..."
+            f"{folder.name} already contains a finished run and will not be overwritten; choose another "
+            "folder with hydra.run.dir=..."
         )
     if state == "cut":
         raise ConfigError(
-            f"{folder.name} holds a run already, which is not overwritten; resume it with resume="
+            f"{folder.name} already contains a run and will not be overwritten; resume it with resume="
             f"{folder.name}, or choose another folder with hydra.run.dir=..."
         )
     return state
@@ -52,7 +52,7 @@ def check_resumable(folder: RunFolder) -> State:
     """Reject a folder whose run has finished or never began.
 
     Args:
-        folder: The run folder.
+        folder: Run folder.
 
     Returns:
         ``cut``, or ``started`` for a run that starts again from the beginning.
@@ -73,20 +73,20 @@ def check_resumable(folder: RunFolder) -> State:
 
 
 def check_same(folder: RunFolder, composed: DictConfig) -> None:
-    """Reject a configuration other than the one of the run that was started in a folder.
+    """Reject a configuration that differs from the one of the run started in a folder.
 
-    Where the data are and how errors are shown does not count.
+    The location of the data and the display of errors are ignored.
 
     Args:
-        folder: A run folder in the state ``started``.
-        composed: The configuration that is to start there, or those of stages by name.
+        folder: Run folder in the state ``started``.
+        composed: Configuration of the new run, or configurations of its stages by name.
 
     Raises:
-        ConfigError: They differ; the message names the keys.
+        ConfigError: The configurations differ; the message names the keys.
     """
     stages = folder.has_stages
     path = folder.stages_file if stages else folder.config_file
-    read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read again
+    read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read from the file
     wanted: Any = OmegaConf.to_container(read)
     before, now = (_leaves(mapping, stages) for mapping in (_read(path), wanted))
     absent = object()
@@ -96,17 +96,18 @@ def check_same(folder: RunFolder, composed: DictConfig) -> None:
     if keys:
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""
         raise ConfigError(
-            f"{folder.name} holds a run that was started with other values of {', '.join(keys[:5])}{more}; "
-            f"start that one again with resume={folder.name}, or choose another folder with "
+            f"{folder.name} contains a run that was started with other values of "
+            f"{', '.join(keys[:5])}{more}; "
+            f"restart that run with resume={folder.name}, or choose another folder with "
             "hydra.run.dir=..."
         )
 
 
 def begin_again(folder: RunFolder) -> None:
-    """Remove what a run wrote before its first checkpoint, and say that it starts again.
+    """Remove the files that a run wrote before its first checkpoint, and log that it starts again.
 
     Args:
-        folder: A run folder in the state ``started``, held by this process.
+        folder: Run folder in the state ``started``, locked by this process.
     """
     for path in folder.attempt:
         if path.is_dir():
@@ -117,17 +118,17 @@ def begin_again(folder: RunFolder) -> None:
 
 
 def next_step(folder: RunFolder, command: str) -> str:
-    """What a user can do after a run was stopped, as the end of a sentence that says so.
+    """Return the end of a message that a run was stopped, with what the user can do next.
 
     Args:
-        folder: The run folder.
-        command: The command that resumes it.
+        folder: Run folder.
+        command: Command that resumes the run.
     """
     return {
         "new": " before anything was written. The same command starts it again.",
         "started": f" before the first checkpoint. Start it again with the same command, or: {command}",
         "cut": f". Resume with: {command}",
-        "finished": f" when its results were written already: {folder.name}",
+        "finished": f" after its results had been written: {folder.name}",
     }[folder.state]
 
 
@@ -142,7 +143,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _leaves(mapping: Mapping[str, Any], stages: bool) -> dict[str, Any]:
-    """The values that say what a run is, by dotted key, without the place of the data."""
+    """Return the values that define a run by dotted key, without the location of the data."""
     if stages:
         return {
             f"{name}.{key}": value

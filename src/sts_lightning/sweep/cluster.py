@@ -1,8 +1,7 @@
-"""Sweeps past one machine: jobs handed to SLURM through submitit, or to a Ray cluster.
+"""Sweeps beyond one machine: jobs submitted to SLURM through submitit, or to a Ray cluster.
 
-The machines share a file system: a job runs in the folder that the sweep was started in, with the same
-Python, and its run folder is the same as in a sweep on one machine, so that either goes on with what the
-other has left.
+A shared file system is required. A job runs in the working directory of the sweep, with the same Python, and
+its run folder is that of a local sweep, so that local and cluster sweeps resume each other's runs.
 """
 
 from __future__ import annotations
@@ -16,39 +15,39 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sts_lightning.errors import UserError
-from sts_lightning.sweep.job import PATIENCE, Job, Slot, State, run_job, signal_job, wait_for_exit
+from sts_lightning.sweep.job import PATIENCE, Job, Resources, State, run_job, signal_job, wait_for_exit
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 
 POLL = 1.0
-"""Seconds between two looks at the cluster."""
+"""Seconds between two queries of the cluster."""
 
 
 class Handle(Protocol):
-    """A job that a cluster has."""
+    """A submitted job."""
 
     def state(self) -> State:
-        """``queued`` or ``running``, or ``done`` once there is a result."""
+        """Return ``queued``, ``running``, or ``done`` once `result` is available."""
         ...
 
     def result(self) -> Job:
-        """The job with what became of it.
+        """Return the job with its outcome.
 
         Raises:
-            UserError: The cluster lost it.
+            UserError: The cluster lost the job.
         """
         ...
 
     def cancel(self) -> None:
-        """Take it off the cluster."""
+        """Cancel the job."""
         ...
 
 
 class RemoteJob:
-    """What runs on the cluster: the job in a process of its own, in the folder of the sweep.
+    """A job as a picklable function, which runs it as a process in the working directory of the sweep.
 
     Args:
-        job: What is run.
-        timeout_minutes: After which it is stopped; None: never.
+        job: The job.
+        timeout_minutes: Time limit, after which the job is killed; None: no limit.
     """
 
     def __init__(self, job: Job, timeout_minutes: float | None = None) -> None:
@@ -57,16 +56,16 @@ class RemoteJob:
         self.folder = Path.cwd()
 
     def __call__(self) -> Job:
-        """Run it; returns the job with what became of it."""
+        """Run the job and return it with its outcome."""
         os.chdir(self.folder)
-        run_job(self.job, Slot({}), self.timeout_minutes)
+        run_job(self.job, Resources({}), self.timeout_minutes)
         return dataclasses.replace(self.job, process=None)
 
     def checkpoint(self) -> Any:
-        """What submitit queues again when SLURM's time is up: the same, which goes on where it was.
+        """Requeue hook: on a SLURM timeout submitit resubmits the job, which resumes.
 
-        submitit calls this from a signal handler some time before SLURM kills the job, which is asked to save
-        its state first.
+        submitit calls this from a signal handler shortly before SLURM kills the job. The job saves its state
+        first.
         """
         from submitit.helpers import DelayedSubmission
 
@@ -78,10 +77,14 @@ class RemoteJob:
 
 
 def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
-    """Follow submitted jobs until all are through; Ctrl-C takes them off the cluster.
+    """Wait until all submitted jobs have ended; Ctrl-C cancels them.
+
+    Args:
+        jobs: Jobs of the sweep, updated in place.
+        handles: Submitted jobs, in the same order.
 
     Raises:
-        UserError: Some failed; the message says which.
+        FailedJobsError: Some jobs failed; the message names their output files.
         InterruptedRunError: The user stopped the sweep.
     """
     begin = time.monotonic()
@@ -90,7 +93,7 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
         with overview(jobs, len(jobs), begin):
             while left:
                 for index, handle in list(left.items()):
-                    _look(jobs[index], handle)
+                    _update(jobs[index], handle)
                     if jobs[index].state not in ("queued", "running"):
                         del left[index]
                         report_job(jobs[index])
@@ -102,7 +105,7 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
     conclude(jobs, len(jobs), begin)
 
 
-def _look(job: Job, handle: Handle) -> None:
+def _update(job: Job, handle: Handle) -> None:
     state = handle.state()
     if state in ("queued", "running"):
         job.state = state

@@ -1,4 +1,4 @@
-"""A job of a sweep: its folder, its process, its result."""
+"""A job of a sweep: folder, process and result."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil  # type: ignore[import-untyped]
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -24,18 +25,24 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.state import VOLATILE
 
 PATIENCE = 60.0
-"""Seconds that a job gets to save its state when the user stops the sweep."""
+"""Seconds that a job has to save its state once the user stops the sweep."""
+
+STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
+"""Signals by which a user or a cluster stops a process; Windows has the first two only."""
+
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""Signal that ends a process at once."""
 
 State = Literal["queued", "running", "done", "was done", "runs elsewhere", "failed", "stopped", "timed out"]
 
 
 @dataclass(frozen=True)
-class Slot:
-    """What a job may use.
+class Resources:
+    """Environment and GPUs assigned to a job.
 
     Attributes:
-        environment: Environment variables of its process.
-        gpus: Names of its GPUs.
+        environment: Environment variables of the job's process.
+        gpus: Names of the GPUs, as in ``CUDA_VISIBLE_DEVICES``.
     """
 
     environment: dict[str, str]
@@ -44,11 +51,11 @@ class Slot:
 
 @dataclass(frozen=True)
 class Demand:
-    """The GPUs that a job asks for.
+    """GPUs requested by a job.
 
     Attributes:
-        gpus: How many; 0: none; -1: all of the machine.
-        required: Whether it cannot run without; else it takes the CPU where there are none.
+        gpus: Number of GPUs; 0: none; -1: all of the machine.
+        required: True if the job cannot run on the CPU.
     """
 
     gpus: int = 0
@@ -60,17 +67,17 @@ class Job:
     """One job of a sweep.
 
     Attributes:
-        number: In the sweep.
-        overrides: The job's command line.
-        folder: Its run folder.
-        demand: The GPUs that it asks for.
-        trust: The consent that resuming it needs: what its own configuration names is the user's word.
-        script: What is run; by default what runs now.
-        state: Where it stands.
-        score: Its result once it has one.
-        seconds: How long it ran.
-        problem: Why it could not be run.
-        process: It, while it runs.
+        number: Index in the sweep.
+        overrides: Command-line overrides.
+        folder: Path of the run folder.
+        demand: Requested GPUs.
+        script: Path of the script; by default that of the current process.
+        trust: Consent needed to resume the run. The user has given it by composing the job's configuration.
+        state: Current state.
+        score: Result; None until there is one.
+        seconds: Duration in seconds.
+        problem: Reason of a failure.
+        process: Process of the job, once started.
     """
 
     number: int
@@ -85,9 +92,14 @@ class Job:
     problem: str | None = None
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
+    @property
+    def run_folder(self) -> RunFolder:
+        """Files of the run."""
+        return RunFolder(self.folder)
+
 
 def job_folder(composed: DictConfig) -> Path:
-    """The folder of a run: ten letters below the sweep's, the same for configurations of the same run."""
+    """Return the folder of a run, named after a hash of its configuration, below the folder of the sweep."""
     composed = composed.copy()
     if "data_root" in composed:
         with open_dict(composed):
@@ -98,7 +110,7 @@ def job_folder(composed: DictConfig) -> Path:
 
 
 def _resolved(composed: DictConfig) -> tuple[dict[str, Any], str]:
-    """What a job's configuration says about the run, and the sweep's folder."""
+    """Return the resolved settings that define a run, and the folder of the sweep."""
     hydra = HydraConfig.instance()
     previous = hydra.cfg
     hydra.set_config(composed)  # for interpolations such as ${hydra:runtime.choices.model}
@@ -118,12 +130,12 @@ def _resolved(composed: DictConfig) -> tuple[dict[str, Any], str]:
 def job_trust(
     composed: DictConfig, overrides: Sequence[str], compose: Callable[[list[str]], DictConfig]
 ) -> Trust:
-    """The consent that resuming a job needs, from what the sweep itself has composed.
+    """Return the consent needed to resume a job, from the configuration that the sweep composed.
 
     Args:
-        composed: The job's configuration, with Hydra's own part.
-        overrides: The job's command line.
-        compose: Composes the configuration of another command line, for the stages of a job.
+        composed: Configuration of the job, including the ``hydra`` node.
+        overrides: Command-line overrides of the job.
+        compose: Function that composes the configuration of other overrides, for the stages of a job.
     """
     values, _ = _resolved(composed)
     stages = values.pop("stages", None) or {}
@@ -135,21 +147,21 @@ def job_trust(
     return trust
 
 
-def run_job(job: Job, slot: Slot, timeout_minutes: float | None = None) -> None:
-    """Run a job unless it has finished or runs elsewhere; what became of it is in the job afterwards.
+def run_job(job: Job, resources: Resources, timeout_minutes: float | None = None) -> None:
+    """Run a job unless it has finished or runs elsewhere, and store the outcome in it.
 
     Args:
         job: The job.
-        slot: What it may use.
-        timeout_minutes: Time after which it is killed; None: never.
+        resources: Environment and GPUs assigned to the job.
+        timeout_minutes: Time limit, after which the job is killed; None: no limit.
     """
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
-        _run(job, slot, timeout_minutes)
+        _run(job, resources, timeout_minutes)
     except (OSError, UserError) as error:
         job.state, job.problem = "failed", str(error)
     if job.state == "failed" and job.problem is None:
-        job.problem = _last_line(RunFolder(job.folder).output_file)
+        job.problem = _last_line(job.run_folder.output_file)
 
 
 def _last_line(path: Path) -> str:
@@ -160,19 +172,19 @@ def _last_line(path: Path) -> str:
     return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
 
 
-def _run(job: Job, slot: Slot, timeout_minutes: float | None) -> None:
+def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
     if (score := result(job.folder)) is not None:
         job.state, job.score = "was done", score
         return
-    if RunFolder(job.folder).state == "cut":
+    if job.run_folder.resumable:
         arguments = [f"resume={job.folder}", *job.trust.arguments()]
     else:
         arguments = [*job.overrides, f"hydra.run.dir={job.folder}"]
     job.state, begin = "running", time.monotonic()
     environment = {
         name: value for name, value in os.environ.items() if name != "LOCAL_RANK"
-    } | slot.environment
-    with (RunFolder(job.folder).output_file).open("ab") as output:
+    } | resources.environment
+    with job.run_folder.output_file.open("ab") as output:
         job.process = subprocess.Popen(
             [sys.executable, job.script, *arguments],
             env=environment,
@@ -183,7 +195,7 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None) -> None:
         try:
             code = job.process.wait(None if timeout_minutes is None else 60 * timeout_minutes)
         except subprocess.TimeoutExpired:
-            signal_job(job, signal.SIGKILL)
+            signal_job(job, KILL)
             job.process.wait()
             job.state, job.problem = "timed out", f"it took longer than {timeout_minutes:g} minutes"
             return
@@ -193,15 +205,15 @@ def _run(job: Job, slot: Slot, timeout_minutes: float | None) -> None:
 
 
 def _outcome(code: int, scored: bool) -> tuple[State, str | None]:
-    """What an exit status means, and the problem where the job's log does not tell it.
+    """Return the state that an exit status stands for, and the problem unless the job's output names it.
 
     Args:
-        code: Exit status of the process; negative: the signal that killed it.
-        scored: Whether there is a result.
+        code: Exit status of the process; negative: the number of the signal that killed it.
+        scored: True if there is a result.
     """
     if code == RunningElsewhereError.exit_status:
         return "runs elsewhere", None
-    if code == FinishedRunError.exit_status and scored:  # by another sweep, since this one looked
+    if code == FinishedRunError.exit_status and scored:  # finished by another sweep in the meantime
         return "was done", None
     if code == 0:
         return ("done", None) if scored else ("failed", "it ended without a result")
@@ -209,36 +221,48 @@ def _outcome(code: int, scored: bool) -> tuple[State, str | None]:
     if number is not None:
         return "stopped", f"it was stopped by {number.name}"
     if code < 0:
-        out_of_memory = " (perhaps memory ran out)" if code == -signal.SIGKILL else ""
+        out_of_memory = " (perhaps memory ran out)" if code == -KILL else ""
         return "failed", f"it was killed by {signal.Signals(-code).name}{out_of_memory}"
     return "failed", None
 
 
 def _stopping(code: int) -> signal.Signals | None:
-    """The signal by which a user or a cluster stopped a process, whether that caught it or not."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+    """Return the signal by which a user or a cluster stopped a process, caught or not."""
+    numbers = [signal.Signals[name] for name in STOPPING if name in signal.Signals.__members__]
     return next((number for number in numbers if code in (128 + number, -number)), None)
 
 
 def result(folder: Path) -> float | None:
-    """The dev Spearman of a finished run, or of its last stage; of an evaluation the average on tests."""
+    """Return the score of a finished run, or of its last stage; None if it has not finished."""
     run = RunFolder(folder).last_stage()
     return run.metrics().score if run.metrics_file.is_file() else None
 
 
 def signal_job(job: Job, number: signal.Signals) -> None:
-    """Send a signal to a job that runs on this machine, and to what it started."""
-    if job.process is not None and job.process.poll() is None:
+    """Send a signal to a local job and to the processes that it started."""
+    if job.process is None or job.process.poll() is not None:
+        return
+    if hasattr(os, "killpg"):
         os.killpg(job.process.pid, number)
+    else:
+        job.process.send_signal(number)
 
 
 def wait_for_exit(job: Job, seconds: float) -> None:
-    """Wait so long for a job to leave, without taking its exit status from whoever else waits for it."""
+    """Wait for a job to exit, leaving its exit status to `run_job`.
+
+    `Popen.poll` fails in a signal handler: the interrupted `Popen.wait` holds its lock.
+
+    Args:
+        job: The job.
+        seconds: Time limit.
+    """
+    if job.process is None:
+        return
     deadline = time.monotonic() + seconds
-    while job.process is not None and time.monotonic() < deadline:
-        try:
-            if os.waitid(os.P_PID, job.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-                return
-        except ChildProcessError:  # the status has been taken already
-            return
-        time.sleep(0.1)
+    try:
+        process = psutil.Process(job.process.pid)
+        while process.status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
+            time.sleep(0.1)
+    except psutil.NoSuchProcess:  # its exit status has been read
+        return

@@ -8,20 +8,25 @@ import threading
 import time
 from collections.abc import Sequence
 
-from sts_lightning.sweep.job import PATIENCE, Job, Slot, run_job, signal_job
+from sts_lightning.sweep.job import KILL, PATIENCE, Job, Resources, run_job, signal_job
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 from sts_lightning.sweep.resources import Pool
 
 log = logging.getLogger(__name__)
 
 
-def carry_out(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None) -> None:
-    """Run the jobs that have not finished; one that fails does not stop the others.
+def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None) -> None:
+    """Run all jobs that have not finished; a failed job does not stop the others.
 
     Ctrl-C and SIGTERM stop all of them after their current step, so that the sweep can be resumed.
 
+    Args:
+        jobs: Jobs of the sweep.
+        pool: GPUs and cores of this machine.
+        timeout_minutes: Time limit of each job, after which it is killed; None: no limit.
+
     Raises:
-        UserError: Some jobs failed; the message says which.
+        FailedJobsError: Some jobs failed; the message names them.
         InterruptedRunError: The user stopped the sweep.
     """
     waiting = _Waiting(jobs, pool)
@@ -46,45 +51,45 @@ def carry_out(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = N
 
 
 class _Waiting:
-    """The jobs that have not started; the first one that the pool has room for is next."""
+    """Queue of the jobs that have not started; the first one that fits into the pool starts next."""
 
     def __init__(self, jobs: Sequence[Job], pool: Pool) -> None:
         self.jobs = list(jobs)
         self.pool = pool
         self.changed = threading.Condition()
 
-    def start_next(self, stop: threading.Event) -> tuple[Job, Slot] | None:
-        """Wait for room; None once no job is left."""
+    def start_next(self, stop: threading.Event) -> tuple[Job, Resources] | None:
+        """Wait until a job fits into the pool; return None once no job is left."""
         with self.changed:
             while self.jobs and not stop.is_set():
                 for job in self.jobs:
-                    if (slot := self.pool.take(job)) is not None:
+                    if (resources := self.pool.take(job)) is not None:
                         self.jobs.remove(job)
-                        return job, slot
+                        return job, resources
                 self.changed.wait(0.2)
         return None
 
-    def finish(self, slot: Slot) -> None:
-        """Give a job's resources to the next one."""
+    def finish(self, resources: Resources) -> None:
+        """Return the resources of a job to the pool."""
         with self.changed:
-            self.pool.give(slot)
+            self.pool.give(resources)
             self.changed.notify_all()
 
 
 def _work(waiting: _Waiting, timeout: float | None, stop: threading.Event) -> None:
     while (started := waiting.start_next(stop)) is not None:
-        job, slot = started
+        job, resources = started
         try:
-            run_job(job, slot, timeout)
+            run_job(job, resources, timeout)
         finally:
-            waiting.finish(slot)
+            waiting.finish(resources)
         report_job(job)
 
 
 def _stop(jobs: Sequence[Job]) -> None:
-    """Ask running jobs to save their state and leave; make them leave if they do not.
+    """Ask running jobs to save their state and exit; kill those that do not.
 
-    By SIGTERM, since jobs of a sweep that a shell has put into the background ignore Ctrl-C.
+    SIGTERM is sent, since jobs of a sweep in the background of a shell ignore SIGINT.
     """
     running = [job for job in jobs if job.state == "running"]
     log.warning(
@@ -99,4 +104,4 @@ def _stop(jobs: Sequence[Job]) -> None:
     except KeyboardInterrupt:
         pass
     for job in running:
-        signal_job(job, signal.SIGKILL)
+        signal_job(job, KILL)

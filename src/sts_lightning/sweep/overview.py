@@ -1,4 +1,4 @@
-"""Where the jobs of a sweep stand, in a terminal."""
+"""Progress of a sweep in a terminal."""
 
 from __future__ import annotations
 
@@ -13,44 +13,48 @@ from rich.table import Table
 
 from sts_lightning.errors import FailedJobsError, InterruptedRunError
 from sts_lightning.interrupts import signal_name, stopping_signal
-from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
 
 UNFINISHED = ("failed", "timed out", "stopped")
-"""States of a job that the sweep has run without getting a result."""
+"""States of a job that ran without a result."""
 
 
 def report_job(job: Job) -> None:
-    """Say what became of a job."""
+    """Log the outcome of a job."""
     message = f"{job.state}: {' '.join(job.overrides)}"
     if job.state in UNFINISHED:
-        log.error("%s\n  %s; see %s", message, job.problem, RunFolder(job.folder).output_file)
+        log.error("%s\n  %s; see %s", message, job.problem, job.run_folder.output_file)
     else:
         log.info("%s%s", message, "" if job.score is None else f" ({job.score:.2f})")
 
 
 def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
-    """Print what became of all jobs.
+    """Print the outcome of all jobs.
+
+    Args:
+        jobs: Jobs of the sweep.
+        workers: Number of jobs that ran at a time.
+        begin: Start of the sweep on the monotonic clock.
 
     Raises:
-        FailedJobsError: Some failed; the message says which.
+        FailedJobsError: Some jobs failed; the message names their output files.
     """
     Console().print(overview_table(jobs, workers, begin))
     bad = [job for job in jobs if job.state in UNFINISHED]
     if bad:
         what = "failed" if any(job.state != "stopped" for job in bad) else "were stopped"
-        logs = ", ".join(str(RunFolder(job.folder).output_file) for job in bad)
+        logs = ", ".join(str(job.run_folder.output_file) for job in bad)
         raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs {what}; see {logs}.")
 
 
 def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRunError:
-    """What to say when a signal has stopped a sweep.
+    """Return the error that reports a sweep stopped by a signal.
 
     Args:
-        jobs: The jobs of the sweep.
-        error: The interrupt.
+        jobs: Jobs of the sweep.
+        error: Interrupt raised by the signal.
     """
     left = sum(job.state not in ("done", "was done") for job in jobs)
     number = stopping_signal(error) or signal.SIGINT
@@ -63,7 +67,7 @@ def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRun
 
 @contextmanager
 def overview(jobs: Sequence[Job], workers: int, begin: float) -> Iterator[None]:
-    """A table that is kept up to date, in a terminal."""
+    """Show a live table of the jobs in a terminal; log one line elsewhere."""
     console = Console()
     if not console.is_terminal:
         log.info("%d jobs, %d at a time", len(jobs), workers)
@@ -75,12 +79,12 @@ def overview(jobs: Sequence[Job], workers: int, begin: float) -> Iterator[None]:
 
 
 def overview_table(jobs: Sequence[Job], workers: int, begin: float) -> Table:
-    """A row for each job, and in the title how many are through, the time left and the best score.
+    """Return a table with one row per job; its title has the progress, the time left and the best score.
 
     Args:
-        jobs: Of the sweep.
-        workers: How many run at a time.
-        begin: When the sweep began, by the monotonic clock.
+        jobs: Jobs of the sweep.
+        workers: Number of jobs that run at a time.
+        begin: Start of the sweep on the monotonic clock.
     """
     counts = {state: sum(job.state == state for job in jobs) for state in ("queued", "running", "failed")}
     finished = sum(job.state in ("done", "was done") for job in jobs)

@@ -23,12 +23,12 @@ def submit_to_ray(
     """Submit jobs to a Ray cluster; each waits until the cluster has room for it.
 
     Args:
-        jobs: What is run.
-        address: Of the cluster; None: that of the environment, or one that is started on this machine.
-        cpus: Cores that each job is given.
-        gpus_per_job: GPUs that each job is given and sees; None: as many as its configuration asks
-            for, if the cluster has any.
-        timeout_minutes: After which a job is stopped; None: never.
+        jobs: Jobs of the sweep.
+        address: Address of the cluster; None: that of the environment, or a new cluster on this machine.
+        cpus: Number of cores of each job.
+        gpus_per_job: Number of GPUs assigned to each job; None: the demand of the job decides, if the cluster
+            has any.
+        timeout_minutes: Time limit of each job, after which it is killed; None: no limit.
 
     Raises:
         ConfigError: Ray is not installed, or the cluster cannot be reached.
@@ -45,7 +45,8 @@ def submit_to_ray(
     room: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     if cpus > room.get("CPU", 0):
         raise ConfigError(
-            f"a job wants {cpus:g} CPUs, and Ray's cluster has {room.get('CPU', 0):g}; it would never start."
+            f"a job needs {cpus:g} CPUs, but the Ray cluster has {room.get('CPU', 0):g}; reduce "
+            "hydra.launcher.cpus_per_job."
         )
     gpus = [gpus_for(job.demand, int(room.get("GPU", 0)), gpus_per_job) for job in jobs]
 
@@ -53,7 +54,7 @@ def submit_to_ray(
         os.environ["OMP_NUM_THREADS"] = str(threads)
         return remote()
 
-    # A fresh worker for each, so that no job meets what another has left.
+    # A new worker for each job, so that no state is shared.
     task = ray.remote(num_cpus=cpus, max_calls=1, max_retries=0)(call)
     threads = max(1, int(cpus))
     return [

@@ -1,24 +1,25 @@
-"""What the jobs of a sweep need, and what one machine has for them."""
+"""GPUs and cores: the demand of jobs, and the pool of one machine."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 
+import psutil  # type: ignore[import-untyped]
 from omegaconf import DictConfig
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.sweep.job import Demand, Job, Slot
+from sts_lightning.sweep.job import Demand, Job, Resources
 
 
 def demand_of(cfg: DictConfig) -> Demand:
-    """The GPUs that a job asks for, from its own composed configuration.
+    """Return the GPUs requested by a composed configuration.
 
     Args:
         cfg: Configuration of ``train.py`` or ``eval.py``.
 
     Raises:
-        ConfigError: The job is one for several machines.
+        ConfigError: The configuration asks for several machines.
     """
     trainer = cfg.get("trainer")
     if trainer is None:
@@ -34,12 +35,12 @@ def demand_of(cfg: DictConfig) -> Demand:
 
 
 def gpus_for(demand: Demand, available: int, per_job: int | None = None) -> int:
-    """GPUs that a job is given on a machine or cluster.
+    """Return the number of GPUs that a job gets on a machine or cluster.
 
     Args:
-        demand: What the job asks for.
-        available: GPUs that there are.
-        per_job: The launcher's ``gpus_per_job``; None leaves it to the job.
+        demand: GPUs requested by the job.
+        available: Number of GPUs of the machine or cluster.
+        per_job: ``gpus_per_job`` of the launcher; None: the demand decides.
 
     Raises:
         ConfigError: The job needs more than it would get.
@@ -59,13 +60,14 @@ def gpus_for(demand: Demand, available: int, per_job: int | None = None) -> int:
 
 
 class Pool:
-    """The GPUs and cores of this machine, handed out to jobs.
+    """GPUs and cores of this machine, assigned to jobs.
 
     Args:
         gpus: Names of the GPUs, as in ``CUDA_VISIBLE_DEVICES``.
-        cores: Cores that this process may use.
-        limit: Most jobs at a time; None: as many as GPUs allow, and one for each two cores without a GPU.
-        per_job: GPUs of each job that uses any; None leaves it to the job.
+        cores: Number of available cores.
+        limit: Maximum number of jobs at a time; None: as many as the GPUs allow, and one for each two cores
+            without a GPU.
+        per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Pool:
         self._threads = max(1, cores // self.cpu_jobs)
 
     def plan(self, jobs: Iterable[Job]) -> int:
-        """Set the threads of each job; returns the most jobs that can run at a time.
+        """Set the number of threads of each job, and return the maximum number of jobs at a time.
 
         Raises:
             ConfigError: A job needs more GPUs than there are.
@@ -99,8 +101,8 @@ class Pool:
         self._threads = max(1, self.cores // width)
         return width
 
-    def take(self, job: Job) -> Slot | None:
-        """GPUs and threads for a job, or None if it has to wait."""
+    def take(self, job: Job) -> Resources | None:
+        """Assign GPUs and threads to a job; return None if it has to wait."""
         need = gpus_for(job.demand, len(self.gpus), self.per_job)
         full = self.limit is not None and self._running >= self.limit
         if full or need > len(self._free) or (not need and self._on_cpu >= self.cpu_jobs):
@@ -109,25 +111,25 @@ class Pool:
         self._running += 1
         self._on_cpu += not need
         variables = {"OMP_NUM_THREADS": str(self._threads)}
-        if self.gpus:  # a job on the CPU must not load anything to the GPU of another
+        if self.gpus:  # a job on the CPU must not use the GPU of another
             variables["CUDA_VISIBLE_DEVICES"] = ",".join(taken)
-        return Slot(variables, tuple(taken))
+        return Resources(variables, tuple(taken))
 
-    def give(self, slot: Slot) -> None:
-        """Take back what a job has used."""
-        self._free += slot.gpus
+    def give(self, resources: Resources) -> None:
+        """Take back the resources of a job."""
+        self._free += resources.gpus
         self._running -= 1
-        self._on_cpu -= not slot.gpus
+        self._on_cpu -= not resources.gpus
 
 
 def this_machine(limit: int | None, per_job: int | None, jobs: Iterable[Job]) -> Pool:
-    """The pool of this machine; GPUs are looked for only if a job can use one."""
+    """Return the pool of this machine; GPUs are counted only if a job can use one."""
     gpus = visible_gpus() if any(job.demand.gpus for job in jobs) else []
     return Pool(gpus, count_cores(), limit, per_job)
 
 
 def visible_gpus() -> list[str]:
-    """Names of the CUDA devices that this process may use, as the user sees them."""
+    """Return the names of the visible CUDA devices, as in ``CUDA_VISIBLE_DEVICES``."""
     from sts_lightning.config.machine import cuda_devices
 
     count = cuda_devices()
@@ -137,7 +139,8 @@ def visible_gpus() -> list[str]:
 
 
 def count_cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
+    """Return the number of cores that this process may use."""
+    process = psutil.Process()
+    if hasattr(process, "cpu_affinity"):  # not on macOS
+        return len(process.cpu_affinity())
     return os.cpu_count() or 1

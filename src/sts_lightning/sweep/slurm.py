@@ -1,4 +1,4 @@
-"""Jobs of a sweep as an array of SLURM's, through submitit."""
+"""Jobs of a sweep as SLURM arrays, submitted through submitit."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ def submit_to_slurm(
 ) -> list[Handle]:
     """Submit jobs as SLURM arrays, one for each number of GPUs.
 
-    A job that uses a GPU where there is one is given one: the machine that submits need not have any.
+    A job that can use a GPU gets one, whether or not the submitting machine has any.
 
     Args:
-        jobs: What is run.
-        folder: For submitit's own files.
-        cluster: ``slurm``, ``local`` (processes of this machine, to try things out), or None: SLURM if there
-            is one.
-        gpus_per_job: GPUs of each job that uses any; None: as many as its configuration asks for.
-        **parameters: Of submitit's executor, such as ``timeout_min`` or ``slurm_partition``.
+        jobs: Jobs of the sweep.
+        folder: Folder of submitit's own files.
+        cluster: ``slurm``, ``local`` (processes of this machine, for trials), or None: SLURM if available.
+        gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
+        **parameters: Parameters of submitit's executor, such as ``timeout_min`` or ``slurm_partition``.
 
     Raises:
         ConfigError: submitit is not installed, there is no SLURM, or a parameter is unknown.
@@ -54,9 +53,11 @@ def submit_to_slurm(
 
 
 def _gpus(job: Job, per_job: int | None) -> int:
-    """GPUs to ask SLURM for; ``devices=-1`` means those of a node, whose number has to be given."""
+    """Return the number of GPUs to request; ``devices=-1`` (all of a node) needs an explicit number."""
     if job.demand.gpus == -1 and per_job is None:
-        raise ConfigError("trainer.devices=-1 on SLURM: say how many by hydra.launcher.gpus_per_job=...")
+        raise ConfigError(
+            "trainer.devices=-1 on SLURM needs a number of GPUs: add hydra.launcher.gpus_per_job=..."
+        )
     return gpus_for(job.demand, per_job if per_job is not None else max(job.demand.gpus, 0), per_job)
 
 

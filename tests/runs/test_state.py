@@ -1,4 +1,4 @@
-"""How far a run has got, and what may start in its folder."""
+"""Progress of a run, and what may start in its folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError,
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.state import (
-    STAGES,
     begin_again,
     check_free,
     check_resumable,
@@ -49,20 +48,20 @@ def write(folder: Path, *names: str) -> Path:
 def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
     assert RunFolder(write(tmp_path, *files)).state == state
     if state == "finished":
-        with pytest.raises(FinishedRunError, match=r"holds a finished run already"):
-            check_free(tmp_path)
+        with pytest.raises(FinishedRunError, match=r"already contains a finished run"):
+            check_free(RunFolder(tmp_path))
         with pytest.raises(FinishedRunError, match=r"has finished: its results are in .*metrics\.json"):
-            check_resumable(tmp_path)
+            check_resumable(RunFolder(tmp_path))
     elif state == "cut":
         with pytest.raises(ConfigError, match=rf"resume it with resume={tmp_path}, or choose another folder"):
-            check_free(tmp_path)
-        assert check_resumable(tmp_path) == "cut"
+            check_free(RunFolder(tmp_path))
+        assert check_resumable(RunFolder(tmp_path)) == "cut"
     elif state == "started":
-        assert check_free(tmp_path) == check_resumable(tmp_path) == "started"
+        assert check_free(RunFolder(tmp_path)) == check_resumable(RunFolder(tmp_path)) == "started"
     else:
-        assert check_free(tmp_path) == "new"
+        assert check_free(RunFolder(tmp_path)) == "new"
         with pytest.raises(CheckpointError, match="is not a run folder"):
-            check_resumable(tmp_path)
+            check_resumable(RunFolder(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -77,15 +76,15 @@ def test_state_of_a_run(files: tuple[str, ...], state: str, tmp_path: Path) -> N
     ],
 )
 def test_state_of_stages(files: tuple[str, ...], state: str, tmp_path: Path) -> None:
-    (tmp_path / STAGES).write_text("one: {seed: 1}\ntwo: {seed: 1}\n")
+    RunFolder(tmp_path).stages_file.write_text("one: {seed: 1}\ntwo: {seed: 1}\n")
     assert RunFolder(write(tmp_path, *files)).state == state
 
 
 def test_stages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    (tmp_path / STAGES).write_text("one: [")
+    RunFolder(tmp_path).stages_file.write_text("one: [")
     with pytest.raises(CheckpointError, match=r"stages\.yaml cannot be read"):
         _ = RunFolder(tmp_path).state
-    (tmp_path / STAGES).write_text("- one\n")
+    RunFolder(tmp_path).stages_file.write_text("- one\n")
     with pytest.raises(CheckpointError, match=r"stages\.yaml is not a configuration"):
         _ = RunFolder(tmp_path).state
 
@@ -93,30 +92,30 @@ def test_stages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
 def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) -> None:
     cfg = config("model=tiny_bert", "data=sts", "data_root=/here")
     RunFolder(tmp_path).save_config(cfg)
-    check_same(tmp_path, cfg)
-    check_same(tmp_path, config("model=tiny_bert", "data=sts", "data_root=/there", "debug=true"))
+    check_same(RunFolder(tmp_path), cfg)
+    check_same(RunFolder(tmp_path), config("model=tiny_bert", "data=sts", "data_root=/there", "debug=true"))
     other = config(
         "model=tiny_bert", "data=sts", "seed=2", "optim.betas=[0.9,0.99]", "+trainer.extra.benchmark=true"
     )
     with pytest.raises(ConfigError) as caught:
-        check_same(tmp_path, other)
+        check_same(RunFolder(tmp_path), other)
     message = str(caught.value)
-    assert "other values of data.seed, optim.betas, seed, trainer.extra.benchmark" in message
+    assert "other values of data.seed, optim.betas, seed, trainer.extra" in message
     assert f"resume={tmp_path}" in message
     with pytest.raises(ConfigError, match=r"and \d+ more;"):
-        check_same(tmp_path, config("model=tiny_mistral", "data=toy"))
+        check_same(RunFolder(tmp_path), config("model=tiny_mistral", "data=toy"))
 
 
 def test_what_makes_stages_other_ones(tmp_path: Path) -> None:
     stages = OmegaConf.create(
         {"one": {"seed": 1, "data_root": "/a", "data": {"root": "/a/x"}}, "two": {"seed": 1}}
     )
-    (tmp_path / STAGES).write_text(OmegaConf.to_yaml(stages))
+    RunFolder(tmp_path).stages_file.write_text(OmegaConf.to_yaml(stages))
     stages.one.data_root, stages.one.data.root = "/b", "/b/x"
-    check_same(tmp_path, stages)
+    check_same(RunFolder(tmp_path), stages)
     stages.two.seed = 2
     with pytest.raises(ConfigError, match=r"other values of two\.seed;"):
-        check_same(tmp_path, stages)
+        check_same(RunFolder(tmp_path), stages)
 
 
 def test_beginning_again_leaves_logs_and_what_is_not_the_runs(
@@ -125,26 +124,28 @@ def test_beginning_again_leaves_logs_and_what_is_not_the_runs(
     kept = ["config.yaml", "notes.txt", "output.log", "train.log"]
     write(tmp_path, *kept, "history.csv", "checkpoints/best.ckpt", "tensorboard/events.1")
     with caplog.at_level("INFO"):
-        begin_again(tmp_path)
+        begin_again(RunFolder(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
     assert "has no checkpoint yet: starting it again from the beginning." in caplog.text
 
 
 def test_next_step(tmp_path: Path) -> None:
     command = "python train.py resume=x"
-    assert next_step(tmp_path, command).endswith("The same command starts it again.")
+    assert next_step(RunFolder(tmp_path), command).endswith("The same command starts it again.")
     write(tmp_path, "config.yaml")
-    assert next_step(tmp_path, command).endswith(f"Start it again with the same command, or: {command}")
+    assert next_step(RunFolder(tmp_path), command).endswith(
+        f"Start it again with the same command, or: {command}"
+    )
     write(tmp_path, "checkpoints/last.ckpt")
-    assert next_step(tmp_path, command) == f". Resume with: {command}"
+    assert next_step(RunFolder(tmp_path), command) == f". Resume with: {command}"
     write(tmp_path, "metrics.json")
-    assert "written already" in next_step(tmp_path, command)
+    assert "had been written" in next_step(RunFolder(tmp_path), command)
 
 
 def test_an_evaluation_neither_overwrites_nor_shares_a_folder(config: Config, tmp_path: Path) -> None:
     cfg = config("model=tiny_bert", of="eval")
     finished = write(tmp_path / "finished", "metrics.json")
-    with pytest.raises(FinishedRunError, match="holds a finished run already"):
+    with pytest.raises(FinishedRunError, match="already contains a finished run"):
         evaluate_in(finished, cfg)
     training = tmp_path / "training"
     training.mkdir()

@@ -79,7 +79,7 @@ def test_a_file_system_without_locks_is_named(
     monkeypatch.setattr(run_lock, "FileLock", Unsupported)
     with locked(tmp_path):
         (tmp_path / "result").touch()
-    assert f"{tmp_path}: its file system has no locks (Function not implemented)" in caplog.text
+    assert f"{tmp_path}: the file system does not support locks (Function not implemented)" in caplog.text
 
 
 @pytest.mark.parametrize(
