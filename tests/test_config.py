@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import build, check_config, flat_keys, suggest
+from sts_lightning.config.build import build
+from sts_lightning.config.keys import flat_keys, suggest
 from sts_lightning.config.machine import decide
+from sts_lightning.config.validate import check_config
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
@@ -119,6 +121,6 @@ def test_plan(overrides: list[str], expected: tuple[int, int, int], config: Conf
 
 def test_suggestions(config: Config) -> None:
     keys = flat_keys(config())
-    assert suggest("max_steps", keys) == " Did you mean trainer.max_steps?"
+    assert suggest("max_steps", keys) == "Did you mean trainer.max_steps?"
     assert "optim.warmup" in suggest("optim.warmpu", keys)
     assert "loss._target_" not in keys

@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from sts_lightning.errors import ConfigError, DataError
-from sts_lightning.evaluation.correlation import pair_cosines, require_finite
-from sts_lightning.evaluation.sts import Encoder
+from sts_lightning.evaluation.correlation import pair_cosines
+from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 
 
 class MTEBScore(TypedDict):
@@ -51,10 +51,7 @@ class MTEBEncoder:
     def encode(self, inputs: Any, **_: Any) -> np.ndarray:
         """Vectors (N, D) in float32 of the texts in MTEB's batches."""
         texts = [text for batch in inputs for text in batch["text"]]
-        distinct = list(dict.fromkeys(texts))
-        index = {text: row for row, text in enumerate(distinct)}
-        vectors = require_finite(np.asarray(self.encoder.encode(distinct), dtype=np.float32))
-        return vectors[[index[text] for text in texts]]
+        return encode_distinct(self.encoder, texts)[texts].astype(np.float32, copy=False)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Cosines of all pairs, (N, D), (M, D) -> (N, M)."""

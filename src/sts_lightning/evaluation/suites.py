@@ -24,10 +24,10 @@ from sts_lightning.data.readers.supervised_sts import (
 )
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import require_finite
+from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.relatedness import evaluate_relatedness
-from sts_lightning.evaluation.report import spearman_row
-from sts_lightning.evaluation.sts import Encoder, check_aggregate, encode_pairs, score_tasks
+from sts_lightning.evaluation.sts import check_aggregate, encode_pairs, score_tasks, spearman_row
 from sts_lightning.evaluation.transfer import evaluate_transfer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions

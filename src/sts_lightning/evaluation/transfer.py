@@ -11,8 +11,8 @@ import numpy as np
 
 from sts_lightning.data.readers.classification import ClassificationTask
 from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.features import FrozenFeatures
-from sts_lightning.evaluation.sts import Encoder
 
 log = logging.getLogger(__name__)
 
