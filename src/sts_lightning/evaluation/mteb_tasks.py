@@ -38,8 +38,8 @@ class MTEBEncoder:
     MTEB's own prompts are not used: a sentence is read as in training and on the STS tasks.
 
     Args:
-        encoder: What is evaluated.
-        name: How it is called in MTEB's result files, ``organisation/model``.
+        encoder: Encoder to evaluate.
+        name: Name in MTEB's result files, ``organisation/model``.
     """
 
     def __init__(self, encoder: Encoder, name: str = "sts-lightning/model") -> None:
@@ -145,9 +145,9 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
     """Score tasks as MTEB does, and keep its result files, one a task.
 
     Args:
-        encoder: What is evaluated.
-        tasks: From `find_mteb_tasks`.
-        folder: Where the result files go.
+        encoder: Encoder to evaluate.
+        tasks: Tasks from `find_mteb_tasks`.
+        folder: Folder of the result files.
 
     Raises:
         DataError: A task's data could not be loaded.

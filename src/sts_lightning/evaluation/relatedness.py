@@ -53,7 +53,7 @@ def evaluate_relatedness(encoder: Encoder, tasks: Sequence[RelatednessTask]) -> 
     The random numbers are SentEval's too.
 
     Args:
-        encoder: What is evaluated; it is not trained.
+        encoder: Encoder to evaluate; it is frozen.
         tasks: At least one.
     """
     features = FrozenFeatures(
