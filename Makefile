@@ -58,7 +58,7 @@ bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-
 
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
-	$(BIN)/python -m sts_lightning.cli.seeds runs/stage2/*
+	$(BIN)/sts-lightning seeds runs/stage2/*
 
 tables: install  ## list the tables that can be re-run, with what each needs
 	$(BIN)/sts-lightning reproduce

@@ -1,12 +1,15 @@
-"""Where log lines go, and which of Lightning's are left out."""
+"""Terminal output: tables of scores, log files, and a quieter Lightning."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
 
 
 @contextlib.contextmanager
@@ -24,19 +27,51 @@ def log_to(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Leave out Lightning's notes on hardware, and its advice to use worker processes for tokenising."""
+    """Suppress Lightning's messages about hardware and its warnings that do not apply here."""
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
-            warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # a resumed run's checkpoints
+            warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # checkpoints of a resumed run
             warnings.filterwarnings("ignore", ".*LeafSpec.*")
-            warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # all processes log the same numbers
+            warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # all processes log equal values
             warnings.filterwarnings(
                 "ignore", r".*module\(s\) in eval mode.*"
             )  # a frozen encoder, a momentum copy
             yield
     finally:
         logger.setLevel(level)
+
+
+def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: Console | None = None) -> None:
+    """Print a table with a row for each system and a column for each test set, scores to two decimals.
+
+    A table with more columns than rows is transposed, so that it fits a terminal of 80 columns.
+
+    Args:
+        title: Title of the table.
+        rows: Scores of each system by test set.
+        console: Console to print to; standard output by default.
+    """
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    console = console or Console()
+    table = Table(title=title, title_justify="left")
+    if len(columns) > len(rows):
+        table.add_column("")
+        for name in rows:
+            table.add_column(name, justify="right")
+        for column in columns:
+            table.add_row(column, *(_cell(row.get(column)) for row in rows.values()))
+    else:
+        table.add_column("")
+        for column in columns:
+            table.add_column(column, justify="right")
+        for name, row in rows.items():
+            table.add_row(name, *(_cell(row.get(column)) for column in columns))
+    console.print(table)
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

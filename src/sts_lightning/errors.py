@@ -1,4 +1,4 @@
-"""Errors that a user can mend: shown as one message, without a stack trace."""
+"""User-facing errors, reported as a single message without a traceback."""
 
 from __future__ import annotations
 
@@ -7,26 +7,38 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """Something outside the code is wrong; the message says what, where and what to do.
+    """Error outside the code: what was wrong, where, and what to do.
+
+    Args:
+        message: Description of the problem and its place.
+        key: Dotted key of the setting at fault, where there is one.
+        hint: Suggested fix, shown after the message.
 
     Attributes:
-        exit_status: Exit status of a command that ends with it.
+        exit_status: Exit status of a command that fails with this error.
+        key: See above.
+        hint: See above.
     """
 
     exit_status: int = 1
 
+    def __init__(self, message: object = "", key: str | None = None, hint: str | None = None) -> None:
+        super().__init__(f"{message} {hint}" if hint else message)
+        self.key = key
+        self.hint = hint
+
 
 class ConfigError(UserError):
-    """A configuration value, or a combination of values, that cannot work."""
+    """Invalid configuration value or combination of values."""
 
 
 class DataError(UserError):
-    """A data file that cannot be used.
+    """Missing or malformed data file.
 
     Args:
-        message: What was expected and what was found.
-        path: The file.
-        line: The 1-based line in the file, where one line is to blame.
+        message: Description of what was expected and what was found.
+        path: Path of the file.
+        line: 1-based number of the malformed line.
     """
 
     def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
@@ -35,43 +47,43 @@ class DataError(UserError):
 
 
 class CheckpointError(UserError):
-    """A checkpoint or run folder that is missing, broken, or of another model."""
+    """Checkpoint or run folder that is missing, broken, or belongs to another model."""
 
 
 class UntrustedError(CheckpointError):
-    """A run folder that asks for code, or for writing elsewhere, that the user has not allowed."""
+    """Run folder that asks to run code, or to write elsewhere, without the user's consent."""
 
 
 class FinishedRunError(CheckpointError):
-    """The run of a folder has its results already; there is nothing left to do."""
+    """Run folder whose run has already finished."""
 
     exit_status = 3
 
 
 class RunningElsewhereError(UserError):
-    """Another process is running in the run folder."""
+    """Run folder in which another process is running."""
 
-    exit_status = 75  # EX_TEMPFAIL: the same command can work later
+    exit_status = 75  # EX_TEMPFAIL: the same command may succeed later
 
 
 class TrainingError(UserError):
-    """Training cannot go on, for example because the loss is not finite."""
+    """Training that cannot continue, for example because the loss is not finite."""
 
 
 class StorageError(UserError):
-    """A file could not be written: the disk is full, read-only or not the user's."""
+    """Failed write: the disk is full or read-only, or permission is missing."""
 
 
 class FailedJobsError(UserError):
-    """Some jobs of a sweep failed; the others have their results."""
+    """Sweep in which some jobs failed; the others have their results."""
 
 
 class InterruptedRunError(UserError):
-    """A signal stopped the run; what has been saved can be resumed.
+    """Run stopped by a signal; its last checkpoint can be resumed.
 
     Args:
-        message: What was stopped, and how it is resumed or started again.
-        number: The signal; the exit status is 128 plus its number, as a shell has it.
+        message: Description of what was stopped, and how to resume or restart it.
+        number: Signal number; the exit status is 128 plus it, as in a shell.
     """
 
     def __init__(self, message: str, number: signal.Signals = signal.SIGINT) -> None:

@@ -1,4 +1,4 @@
-"""Files that are either there whole or not at all."""
+"""Checks of output paths, and atomic writes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sts_lightning.errors import ConfigError
 
 
 def check_output(option: str, path: Path | None) -> None:
-    """Reject a place where no file can be written, before any work is done.
+    """Check that an output file can be written, before any work is done.
 
     Args:
-        option: What the user gave, for the message.
-        path: The file, or None where none is asked for.
+        option: Command-line option, for the message.
+        path: Output file, or None if there is none.
 
     Raises:
         ConfigError: The path is a folder, or its own folder does not exist.
@@ -25,7 +25,7 @@ def check_output(option: str, path: Path | None) -> None:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file under a temporary name and rename it, so that no reader ever sees half of it."""
+    """Write a file under a temporary name and rename it, so that readers never see a partial file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         if isinstance(content, str):

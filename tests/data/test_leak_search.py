@@ -92,7 +92,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert left == [["a", "note", "b"], ["New", "spans\nlines", "pair"], ["Last", "", "one"]]
     again = [*command[:1], str(clean), *command[2:], "--near", "0"]
     main(again)
-    with pytest.raises(SystemExit, match="another name than that file has"):
+    with pytest.raises(SystemExit, match="a name other than that of the training file"):
         main([*command, "--write", str(train)])
     with pytest.raises(SystemExit, match="no column named 'c'"):
         main([*command[:-1], "c"])

@@ -9,7 +9,7 @@ from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import FILE, load_predictions, save_predictions
+from sts_lightning.runs.predictions import load_predictions, save_predictions
 
 
 def table(labels: list[float]) -> object:
@@ -31,6 +31,6 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_missing_and_broken_files(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="the run has no test report"):
         load_predictions(RunFolder(tmp_path))
-    (tmp_path / FILE).write_bytes(b"PK\x03\x04 half a file")
+    (RunFolder(tmp_path).predictions_file).write_bytes(b"PK\x03\x04 half a file")
     with pytest.raises(CheckpointError, match="is broken"):
         load_predictions(RunFolder(tmp_path))

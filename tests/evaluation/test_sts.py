@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from sts_lightning.choices import Aggregate
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import correlate, pair_cosines
-from sts_lightning.evaluation.sts import Aggregate, evaluate_sts
+from sts_lightning.evaluation.sts import evaluate_sts
 
 
 class Angles:

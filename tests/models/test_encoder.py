@@ -10,10 +10,10 @@ import torch
 from peft import PrefixTuningConfig
 from transformers import PreTrainedConfig, RobertaConfig, RobertaModel
 
+from sts_lightning.choices import Denoise
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.pooling import POOLINGS, Pooling
-from sts_lightning.models.tokenize import Denoise
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 
 SENTENCES = ["a b", "a much longer sentence than that", "short", "of middling length", "x", "short"]

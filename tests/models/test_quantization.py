@@ -15,9 +15,10 @@ from transformers import AutoModel
 from transformers.pytorch_utils import Conv1D
 
 from sts_lightning import export
+from sts_lightning.choices import Quantization
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.quantization import Quantization, dequantized, linear_weights
+from sts_lightning.models.quantization import dequantized, linear_weights
 from tests.models.families import tiny, write
 
 SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x"]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.cli.reproduce import write_report
+from sts_lightning.cli.reproduce_table import write_report
 from sts_lightning.reproduce import formats
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import csv_text, latex, markdown

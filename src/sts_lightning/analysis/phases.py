@@ -1,4 +1,4 @@
-"""The two phases of contrastive training: the rank rises, then it falls."""
+"""Two phases of contrastive training: the rank rises, then falls."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from scipy import stats
 
 
 class PeakDetector:
-    """Finds on line that a curve has passed its peak.
+    """Online detection that a curve has passed its peak.
 
     The peak counts as passed when ``patience`` values in a row have stayed more than ``margin`` below the
     highest value so far.
 
     Args:
-        patience: Values in a row, at least 1.
-        margin: Relative to the highest value.
+        patience: Number of consecutive values, at least 1.
+        margin: Distance below the highest value, relative to it.
     """
 
     def __init__(self, patience: int = 3, margin: float = 0.01) -> None:
@@ -33,24 +33,24 @@ class PeakDetector:
         self.passed = False
 
     def update(self, value: float) -> bool:
-        """Take the next value; whether the peak has been passed by now."""
+        """Add a value and return whether the peak has been passed."""
         self.highest = max(self.highest, value)
         self.below = self.below + 1 if value < self.highest * (1 - self.margin) else 0
         self.passed = self.passed or self.below >= self.patience
         return self.passed
 
     def state_dict(self) -> dict[str, Any]:
-        """What it has seen."""
+        """Return the state for a checkpoint."""
         return {"highest": float(self.highest), "below": self.below, "passed": self.passed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was seen."""
+        """Restore the state from a checkpoint."""
         self.highest, self.below, self.passed = state["highest"], state["below"], state["passed"]
 
 
 @dataclass(frozen=True)
 class Phases:
-    """The phases of a finished run (rank-reduction paper, Sec. 3).
+    """Phases of a finished run (rank-reduction paper, Sec. 3).
 
     Attributes:
         boundary: The step of the highest rank, with which phase 1 ends.

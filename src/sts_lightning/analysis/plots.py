@@ -14,7 +14,7 @@ from sts_lightning.analysis.phases import Phases
 
 
 def _figure(width: float, height: float) -> Figure:
-    # No pyplot: its global state and choice of a window system have no place in a library.
+    # Not pyplot, which has global state and selects a GUI backend.
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -32,7 +32,7 @@ def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int 
         rows: The rows of a history.
         path: PNG file to write.
         best_step: The step whose weights were kept.
-        title: Of the plot.
+        title: Title of the plot.
     """
     figure = _figure(7, 4)
     axis = figure.add_subplot()
@@ -87,7 +87,7 @@ PANELS = {
     "rank/uniformity": "uniformity",
     "rank/spearman": "dev Spearman x 100",
 }
-"""What `plot_rank_curves` draws, from top to bottom."""
+"""Panels of `plot_rank_curves`, from top to bottom, with their labels."""
 
 
 def plot_rank_curves(rows: Sequence[Mapping[str, float]], phases: Phases, path: Path, title: str) -> None:
@@ -97,7 +97,7 @@ def plot_rank_curves(rows: Sequence[Mapping[str, float]], phases: Phases, path: 
         rows: The rows of a history that a `RankMonitor` wrote.
         phases: The phases of the run.
         path: PNG file to write.
-        title: Of the plot.
+        title: Title of the plot.
     """
     figure = _figure(7, 8)
     axes = figure.subplots(len(PANELS), sharex=True)

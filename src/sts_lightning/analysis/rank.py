@@ -1,4 +1,4 @@
-"""How many dimensions sentence vectors use."""
+"""Ranks: numbers of dimensions that sentence vectors use."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 
 def singular_values(vectors: np.ndarray, normalize: bool = True, center: bool = False) -> np.ndarray:
-    """Singular values of a matrix of vectors, largest first, in float64: (N, D) -> (min(N, D),).
+    """Compute the singular values of a matrix of vectors, largest first, in float64: (N, D) -> (min(N, D),).
 
     Computed from the D x D Gram matrix where N exceeds D, which is many times faster and exact to about
     1e-8 of the largest value.
 
     Args:
-        vectors: One vector a row.
+        vectors: Matrix with one vector per row.
         normalize: Scale the rows to unit length first.
         center: Subtract the mean row (after scaling).
     """
@@ -76,8 +76,8 @@ def effective_rank(values: np.ndarray, power: int = 1) -> float:
     weights = values**power
     if weights.sum() == 0:
         return 0.0
-    shares = weights[weights > 0] / weights.sum()
-    return float(np.exp(-(shares * np.log(shares)).sum()))
+    fractions = weights[weights > 0] / weights.sum()
+    return float(np.exp(-(fractions * np.log(fractions)).sum()))
 
 
 def stable_rank(values: np.ndarray) -> float:

@@ -1,34 +1,60 @@
-"""The ceilings of scorers with few distinct values on test sets: table and plot."""
+"""`sts-lightning ceiling`: best scores that a scorer with few distinct values could reach."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from sts_lightning.analysis.plots import plot_ceilings
-from sts_lightning.data.readers.row_values import number
-from sts_lightning.data.readers.senteval import load_sts_tasks
-from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.cli.arguments import Commands, add_file, at_least
+from sts_lightning.console import print_scores
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.ceiling import ceiling, papers_ceiling
-from sts_lightning.evaluation.report import print_scores
+from sts_lightning.files import check_output
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PLOTTED = range(2, 21)
+"""Numbers of distinct values in the plot."""
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the program."""
+    parser = commands.add_parser(
+        "ceiling", help="the best Spearman that a scorer of few distinct values could reach on the test sets"
+    )
+    add_file(parser, "your own CSV, TSV or JSONL file; default: the seven test sets")
+    parser.add_argument("--score", default="score", help="its column of gold scores; default: %(default)s")
+    parser.add_argument("--levels", type=at_least(2), nargs="+", default=[2, 3, 5], help="default: 2 3 5")
+    parser.add_argument("--plot", type=Path, help="also plot the ceilings of 2 to 20 levels to this PNG file")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the command."""
+    check_output("--plot", options.plot)
+    golds = read_golds(options.file, options.score, options.data_root)
+    report_ceilings(golds, options.levels, options.plot)
 
 
 def read_golds(path: Path | None, column: str, data_root: str) -> dict[str, np.ndarray]:
-    """Gold scores of the seven test sets, or of a file.
+    """Read the gold scores of the seven test sets, or of a file.
 
     Args:
-        path: A CSV, TSV or JSONL file, or None for the test sets.
-        column: The file's column of scores.
+        path: CSV, TSV or JSONL file, or None for the test sets.
+        column: Column of scores in the file.
         data_root: Data root in SentEval's layout.
 
     Raises:
         DataError: A file is missing or malformed.
     """
+    import numpy as np  # here and below: --help of the program does not wait for these
+
+    from sts_lightning.data.readers.row_values import number
+    from sts_lightning.data.readers.senteval import load_sts_tasks
+    from sts_lightning.data.readers.text_files import read_records
+
     if path is None:
         return {
             task.name: np.concatenate([np.asarray(table["label"]) for table in task.subsets.values()])
@@ -39,7 +65,7 @@ def read_golds(path: Path | None, column: str, data_root: str) -> dict[str, np.n
 
 
 def report_ceilings(golds: Mapping[str, np.ndarray], levels: Sequence[int], plot: Path | None = None) -> None:
-    """Print the ceilings of each set, and draw them if asked to.
+    """Print the ceilings of each set, and plot them where a file is given.
 
     Args:
         golds: Gold scores of each set.
@@ -47,8 +73,13 @@ def report_ceilings(golds: Mapping[str, np.ndarray], levels: Sequence[int], plot
         plot: PNG file to write.
 
     Raises:
-        ConfigError: A set has too few pairs, or no order.
+        ConfigError: A set has too few pairs, or all its gold scores are equal.
     """
+    import numpy as np
+
+    from sts_lightning.analysis.plots import plot_ceilings
+    from sts_lightning.evaluation.ceiling import ceiling, papers_ceiling
+
     rows, curves = {}, {}
     for name, gold in golds.items():
         try:
@@ -61,6 +92,6 @@ def report_ceilings(golds: Mapping[str, np.ndarray], levels: Sequence[int], plot
     if len(rows) > 1:
         columns = next(iter(rows.values()))
         rows["average"] = {name: float(np.mean([row[name] for row in rows.values()])) for name in columns}
-    print_scores("The best Spearman x 100 of a scorer with so many distinct values", rows)
+    print_scores("Best Spearman x 100 of a scorer by its number of distinct values", rows)
     if plot is not None:
         plot_ceilings(PLOTTED, curves, plot)

@@ -1,4 +1,4 @@
-"""The shell around a Hydra entry point: one clear message for what the user can mend."""
+"""Wrapper of the Hydra entry points: turns user-facing errors into one message and an exit status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import flat_keys, suggest
+from sts_lightning.config.keys import flat_keys, suggest, unknown_key
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
 from sts_lightning.runs.folder import RunFolder
@@ -36,46 +36,46 @@ STORAGE = (
     errno.EFBIG,
     errno.ENAMETOOLONG,
 )
-"""Of an OSError that says that a file cannot be written."""
+"""errno values meaning that a file could not be written."""
 
 
 def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
     """Run a function decorated with ``hydra.main`` and turn errors into messages and exit codes.
 
-    Exit statuses: 0 done, 1 an error, 3 the run has finished already, 75 another process runs in the folder,
-    130 stopped by Ctrl-C, 143 by SIGTERM, 128 + N by signal N. ``debug=true`` on the command line shows the
-    stack trace of every error.
+    Exit statuses: 0 success, 1 error, 3 the run has already finished, 75 another process runs in the folder,
+    128 + N stopped by signal N (130 for Ctrl-C, 143 for SIGTERM). ``debug=true`` on the command line shows
+    the traceback of every error.
 
     Args:
-        main: The decorated function.
+        main: Decorated function.
         config_path: Absolute path of the configuration folder, for suggestions.
         config_name: Name of the primary configuration.
     """
     debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # hands exceptions on instead of printing them
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
     with listening():
         try:
             main()
         except UserError as error:
-            _leave(error, debug)
-        except KeyboardInterrupt as error:  # a run that has begun says how it is resumed
+            _exit(error, debug)
+        except KeyboardInterrupt as error:  # a run that has begun raises its own error
             number = stopping_signal(error) or signal.SIGINT
             message = f"stopped by {signal_name(number)}. The same command starts it again."
-            _leave(InterruptedRunError(message, number), debug)
+            _exit(InterruptedRunError(message, number), debug)
         except (HydraException, OmegaConfBaseException) as error:
-            _leave(ConfigError(_explain(error, config_path, config_name)), debug)
+            _exit(_explain(error, config_path, config_name), debug)
         except OSError as error:
             if error.errno not in STORAGE:
                 raise
-            _leave(storage_error(error, None), debug)
-        except ValueError as error:  # what Hydra raises for model=null or loss=5
+            _exit(storage_error(error, None), debug)
+        except ValueError as error:  # Hydra raises it for model=null or loss=5
             if not str(error).startswith("Config group override must be"):
                 raise
-            _leave(ConfigError(_explain_group(Path(config_path), sys.argv[1:])), debug)
+            _exit(ConfigError(_explain_group(Path(config_path), sys.argv[1:])), debug)
 
 
 def _explain_group(conf: Path, arguments: Sequence[str]) -> str:
-    """Which group was given something other than the name of a choice, and what its choices are."""
+    """Return a message that names the group whose value is not the name of a choice, and its choices."""
     for argument in arguments:
         try:
             override = OverridesParser.create().parse_override(argument)
@@ -89,10 +89,10 @@ def _explain_group(conf: Path, arguments: Sequence[str]) -> str:
 
 
 def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
-    """Let a single job leave with its message alone; in a sweep, Hydra says which job failed.
+    """Make a single job exit with its message only; in a sweep, Hydra reports which job failed.
 
     Args:
-        task: The function that ``hydra.main`` decorates.
+        task: Function that ``hydra.main`` decorates.
     """
 
     @functools.wraps(task)
@@ -102,24 +102,24 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
         except UserError as error:
             if HydraConfig.get().mode is RunMode.MULTIRUN:
                 raise
-            _leave(error, cfg.debug)
+            _exit(error, cfg.debug)
         except OSError as error:
             if error.errno not in STORAGE or HydraConfig.get().mode is RunMode.MULTIRUN:
                 raise
-            _leave(storage_error(error, cfg.get("resume") or HydraConfig.get().runtime.output_dir), cfg.debug)
+            _exit(storage_error(error, cfg.get("resume") or HydraConfig.get().runtime.output_dir), cfg.debug)
 
     return wrapped
 
 
 def storage_error(error: OSError, folder: str | None) -> StorageError:
-    """What to say when a file cannot be written; those before it are whole, since none is written in place.
+    """Return the error for a failed write. Files written earlier are intact: every write is atomic.
 
     Args:
-        error: What the system said.
-        folder: The run folder, if there is one.
+        error: Error raised by the operating system.
+        folder: Run folder, if there is one.
     """
     where = f": {error.filename}" if error.filename else ""
-    message = f"{error.strerror}{where}. Finished files are whole."
+    message = f"{error.strerror}{where}. Files written earlier are intact."
     state = "new" if folder is None else RunFolder(Path(folder)).state
     if state == "cut":
         message += f" Fix it, then resume with: python {Path(sys.argv[0]).name} resume={folder}"
@@ -128,20 +128,22 @@ def storage_error(error: OSError, folder: str | None) -> StorageError:
     return StorageError(message)
 
 
-def _leave(error: UserError, debug: bool) -> NoReturn:
+def _exit(error: UserError, debug: bool) -> NoReturn:
     if debug:
         raise error
     stopped = isinstance(error, InterruptedRunError)
     if stopped and os.environ.get("LOCAL_RANK", "0") != "0":
-        sys.exit(error.exit_status)  # the first of several processes says it
+        sys.exit(error.exit_status)  # only the first process prints it
     print(error if stopped else f"error: {error}", file=sys.stderr)
     sys.exit(error.exit_status)
 
 
-def _explain(error: Exception, config_path: str, config_name: str) -> str:
-    """A composition error in a sentence, with the nearest known key where a key is unknown."""
+def _explain(error: Exception, config_path: str, config_name: str) -> ConfigError:
+    """Return a composition error as a `ConfigError`, with the nearest known keys where a key is unknown."""
     if "In 'hydra/sweeper/search': Could not" in str(error) and find_spec("optuna") is None:
-        return "hydra/sweeper=search needs Optuna's sweeper: pip install 'sts-lightning[optuna]'."
+        return ConfigError(
+            "hydra/sweeper=search needs Optuna's sweeper.", hint="pip install 'sts-lightning[optuna]'."
+        )
     cause = error.__cause__
     unknown = re.search(r"Could not override '([^']+)'", str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -151,16 +153,18 @@ def _explain(error: Exception, config_path: str, config_name: str) -> str:
             if cause is None or str(cause).splitlines()[0] in str(error)
             else f" {str(cause).splitlines()[0]}"
         )
-        return f"{' '.join(lines)}{detail}"
+        return ConfigError(f"{' '.join(lines)}{detail}")
     key = unknown.group(1)
     known = _known_keys(config_path, config_name, key)
     if cause is not None and key in known:
-        return f"{key}: {str(cause).splitlines()[0]}"
-    return f"{key}: no such setting.{suggest(key, known)} See `python {Path(sys.argv[0]).name} --help`."
+        return ConfigError(f"{key}: {str(cause).splitlines()[0]}", key=key)
+    suggestion = suggest(key, known)
+    usage = f"See `python {Path(sys.argv[0]).name} --help`."
+    return unknown_key(key, f"{suggestion} {usage}" if suggestion else usage)
 
 
 def _known_keys(config_path: str, config_name: str, key: str) -> list[str]:
-    """The keys that the command line composes without the override that failed."""
+    """Return the keys of the configuration composed without the override that failed."""
     from hydra import compose, initialize_config_dir
 
     overrides = [

@@ -1,33 +1,76 @@
-"""What of a training file stands in the test sets: table, list, and the file without it."""
+"""`sts-lightning leaks`: report training pairs that also occur in the test sets, write a clean copy."""
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from datasets import Dataset
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.data.leak_search import KINDS, Leak, Pairs, find_leaks
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.data.readers.text_files import read_lines, read_records
+from sts_lightning.cli.arguments import Commands, add_file, fraction
 from sts_lightning.errors import ConfigError
-from sts_lightning.files import write_atomic
+from sts_lightning.files import check_output, write_atomic
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from sts_lightning.data.leak_search import Leak, Pairs
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the program."""
+    parser = commands.add_parser(
+        "leaks",
+        help="training pairs that also occur in the test sets: exact, swapped, normalised, nearly equal",
+    )
+    add_file(parser, "CSV, TSV or JSONL file of pairs; default: STS-B and SICK-R train")
+    parser.add_argument("--against", default="sts7", help="sts7, or a file of test pairs; default: sts7")
+    parser.add_argument(
+        "--columns",
+        nargs=2,
+        default=["sentence1", "sentence2"],
+        metavar=("FIRST", "SECOND"),
+        help="the columns of the sentences in the files; default: sentence1 sentence2",
+    )
+    parser.add_argument(
+        "--near",
+        type=fraction,
+        default=0.8,
+        help="smallest fraction of common 4-grams of near duplicates; 0: no near duplicates; "
+        "default: %(default)s",
+    )
+    parser.add_argument("--list", type=Path, dest="listing", help="write the leaks to this CSV file")
+    parser.add_argument("--write", type=Path, help="write the training file without them to this file")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the command."""
+    for option, path in (("--list", options.listing), ("--write", options.write)):
+        check_output(option, path)
+    columns = tuple(options.columns)
+    if columns[0] == columns[1]:
+        raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.")
+    against = None if options.against == "sts7" else Path(options.against)
+    source = read_source(options.file, columns, options.data_root)
+    tests = read_tests(against, columns, options.data_root)
+    report_leaks(source, tests, options.near or None, options.listing, options.write)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Training pairs and where they come from.
+    """Training pairs and their file.
 
     Attributes:
-        pairs: The pairs.
-        path: Their file, None for the STS corpus.
-        ends: The last line of each pair in the file.
+        pairs: Pairs of sentences.
+        path: File of the pairs, None for the STS corpus.
+        ends: Last line of each pair in the file.
     """
 
     pairs: Pairs
@@ -36,11 +79,14 @@ class Source:
 
 
 def read_source(path: Path | None, columns: tuple[str, str], data_root: str) -> Source:
-    """Pairs of a CSV, TSV or JSONL file, or without one of STS-B and SICK-R train.
+    """Read the pairs of a CSV, TSV or JSONL file, by default those of STS-B and SICK-R train.
 
     Raises:
         DataError: A file is missing or malformed.
     """
+    from sts_lightning.data.readers.senteval import load_sickr, load_stsb  # --help does not wait for these
+    from sts_lightning.data.readers.text_files import read_records
+
     if path is None:
         tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
         return Source([pair for table in tables for pair in _pairs(table)])
@@ -49,11 +95,15 @@ def read_source(path: Path | None, columns: tuple[str, str], data_root: str) -> 
 
 
 def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> dict[str, list[Dataset]]:
-    """The seven test sets, or the pairs of a file.
+    """Read the seven test sets, or the pairs of a file.
 
     Raises:
         DataError: A file is missing or malformed.
     """
+    from sts_lightning.data.pair_tables import make_table
+    from sts_lightning.data.readers.senteval import load_sts_tasks
+    from sts_lightning.data.readers.text_files import read_records
+
     if path is None:
         return {task.name: list(task.subsets.values()) for task in load_sts_tasks(data_root)}
     first, second = zip(*(fields for _, fields in read_records(path, list(columns))), strict=True)
@@ -71,23 +121,25 @@ def report_leaks(
     listing: Path | None = None,
     clean: Path | None = None,
 ) -> list[Leak]:
-    """Count leaks by test set and kind; list them and write the file without them if asked to.
+    """Print the number of leaks by test set and kind; list them and write a cleaned copy if requested.
 
     Args:
-        source: The training pairs.
+        source: Training pairs.
         tests: Tables of each test set.
         near: See `find_leaks`.
-        listing: CSV file for the leaks, one a row.
-        clean: File for the training pairs that are left, in the form of the source's file.
+        listing: CSV file for the leaks, one per row.
+        clean: File for the remaining training pairs, in the format of the source's file.
 
     Raises:
-        ConfigError: ``clean`` without a source file, or over it.
+        ConfigError: ``clean`` is given without a source file, or is that file.
     """
+    from sts_lightning.data.leak_search import KINDS, find_leaks
+
     if clean is not None and (source.path is None or clean.resolve() == source.path.resolve()):
-        raise ConfigError("--write needs a training file, and another name than that file has.")
+        raise ConfigError("--write needs a training file, and a name other than that of the training file.")
     leaks = find_leaks(source.pairs, tests, near)
     kinds = [kind for kind in KINDS if kind != "near" or near is not None]
-    table = Table(title=f"Of {len(source.pairs):,} training pairs, those that a test set has too")
+    table = Table(title=f"Training pairs, of {len(source.pairs):,}, that also occur in a test set")
     for heading in ("", *kinds, "any"):
         table.add_column(heading, justify="right" if heading else "left")
     strongest: dict[int, str] = {}
@@ -119,10 +171,12 @@ def _write_list(source: Source, leaks: Sequence[Leak], path: Path) -> None:
 
 
 def _write_clean(source: Source, leaking: set[int], path: Path) -> None:
+    from sts_lightning.data.readers.text_files import read_lines
+
     assert source.path is not None
     lines = read_lines(source.path)
     starts = [1, *(end + 1 for end in source.ends[:-1])]
-    starts[0] = 1 if source.path.suffix.lower() == ".jsonl" else 2  # behind the header, which is one line
+    starts[0] = 1 if source.path.suffix.lower() == ".jsonl" else 2  # after the header line
     gone = {
         line for row in leaking for line in range(starts[row], source.ends[row] + 1)
     }  # a quoted field may span lines

@@ -1,7 +1,8 @@
-"""The fixed set: what a stored configuration may name without anyone's consent.
+"""Targets and settings that a stored configuration may use without the user's consent.
 
-Classes are compared by their exact dotted names, each at its place, since a prefix would reach whatever a
-module of ours imports. Of settings that libraries load code by, only those listed may hold text.
+Classes are compared by their exact dotted names, each at its place in the configuration, since a prefix would
+also admit everything that a module imports. Settings by which libraries load code may hold text only if
+listed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ ARGUMENTS: dict[str, dict[str, frozenset[str]]] = {
         ),
     },
 }
-"""Loggers and callbacks by group, each with the arguments that a run folder may give it."""
+"""Loggers and callbacks by group, each with the arguments that a run folder may set."""
 
 TRAINER_EXTRA = _words(
     "fast_dev_run min_epochs min_steps max_time limit_val_batches limit_test_batches overfit_batches "
@@ -70,42 +71,42 @@ PEFT_TEXT = _words(
 )
 """Arguments of peft's configurations whose text is a choice or the name of a layer.
 
-All others may hold numbers only.
+All others may hold only numbers.
 """
 
 PEFT_CODE = _words(
     "megatron_config megatron_core adapters shadow_model tokenizer_kwargs tokenizer_name_or_path"
 )
-"""Arguments of which only null is taken.
+"""Arguments that must be null.
 
-As soon as there is a ``megatron_config``, peft imports what ``megatron_core`` names, by default
-``megatron.core``; it loads what the others name.
+With a ``megatron_config``, peft imports the module named by ``megatron_core``, by default ``megatron.core``;
+it loads the objects named by the others.
 """
 
 MODEL_TEXT = _words(
     "hidden_act hidden_activation activation_function position_embedding_type rope_scaling rope_parameters "
     "layer_types"
 )
-"""Settings of a model's configuration whose text is a choice; transformers loads code by others."""
+"""Settings of a model's configuration whose text is a choice; by others, transformers may load code."""
 
 ATTENTION = ("eager", "sdpa")
-"""Values of ``attn_implementation`` that come with transformers; others are kernels from elsewhere."""
+"""Values of ``attn_implementation`` built into transformers; others are downloaded kernels."""
 
 
 def is_known(target: str, path: tuple[str, ...]) -> bool:
-    """Whether a target is one of the fixed set at its place in the configuration.
+    """Return whether a target needs no consent at its place in the configuration.
 
     Args:
-        target: The dotted name.
-        path: The keys that lead to the node whose target it is.
+        target: Dotted name of the target.
+        path: Keys that lead to the node with the target.
     """
     group, depth = (path[0] if path else ""), len(path)
     if group == "model":
         if depth == 1:
-            return target in ENCODERS or _is_defined(target, "models")
+            return target in ENCODERS or _is_defined(target, "model")
         return path[1] == "adapter" and PEFT.fullmatch(target) is not None
     if group == "loss":
-        return _is_defined(target, "losses")
+        return _is_defined(target, "loss")
     if group == "data":
         return depth == 1 and _is_defined(target, "data")
     if group == "regularizer":
@@ -113,23 +114,31 @@ def is_known(target: str, path: tuple[str, ...]) -> bool:
     return depth == 2 and target in ARGUMENTS.get(group, {})
 
 
-def _is_defined(target: str, room: str) -> bool:
-    """Whether a dotted name is that of a target defined in a module of one of this project's packages."""
-    match = re.fullmatch(rf"sts_lightning\.{room}\.([a-z0-9_]+)\.(\w+)", target)
-    return match is not None and match[2] in _definitions(room, match[1])
+PACKAGES = {"model": ("models", "testing"), "loss": ("losses",), "data": ("data", "testing")}
+"""Packages of this project that define the targets of each group."""
+
+
+def _is_defined(target: str, group: str) -> bool:
+    """Return whether a dotted name is a target of the group, defined in one of this project's modules."""
+    match = re.fullmatch(r"sts_lightning\.([a-z]+)\.([a-z0-9_]+)\.(\w+)", target)
+    return (
+        match is not None
+        and match[1] in PACKAGES[group]
+        and match[3] in _definitions(group, *match.groups()[:2])
+    )
 
 
 @cache
-def _definitions(room: str, module: str) -> frozenset[str]:
-    """The targets that a module defines itself: losses, data sets, functions that return an encoder.
+def _definitions(group: str, package: str, module: str) -> frozenset[str]:
+    """Return the targets that a module defines itself: losses, data sets, functions that return an encoder.
 
-    Its source is read, not run. What a module only imports is no target of its own.
+    The source is parsed, not executed. Names that the module imports are not among its targets.
     """
-    source = files("sts_lightning").joinpath(room, f"{module}.py")
+    source = files("sts_lightning").joinpath(package, f"{module}.py")
     if not source.is_file():
         return frozenset()
     nodes = ast.parse(source.read_text(encoding="utf-8")).body
-    if room == "models":
+    if group == "model":
         returns = {
             node.name: ast.unparse(node.returns)
             for node in nodes
@@ -137,26 +146,26 @@ def _definitions(room: str, module: str) -> frozenset[str]:
         }
         names = [name for name, returned in returns.items() if returned == "SentenceEncoder"]
     else:
-        suffix = {"losses": "Loss", "data": "Data"}[room]
+        suffix = {"loss": "Loss", "data": "Data"}[group]
         names = [node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name.endswith(suffix)]
     return frozenset(name for name in names if not name.startswith("_"))
 
 
 def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Settings outside the fixed set: by them a library would load code or write elsewhere.
+    """Yield the settings by which a library might load code or write outside the run folder.
 
     Args:
-        node: A mapping in a configuration.
-        path: The keys that lead to it.
+        node: Mapping in a configuration.
+        path: Keys that lead to it.
 
     Yields:
-        The name of a setting, and what it may do.
+        Name of a setting, and the reason why it needs consent.
     """
     values = {name: value for name, value in node.items() if not re.fullmatch(r"_\w+_", name)}
     target = node.get("_target_")
     if path == ("prompt",):
         known = {field.name for field in fields(PromptConfig)}
-        for name in sorted(values.keys() - known):  # a prompt's settings are arguments of the model's class
+        for name in sorted(values.keys() - known):  # they become arguments of the model's class
             yield name, "no setting of a prompt"
     elif path == ("model", "config"):
         for name, value in values.items():
@@ -176,13 +185,13 @@ def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[s
     elif len(path) == 2 and isinstance(target, str) and target in ARGUMENTS.get(path[0], {}):
         for name, value in values.items():
             if name not in ARGUMENTS[path[0]][target]:
-                yield name, "not an argument that a run folder may give"
+                yield name, "not an argument that a run folder may set"
             elif path[0] == "logger" and _leads_out(value):
                 yield name, "a path out of the run folder"
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a number, a boolean, null, or a list of such; a mapping is one only if empty."""
+    """Return whether a value is a number, a boolean, null, a list of these, or an empty mapping."""
     if isinstance(value, Mapping):
         return not value
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

@@ -1,4 +1,4 @@
-"""What the machine decides: accelerator, precision, chunk size and determinism where the user gave none."""
+"""Settings chosen by the hardware: accelerator, precision, chunk size and determinism left at ``auto``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Machine:
     Attributes:
         accelerator: ``cpu``, ``gpu`` (CUDA) or ``mps`` (Apple).
         devices: Number of processes, each on a device of its own; -1 for all visible GPUs.
-        precision: Of training, in Lightning's names.
+        precision: Precision of training, in Lightning's names.
         chunk_tokens: Padded tokens that are encoded together.
-        deterministic: What Lightning's Trainer is told.
+        deterministic: Value for Lightning's Trainer.
         reasons: Why the settings that were ``auto`` have their values; empty where the user gave all.
     """
 
@@ -38,11 +38,11 @@ class Machine:
     reasons: tuple[str, ...]
 
     def describe(self) -> str:
-        """One line: what was decided and why."""
+        """Return one line with the decisions and their reasons."""
         return f"machine: {'; '.join(self.reasons)}"
 
     def record(self) -> dict[str, Any]:
-        """The decision for metrics.json."""
+        """Return the decisions for metrics.json."""
         return asdict(self)
 
 
@@ -79,7 +79,7 @@ def decide(trainer: DictConfig) -> Machine:
 
 
 def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
-    """A copy of a configuration with what the machine decided in place of ``auto``.
+    """Return a copy of a configuration with the decisions in place of ``auto``.
 
     The accelerator stays ``auto``: a run that is resumed on another machine takes what that has, with
     numbers as close to those of the first as precision and chunk size can make them.
@@ -92,12 +92,12 @@ def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
 
 
 def weights_device(machine: Machine) -> str:
-    """The device that quantised weights are loaded to, that of this process."""
+    """Return the device of this process, to which quantised weights are loaded."""
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if machine.accelerator == "gpu" else "cpu"
 
 
 def cuda_devices() -> int:
-    """Number of visible CUDA devices."""
+    """Return the number of visible CUDA devices."""
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
@@ -146,5 +146,5 @@ def _precision(accelerator: str) -> tuple[str, str]:
 
 
 def cpu_multiplies_bfloat16() -> bool:
-    """Whether the CPU has instructions for products of bfloat16 (AMX or AVX512_BF16)."""
+    """Return whether the CPU has instructions for products of bfloat16 (AMX or AVX512_BF16)."""
     return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()

@@ -1,20 +1,42 @@
-"""Types of the configuration: what Hydra checks before anything runs.
+"""Types of the configuration, checked by Hydra before anything runs.
 
 YAML in conf/ holds the values. The groups model, loss and data differ by choice and are checked against
-the signature of their ``_target_`` instead (see `sts_lightning.config.build`).
+the signature of their ``_target_`` instead (see `sts_lightning.config.validate`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
+from sts_lightning.choices import (
+    Accelerator,
+    Aggregate,
+    Denoise,
+    Deterministic,
+    EvalAccelerator,
+    Frozen,
+    Init,
+    Precision,
+    Quantization,
+    Schedule,
+    Suite,
+    TextEdit,
+    TrainPrecision,
+)
 
-def _one_of(*choices: str) -> Any:
-    return field(default=MISSING, metadata={"choices": choices})
+
+def _one_of(choices: Any) -> Any:
+    """Required field that takes one of the values of a `Literal`."""
+    return field(default=MISSING, metadata={"choices": get_args(choices)})
+
+
+def _one_of_or_none(choices: Any) -> Any:
+    """Field that takes null, the default, or one of the values of a `Literal`."""
+    return field(default=None, metadata={"choices": (None, *get_args(choices))})
 
 
 def _between(low: int, high: int) -> Any:
@@ -23,11 +45,11 @@ def _between(low: int, high: int) -> Any:
 
 @dataclass
 class PromptConfig:
-    """A template around each sentence, and how the vector is read out under it."""
+    """Template around each sentence, and how its vector is pooled."""
 
     template: str | None = None
     view_templates: list[str] | None = None
-    denoise: str = _one_of("none", "shift", "pad")
+    denoise: str = _one_of(Denoise)
     denoise_evaluation: bool = MISSING
     pooling: str | None = None
     layer: int = MISSING
@@ -35,7 +57,7 @@ class PromptConfig:
 
 @dataclass
 class OptimConfig:
-    """AdamW and its schedule."""
+    """Settings of AdamW and its schedule."""
 
     lr: float = MISSING
     head_lr: float | None = None
@@ -44,19 +66,19 @@ class OptimConfig:
     decay_embeddings: bool = MISSING
     betas: tuple[float, float] = MISSING
     eps: float = MISSING
-    schedule: str = _one_of("linear", "cosine", "constant_with_warmup")
+    schedule: str = _one_of(Schedule)
     warmup: float = MISSING
 
 
 @dataclass
 class TrainerConfig:
-    """What Lightning's Trainer is told."""
+    """Settings of Lightning's Trainer."""
 
-    accelerator: str = _one_of("auto", "cpu", "gpu", "mps")
+    accelerator: str = _one_of(Accelerator)
     cpu_fallback: bool = MISSING
     devices: int = MISSING
     num_nodes: int = MISSING
-    precision: str = _one_of("auto", "32-true", "bf16-mixed", "16-mixed")
+    precision: str = _one_of(TrainPrecision)
     max_epochs: int = MISSING
     max_steps: int = MISSING
     limit_train_batches: int | None = None
@@ -64,7 +86,7 @@ class TrainerConfig:
     save_every: int = MISSING
     gradient_clip_val: float | None = None
     log_every_n_steps: int = MISSING
-    deterministic: Any = field(default=MISSING, metadata={"choices": ("auto", "warn", True, False)})
+    deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
     chunk_tokens: Any = MISSING
     micro_batch_size: Any = None
     gradient_checkpointing: bool = MISSING
@@ -74,20 +96,18 @@ class TrainerConfig:
 
 @dataclass
 class EvaluationConfig:
-    """The report on the test tasks at the end of training."""
+    """Report on the test tasks at the end of training."""
 
     final: bool = MISSING
     untuned: bool = MISSING
-    aggregate: str = _one_of("all", "mean", "wmean")
-    precision: str | None = field(
-        default=None, metadata={"choices": (None, "32-true", "bf16-true", "16-true")}
-    )
-    text_edit: str = _one_of("none", "official")
+    aggregate: str = _one_of(Aggregate)
+    precision: str | None = _one_of_or_none(Precision)
+    text_edit: str = _one_of(TextEdit)
 
 
 @dataclass
 class QueueConfig:
-    """Further negatives from a momentum encoder."""
+    """Additional negatives from a momentum encoder."""
 
     size: int = MISSING
     momentum: float = MISSING
@@ -95,10 +115,10 @@ class QueueConfig:
 
 @dataclass
 class TrainConfig:
-    """`python train.py`."""
+    """Configuration of `python train.py`."""
 
     name: str = MISSING
-    seed: int = _between(0, 2**32 - 1)  # what NumPy's generator takes
+    seed: int = _between(0, 2**32 - 1)  # the range of NumPy's seeds
     data_root: str = MISSING
     path: str | None = None
     precision: str = MISSING
@@ -109,8 +129,8 @@ class TrainConfig:
     trust_remote_code: bool = False
     stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None
-    init: str = _one_of("best", "final")
-    freeze: str = _one_of("none", "encoder", "encoder_with_dropout")
+    init: str = _one_of(Init)
+    freeze: str = _one_of(Frozen)
     model: Any = MISSING
     prompt: PromptConfig = field(default_factory=PromptConfig)
     loss: Any = MISSING
@@ -126,33 +146,31 @@ class TrainConfig:
 
 @dataclass
 class EvalConfig:
-    """`python eval.py`."""
+    """Configuration of `python eval.py`."""
 
     ckpt: str | None = None
     trust: list[str] = field(default_factory=list)
     trust_remote_code: bool = False
     data_root: str = MISSING
-    suite: str = _one_of("sts", "transfer", "probing", "relatedness", "mteb")
+    suite: str = _one_of(Suite)
     tasks: list[str] | None = None
     languages: list[str] | None = None
     subsets: list[str] | None = None
     splits: list[str] | None = None
     folds: int = MISSING
     normalize: bool = MISSING
-    aggregate: str = _one_of("all", "mean", "wmean")
-    precision: str | None = field(
-        default=None, metadata={"choices": (None, "32-true", "bf16-true", "16-true")}
-    )
-    text_edit: str | None = field(default=None, metadata={"choices": (None, "none", "official")})
-    quantization: str | None = field(default=None, metadata={"choices": (None, "none", "4bit", "8bit")})
-    accelerator: str = _one_of("auto", "cpu", "gpu")
+    aggregate: str = _one_of(Aggregate)
+    precision: str | None = _one_of_or_none(Precision)
+    text_edit: str | None = _one_of_or_none(TextEdit)
+    quantization: str | None = _one_of_or_none(Quantization)
+    accelerator: str = _one_of(EvalAccelerator)
     debug: bool = MISSING
     model: Any = MISSING
     prompt: PromptConfig = field(default_factory=PromptConfig)
 
 
 def register_schemas() -> None:
-    """Make the schemas known to Hydra's defaults lists."""
+    """Register the schemas for Hydra's defaults lists."""
     store = ConfigStore.instance()
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="eval_schema", node=EvalConfig)

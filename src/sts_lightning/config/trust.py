@@ -1,4 +1,4 @@
-"""Run folders are data, never code: what a folder may ask for, and what needs the user's word.
+"""Run folders are data, never code: checks of their configurations against the user's consent.
 
 A run's config.yaml and stages.yaml name classes to build (``_target_``) and settings that libraries import or
 download code by. Whoever made the folder chose them. `requests` lists whatever is outside a fixed set that
@@ -19,17 +19,18 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.config.allowed import is_known, suspects
+from sts_lightning.config.renamed import update_targets
 from sts_lightning.errors import CheckpointError, UntrustedError
 
 CONSENT = {"trust": [], "trust_remote_code": False}
-"""Settings that hold the user's word, with the values that a stored configuration gets in their place."""
+"""Settings that hold consent, with the values that replace them in a stored configuration."""
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_0-9][A-Za-z0-9_]*)*")
 
 
 @dataclass(frozen=True)
 class Trust:
-    """The user's word on a run folder.
+    """Consent of the user for a run folder.
 
     Attributes:
         names: Dotted names of classes, and keys of the configuration, that the folder may ask for.
@@ -45,7 +46,7 @@ class Trust:
         return cls(frozenset([names] if isinstance(names, str) else names), remote_code)
 
     def __or__(self, other: Trust) -> Trust:
-        """What either allows."""
+        """Return the union of two consents."""
         return Trust(self.names | other.names, self.remote_code or other.remote_code)
 
     def arguments(self) -> tuple[str, ...]:
@@ -74,7 +75,7 @@ class Request:
     needs: Trust | None = None
 
     def __str__(self) -> str:
-        """One line for a message."""
+        """Return one line for a message."""
         shown = repr(self.value)
         return f"{self.key}: {shown if len(shown) <= 100 else f'{shown[:97]}...'} ({self.why})"
 
@@ -89,9 +90,9 @@ def requests(values: Mapping[Any, Any]) -> list[Request]:
 
 
 def wanted(values: Mapping[Any, Any] | DictConfig) -> Trust:
-    """The consent that a configuration needs.
+    """Return the consent that a configuration needs.
 
-    To compose a configuration, by the command line or one's own conf/, is the user's word on what it names.
+    Composing a configuration from the command line and the user's own conf/ is consent to what it names.
     """
     if isinstance(values, DictConfig):
         values = _plain(values, resolve=True)
@@ -106,8 +107,8 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust) -> None:
 
     Args:
         values: See `requests`.
-        source: The file, perhaps with a part of it, for the message.
-        trust: The user's word.
+        source: File, with the part of it, for the message.
+        trust: Consent of the user.
 
     Raises:
         UntrustedError: The message lists every request, and the arguments that would allow all of them.
@@ -172,7 +173,7 @@ def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
 
 
 def stage_names(path: Path) -> list[str]:
-    """The names of the stages in stages.yaml, in order; each is the folder of a run.
+    """Return the names of the stages in stages.yaml, in order; each is the folder of a run.
 
     Raises:
         CheckpointError: The file cannot be read, has no stage, or a name would lead out of its folder.
@@ -193,7 +194,7 @@ def _names(values: Mapping[Any, Any], path: Path) -> list[str]:
 
 
 def check_links(run: Path) -> None:
-    """Reject a run folder in which a file is a link to elsewhere: to resume the run writes through it.
+    """Reject a run folder in which a file is a link to elsewhere: resuming the run would write through it.
 
     Raises:
         UntrustedError: There is such a file.
@@ -212,6 +213,7 @@ def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:
         raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(cfg, DictConfig):
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")
+    update_targets(cfg)
     return cfg, _plain(cfg, resolve=False)
 
 

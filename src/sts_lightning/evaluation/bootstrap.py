@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 Predictions = Mapping[str, tuple[np.ndarray, np.ndarray]]
-"""For each task, the cosines and the gold scores of its pairs, in the order of the data."""
+"""Cosines and gold scores of the pairs of each task, in the order of the data."""
 
 
 @dataclass(frozen=True)
@@ -30,24 +30,24 @@ def paired_difference(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """How far a system is above a baseline, with intervals over test pairs.
+    """Compute the difference of a system from a baseline, with intervals over test pairs.
 
-    The pairs of each task are drawn anew with replacement, the same draw for all runs, and Spearman's
-    correlation times 100 is averaged over the runs (seeds) of each side. The interval tells what other
-    test pairs might have shown; how much other seeds would change is not in it.
+    The pairs of each task are resampled with replacement, the same sample for all runs, and Spearman's
+    correlation times 100 is averaged over the runs (seeds) of each side. The interval covers the variation
+    between samples of test pairs, not that between seeds.
 
     Args:
         system: Predictions of each run of the system.
-        baseline: Those of the baseline, on the same pairs.
-        resamples: Draws.
+        baseline: Predictions of each run of the baseline, on the same pairs.
+        resamples: Number of bootstrap resamples.
         level: Coverage of the intervals.
-        seed: Of the draws.
+        seed: Random seed of the resampling.
 
     Returns:
-        The difference of each task, and under ``average`` that of the mean over tasks.
+        Difference of each task, and under ``average`` that of the mean over tasks.
 
     Raises:
-        ValueError: The runs were not scored on the same pairs, or there are no draws.
+        ValueError: The runs were not scored on the same pairs, or ``resamples`` is below 1.
     """
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}.")
@@ -81,23 +81,23 @@ def paired_difference(
 def score_intervals(
     system: Sequence[Predictions], resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> dict[str, Interval]:
-    """Spearman's correlation times 100, the mean over runs, with intervals over test pairs.
+    """Compute Spearman's correlation times 100, averaged over runs, with intervals over test pairs.
 
     Args:
         system: Predictions of each run, on the same pairs.
-        resamples: Draws.
+        resamples: Number of bootstrap resamples.
         level: Coverage of the intervals.
-        seed: Of the draws.
+        seed: Random seed of the resampling.
 
     Returns:
-        The score of each task, and under ``average`` the mean over tasks.
+        Score of each task, and under ``average`` the mean over tasks.
     """
     nothing = {task: (np.zeros_like(gold), gold) for task, (_, gold) in system[0].items()}
     return paired_difference(system, [nothing], resamples, level, seed)
 
 
 class _Ranked:
-    """Values whose mid-ranks in a resample follow from how often each was drawn, without sorting anew.
+    """Values whose mid-ranks in a resample are computed from counts, without sorting again.
 
     Args:
         values: (N,).
@@ -107,7 +107,7 @@ class _Ranked:
         self.group = np.unique(values, return_inverse=True)[1]
 
     def ranks(self, counts: np.ndarray) -> np.ndarray:
-        """Centred mid-ranks of all N values among those drawn."""
+        """Return the centred mid-ranks of all N values in a resample with these counts."""
         sizes = np.bincount(self.group, weights=counts)
         middle = np.cumsum(sizes) - (sizes - 1) / 2
         ranks: np.ndarray = (middle - (counts.sum() + 1) / 2)[self.group]
@@ -115,7 +115,7 @@ class _Ranked:
 
 
 def _correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> float:
-    """Pearson's correlation of centred values that were drawn so often; 0 where one side is constant."""
+    """Return Pearson's correlation of centred values weighted by counts; 0 where one side is constant."""
     weighted = counts * first
     norms = np.sqrt((weighted @ first) * (counts * second @ second))
     return float(weighted @ second / norms) if norms > 0 else 0.0

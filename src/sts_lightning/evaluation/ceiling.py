@@ -8,16 +8,16 @@ import numpy as np
 from scipy import stats
 
 CANDIDATES = 500
-"""Places at which a scorer of three or more levels may switch: so many, evenly spread over the pairs."""
+"""Number of evenly spaced positions at which a scorer of three or more levels may switch."""
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The best scorer of a kind.
+    """Best scorer with a number of distinct values.
 
     Attributes:
-        spearman: Its correlation times 100.
-        sizes: How many pairs it gives each of its values, the lowest value first.
+        spearman: Correlation times 100.
+        sizes: Number of pairs with each value, the lowest value first.
     """
 
     spearman: float
@@ -25,7 +25,7 @@ class Ceiling:
 
 
 def ceiling(gold: np.ndarray, levels: int = 2) -> Ceiling:
-    r"""The highest Spearman correlation with the gold scores of a scorer that has K distinct values.
+    r"""Compute the highest Spearman correlation with gold scores of a scorer with K distinct values.
 
     Spearman's correlation is Pearson's of mid-ranks, which is what scipy, SentEval and everyone computes. The
     best scorer follows the order of the gold scores and is free in where it switches; pairs of equal gold
@@ -50,7 +50,7 @@ def ceiling(gold: np.ndarray, levels: int = 2) -> Ceiling:
     sums = np.concatenate([[0.0], np.cumsum(ranks)])[edges]
     if levels == 2:
         above, below = size - places, places
-        # A binary score has mid-ranks N/2 apart, whatever its shares.
+        # The mid-ranks of a binary score are N/2 apart, whatever its class sizes.
         correlations = -sums[1:-1] / (np.sqrt(above * below / size) * scale)
         best = int(correlations.argmax())
         return Ceiling(100 * float(correlations[best]), (int(below[best]), int(above[best])))
@@ -103,7 +103,9 @@ def _best_partition(edges: np.ndarray, sums: np.ndarray, scale: float, levels: i
 
 
 def papers_ceiling(gold: np.ndarray) -> Ceiling:
-    r"""The papers' bound of a binary scorer, :math:`1 - 6 \sum d^2 / (N (N^2 - 1))` (Pcc-tuning, Sec. 3).
+    r"""Compute the papers' bound on a binary scorer, :math:`1 - 6 \sum d^2 / (N (N^2 - 1))`.
+
+    Pcc-tuning, Sec. 3.
 
     The formula holds without ties only, and a binary score is nothing but ties: it gives 7/8 for two equal
     halves in the limit, above the correlation that is reported.

@@ -1,12 +1,9 @@
-"""Two sets of runs side by side, with intervals."""
+"""Comparison of two sets of runs, with bootstrap intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
 
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, paired_difference, score_intervals
@@ -17,12 +14,12 @@ from sts_lightning.runs.predictions import load_predictions
 def compare(
     first: Sequence[Path], second: Sequence[Path], resamples: int = 1000
 ) -> tuple[dict[str, Interval], dict[str, Interval], dict[str, Interval]]:
-    """Scores of two systems and their difference, second less first, for each task and on average.
+    """Return the scores of two systems and their difference (second minus first), by task and on average.
 
     Args:
-        first: Runs of one system, which differ by their seed.
-        second: Those of the other.
-        resamples: Draws of the test pairs.
+        first: Run folders of one system, which differ in their seed.
+        second: Run folders of the other system.
+        resamples: Number of bootstrap resamples of the test pairs.
 
     Raises:
         CheckpointError: A run has no predictions, or they are on other pairs.
@@ -34,26 +31,3 @@ def compare(
         names = ", ".join(map(str, (*first, *second)))
         raise CheckpointError(f"{names}: {error}") from error
     return score_intervals(ours, resamples), score_intervals(theirs, resamples), difference
-
-
-def print_comparison(first: Sequence[Path], second: Sequence[Path], resamples: int = 1000) -> None:
-    """Print scores, differences and their 95 % intervals; a star marks intervals without zero."""
-    one, two, difference = compare(first, second, resamples)
-    table = Table(
-        title="Spearman x 100 with 95 % intervals over test pairs; * the interval has no zero",
-        caption="Other seeds may differ more than other pairs: compare several runs of each.",
-    )
-    for heading in ("", _name(first), _name(second), "difference"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for task, interval in difference.items():
-        mark = " *" if interval.low > 0 or interval.high < 0 else "  "
-        table.add_row(task, _plain(one[task]), _plain(two[task]), f"{interval}{mark}")
-    Console(width=None if Console().is_terminal else 120).print(table)
-
-
-def _name(runs: Sequence[Path]) -> str:
-    return runs[0].name if len(runs) == 1 else f"{runs[0].name}, ... ({len(runs)} runs)"
-
-
-def _plain(interval: Interval) -> str:
-    return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"

@@ -19,10 +19,10 @@ class Correlations(TypedDict):
 
 
 def require_finite(vectors: np.ndarray) -> np.ndarray:
-    """The vectors (N, D) as they are, if none has a NaN or an infinity, which a cosine would turn into 0.
+    """Return vectors (N, D) unchanged if all are finite; a cosine would turn NaN and infinity into 0.
 
     Raises:
-        TrainingError: One has.
+        TrainingError: A vector is NaN or infinite.
     """
     wrong = int((~np.isfinite(vectors).all(axis=1)).sum())
     if wrong:

@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from sts_lightning.errors import ConfigError, DataError
-from sts_lightning.evaluation.correlation import pair_cosines, require_finite
-from sts_lightning.evaluation.sts import Encoder
+from sts_lightning.evaluation.correlation import pair_cosines
+from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 
 
 class MTEBScore(TypedDict):
@@ -38,8 +38,8 @@ class MTEBEncoder:
     MTEB's own prompts are not used: a sentence is read as in training and on the STS tasks.
 
     Args:
-        encoder: What is evaluated.
-        name: How it is called in MTEB's result files, ``organisation/model``.
+        encoder: Encoder to evaluate.
+        name: Name in MTEB's result files, ``organisation/model``.
     """
 
     def __init__(self, encoder: Encoder, name: str = "sts-lightning/model") -> None:
@@ -51,10 +51,7 @@ class MTEBEncoder:
     def encode(self, inputs: Any, **_: Any) -> np.ndarray:
         """Vectors (N, D) in float32 of the texts in MTEB's batches."""
         texts = [text for batch in inputs for text in batch["text"]]
-        distinct = list(dict.fromkeys(texts))
-        index = {text: row for row, text in enumerate(distinct)}
-        vectors = require_finite(np.asarray(self.encoder.encode(distinct), dtype=np.float32))
-        return vectors[[index[text] for text in texts]]
+        return encode_distinct(self.encoder, texts)[texts].astype(np.float32, copy=False)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Cosines of all pairs, (N, D), (M, D) -> (N, M)."""
@@ -148,9 +145,9 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
     """Score tasks as MTEB does, and keep its result files, one a task.
 
     Args:
-        encoder: What is evaluated.
-        tasks: From `find_mteb_tasks`.
-        folder: Where the result files go.
+        encoder: Encoder to evaluate.
+        tasks: Tasks from `find_mteb_tasks`.
+        folder: Folder of the result files.
 
     Raises:
         DataError: A task's data could not be loaded.

@@ -13,8 +13,8 @@ from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
 from sts_lightning.data.readers.supervised_sts import RelatednessTask
+from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.features import FrozenFeatures
-from sts_lightning.evaluation.sts import Encoder
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def evaluate_relatedness(encoder: Encoder, tasks: Sequence[RelatednessTask]) -> 
     The random numbers are SentEval's too.
 
     Args:
-        encoder: What is evaluated; it is not trained.
+        encoder: Encoder to evaluate; it is frozen.
         tasks: At least one.
     """
     features = FrozenFeatures(

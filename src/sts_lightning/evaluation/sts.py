@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypedDict, get_args
+from typing import TypedDict, get_args
 
 import numpy as np
 from datasets import Dataset
 
+from sts_lightning.choices import Aggregate
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines, require_finite
-
-Aggregate = Literal["all", "mean", "wmean"]
-"""How the subsets of a task become one score.
-
-``all``: one correlation over the concatenation of all subsets, which SimCSE and its followers report;
-``mean``: mean of the subsets' correlations; ``wmean``: the same, weighted by size.
-"""
-
-
-class Encoder(Protocol):
-    """Anything that maps sentences to vectors."""
-
-    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
-        """Vectors of shape (len(sentences), D)."""
-        ...
+from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines
+from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 
 
 class TaskResult(TypedDict):
-    """The aggregated score of a task, and that of its subsets."""
+    """Aggregated score of a task, and the scores of its subsets."""
 
     spearman: float
     pearson: float
@@ -46,10 +33,10 @@ class STSResult(TypedDict):
 
 
 def check_aggregate(aggregate: str) -> None:
-    """Refuse an unknown way to aggregate.
+    """Check that an aggregate is one of the choices.
 
     Raises:
-        ConfigError: It is unknown.
+        ConfigError: The aggregate is unknown.
     """
     if aggregate not in get_args(Aggregate):
         raise ConfigError(f"aggregate must be one of {', '.join(get_args(Aggregate))}, got {aggregate!r}.")
@@ -59,7 +46,7 @@ def evaluate_sts(encoder: Encoder, tasks: Sequence[STSTask], aggregate: Aggregat
     """Score tasks by the correlation of cosine and gold score.
 
     Args:
-        encoder: What is evaluated.
+        encoder: Encoder to evaluate.
         tasks: At least one task.
         aggregate: How the subsets of a task become one score.
     """
@@ -69,10 +56,10 @@ def evaluate_sts(encoder: Encoder, tasks: Sequence[STSTask], aggregate: Aggregat
 
 
 def encode_pairs(encoder: Encoder, tables: Sequence[Dataset]) -> list[np.ndarray]:
-    """Cosines of the pairs of each table; each distinct sentence of all tables is encoded once.
+    """Compute the cosines of the pairs of each table; each distinct sentence of all tables is encoded once.
 
     Args:
-        encoder: What is evaluated.
+        encoder: Encoder to evaluate.
         tables: Tables with the columns sentence1 and sentence2.
 
     Returns:
@@ -82,11 +69,8 @@ def encode_pairs(encoder: Encoder, tables: Sequence[Dataset]) -> list[np.ndarray
         TrainingError: A vector is NaN or infinite.
     """
     columns = [list(table[column]) for table in tables for column in ("sentence1", "sentence2")]
-    index = {
-        text: row for row, text in enumerate(dict.fromkeys(text for column in columns for text in column))
-    }
-    vectors = require_finite(encoder.encode(list(index)))
-    embedded = [vectors[[index[text] for text in column]] for column in columns]
+    vectors = encode_distinct(encoder, (text for column in columns for text in column))
+    embedded = [vectors[column] for column in columns]
     return [pair_cosines(first, second) for first, second in zip(embedded[::2], embedded[1::2], strict=True)]
 
 
@@ -123,3 +107,9 @@ def _score(
         "pairs": sum(sizes),
         "subsets": subsets,
     }
+
+
+def spearman_row(result: STSResult) -> dict[str, float]:
+    """Return the Spearman score of each task, then the average where there is more than one."""
+    row = {name: task["spearman"] for name, task in result["tasks"].items()}
+    return {**row, "average": result["average"]} if len(row) > 1 else row

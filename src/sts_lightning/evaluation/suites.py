@@ -24,16 +24,16 @@ from sts_lightning.data.readers.supervised_sts import (
 )
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import require_finite
+from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.relatedness import evaluate_relatedness
-from sts_lightning.evaluation.report import spearman_row
-from sts_lightning.evaluation.sts import Encoder, check_aggregate, encode_pairs, score_tasks
+from sts_lightning.evaluation.sts import check_aggregate, encode_pairs, score_tasks, spearman_row
 from sts_lightning.evaluation.transfer import evaluate_transfer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions
 
 Scored = tuple[dict[str, Any], dict[str, float]]
-"""What metrics.json keeps of a suite, and a row for the terminal."""
+"""Result of a suite for metrics.json, and its row for the terminal."""
 
 Score = Callable[[Encoder, Path], Scored]
 """Scores an encoder; files besides metrics.json go into the folder, which it makes."""
@@ -45,7 +45,7 @@ class UnitVectors:
     No cosine changes by that, but what a regression or a clustering makes of the vectors does.
 
     Args:
-        encoder: Whose vectors.
+        encoder: Encoder of the vectors.
     """
 
     def __init__(self, encoder: Encoder) -> None:
@@ -87,7 +87,7 @@ def open_suite(cfg: DictConfig) -> Score:
 
 
 def _listed(cfg: DictConfig, key: str) -> tuple[str, ...] | None:
-    """The names of a list, or None where it is not given.
+    """Return the names in a list, or None where it is not given.
 
     Raises:
         ConfigError: The list is empty, or a name occurs twice.

@@ -11,8 +11,8 @@ import numpy as np
 
 from sts_lightning.data.readers.classification import ClassificationTask
 from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.features import FrozenFeatures
-from sts_lightning.evaluation.sts import Encoder
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ GRIDS = {
 """Inverse strengths of the L2 penalty that SentEval tries, by what the task has."""
 
 SEED = 1111
-"""Of the folds, as in SentEval."""
+"""Random seed of the folds, as in SentEval."""
 
 
 class Accuracy(TypedDict):
@@ -57,9 +57,9 @@ def evaluate_transfer(
     ``usepytorch=False``; its PyTorch variant stops the same regression early instead.
 
     Args:
-        encoder: What is evaluated; it is not trained.
+        encoder: Encoder to evaluate; it is frozen.
         tasks: At least one.
-        folds: Of each cross-validation; SentEval's reports use 10.
+        folds: Number of folds of each cross-validation; SentEval's reports use 10.
 
     Raises:
         ConfigError: scikit-learn is not installed.

@@ -17,11 +17,11 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from sts_lightning.choices import Quantization
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.offline import packaged_copy
 from sts_lightning.models.quantization import (
-    Quantization,
     check_quantization,
     check_share,
     quantization_config,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from sts_lightning.choices import Denoise, Precision, Quantization, TextEdit
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter import adapted
 from sts_lightning.models.attention import is_causal, make_bidirectional
@@ -25,18 +26,14 @@ from sts_lightning.models.batch_probe import TEXTS, agree, check_independence, i
 from sts_lightning.models.limits import check_length, position_offset
 from sts_lightning.models.pooling import POOLINGS, Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
-from sts_lightning.models.quantization import Quantization
-from sts_lightning.models.text_edit import TextEdit, edit
-from sts_lightning.models.tokenize import Denoise, Rows, SentenceTokenizer
+from sts_lightning.models.text_edit import edit
+from sts_lightning.models.tokenize import Rows, SentenceTokenizer
 
 Projection = Literal["none", "train", "always"]
 """Whether a linear layer with tanh stands on top of the pooled vector."""
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
 """From token ids, and for each whether it is a special token, to token ids."""
-
-Precision = Literal["32-true", "bf16-true", "16-true"]
-"""Weights and arithmetic of an encoder that does not train, in Lightning's names."""
 
 DTYPES: dict[Precision, torch.dtype] = {
     "32-true": torch.float32,

@@ -10,8 +10,9 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 from torch import Tensor, nn
 
-from sts_lightning.config.build import build, check_target
+from sts_lightning.config.build import build
 from sts_lightning.config.trust import Trust
+from sts_lightning.config.validate import check_target
 from sts_lightning.errors import CheckpointError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 from torch import nn
 from transformers import BitsAndBytesConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
+from sts_lightning.choices import Quantization
 from sts_lightning.errors import ConfigError
 
 log = logging.getLogger(__name__)
-
-Quantization = Literal["none", "4bit", "8bit"]
-"""``4bit``: NF4, its scales quantised too (QLoRA); ``8bit``: LLM.int8()."""
 
 LEAST_SHARE = 0.9
 """Smallest share of the linear weights that must have been quantised.

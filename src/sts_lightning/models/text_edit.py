@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-TextEdit = Literal["none", "official"]
-"""``none``: the sentence as it is. ``official``: as `edit` says."""
+from sts_lightning.choices import TextEdit
 
 
 def edit(sentence: str, how: TextEdit) -> str:

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from sts_lightning.choices import Denoise
 from sts_lightning.errors import ConfigError
 
 SLOT = "{sentence}"
 MASK = "{mask}"
-
-Denoise = Literal["none", "shift", "pad"]
-"""What is subtracted from a sentence's vector: nothing, or the vector of its template without a sentence.
-
-``shift``: the bare template, with the positions behind the slot as if the sentence stood there
-(PromptBERT); ``pad``: the template with as many pad tokens in the slot, attended to (CoT-BERT).
-"""
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 from omegaconf import DictConfig
 
 from sts_lightning.errors import ConfigError

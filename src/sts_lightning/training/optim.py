@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 import torch
 from omegaconf import DictConfig
@@ -12,9 +11,8 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import get_scheduler
 
+from sts_lightning.choices import Schedule
 from sts_lightning.errors import ConfigError
-
-Schedule = Literal["linear", "cosine", "constant_with_warmup"]
 
 NO_DECAY = ("bias", "norm.weight", "Norm.weight")
 """Name endings of parameters that weight decay leaves alone."""

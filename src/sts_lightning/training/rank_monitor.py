@@ -12,7 +12,8 @@ from lightning.pytorch.callbacks import Callback
 from sts_lightning.analysis.alignment import contrastive_alignment, contrastive_uniformity
 from sts_lightning.analysis.phases import PeakDetector
 from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
-from sts_lightning.evaluation.correlation import correlate, pair_cosines, require_finite
+from sts_lightning.evaluation.correlation import correlate, pair_cosines
+from sts_lightning.evaluation.encoding import encode_distinct
 from sts_lightning.regularizers.rank_reduction import RankReduction
 
 log = logging.getLogger(__name__)
@@ -78,10 +79,9 @@ class RankMonitor(Callback):
         count = len(table) if self.pairs is None else min(self.pairs, len(table))
         texts = [*table["sentence1"][:count], *table["sentence2"][:count]]
         gold = np.asarray(table["label"][:count])
-        distinct = list(dict.fromkeys(texts))
-        place = {text: row for row, text in enumerate(distinct)}
-        vectors = require_finite(pl_module.encoder.encode(distinct, progress=False))  # type: ignore[operator,union-attr]
-        first, second = vectors[[place[t] for t in texts]].reshape(2, count, -1)
+        embedded = encode_distinct(pl_module.encoder, texts, progress=False)  # type: ignore[arg-type]
+        first, second = embedded[texts].reshape(2, count, -1)
+        vectors = embedded.vectors
         values = singular_values(vectors)
         rank = energy_rank(values, self.fraction, self.power)
         metrics = {

@@ -13,10 +13,10 @@ from omegaconf import DictConfig
 
 from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
+from sts_lightning.console import print_scores
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.evaluation.correlation import Correlations, correlate
-from sts_lightning.evaluation.report import print_scores, spearman_row
-from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks
+from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks, spearman_row
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_best
 from sts_lightning.runs.environment import environment, peak_memory

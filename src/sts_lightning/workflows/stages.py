@@ -14,8 +14,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import check_config, flat_keys, stage_overrides
+from sts_lightning.config.keys import flat_keys, stage_overrides
 from sts_lightning.config.trust import NOTHING, Trust, wanted
+from sts_lightning.config.validate import check_config
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
@@ -113,8 +114,7 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
             raise ConfigError(f"stages.{name}: {str(error).splitlines()[0]}") from error
         assert isinstance(stage, DictConfig)
         stage.name = f"{cfg.name}-{name}"
-        check_config(stage)
-        composed[str(name)] = stage
+        composed[str(name)] = check_config(stage)
     return composed
 
 

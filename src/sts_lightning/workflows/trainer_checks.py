@@ -8,7 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import suggest
+from sts_lightning.config.keys import suggest
 from sts_lightning.config.machine import Machine, cuda_devices
 from sts_lightning.console import quiet_lightning
 from sts_lightning.errors import ConfigError
@@ -127,7 +127,7 @@ def check_extra(extra: DictConfig) -> None:
         if key in OWN:
             raise ConfigError(f"trainer.extra.{key} cannot be set: {OWN[key]}.")
         if key not in known:
-            raise ConfigError(f"trainer.extra.{key}: no such setting.{suggest(key, known)}")
+            raise ConfigError(f"trainer.extra.{key}: no such setting. {suggest(key, known)}")
     if not extra:
         return
     arguments: Any = OmegaConf.to_container(extra, resolve=True)

@@ -9,9 +9,10 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import build, check_config
+from sts_lightning.config.build import build
 from sts_lightning.config.machine import Machine, decide, decided
 from sts_lightning.config.trust import check_links
+from sts_lightning.config.validate import check_config
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError
 from sts_lightning.losses.base import Loss
@@ -75,7 +76,7 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     if resume and not again:
         check_links(run.path)
         _check_checkpoints(run)
-    check_config(cfg)
+    cfg = check_config(cfg)
     machine = decide(cfg.trainer)
     check_trainer(cfg.trainer, machine, cfg.data.batch_size)
     check_optim(cfg.optim)

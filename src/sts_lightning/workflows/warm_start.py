@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig
 
+from sts_lightning.choices import Init
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import CheckpointError
 from sts_lightning.losses.base import Loss
@@ -20,7 +21,7 @@ log = logging.getLogger(__name__)
 
 def warm_start(
     run: RunFolder,
-    which: Literal["best", "final"],
+    which: Init,
     encoder: SentenceEncoder,
     loss: Loss,
     model: DictConfig,

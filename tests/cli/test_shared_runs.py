@@ -17,7 +17,6 @@ import torch
 import yaml
 
 from sts_lightning.cli.main import main
-from sts_lightning.cli.seeds import main as seeds
 from sts_lightning.errors import CheckpointError, ConfigError, UntrustedError
 from sts_lightning.evaluation.compare import compare
 from sts_lightning.export import export
@@ -425,8 +424,8 @@ def test_reproduce_collects_numbers_only(run: Path, payload: str, marker: Path, 
     metrics["dev"] = {"_target_": payload}
     (planned.folder / "metrics.json").write_text(json.dumps(metrics))
     assert [problem for problem in collect(table, 10).problems if "metrics.json is broken" in problem]
-    with pytest.raises(CheckpointError, match=r"metrics\.json is broken"):
-        seeds([str(planned.folder)] * 2)
+    with pytest.raises(SystemExit, match=r"metrics\.json is broken"):
+        main(["seeds", *[str(planned.folder)] * 2])
     assert not marker.exists()
 
 

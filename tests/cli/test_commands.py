@@ -10,7 +10,7 @@ from scipy import stats
 
 from sts_lightning.cli.main import main
 from sts_lightning.evaluation.bootstrap import score_intervals
-from sts_lightning.runs import predictions
+from sts_lightning.runs.folder import RunFolder
 
 
 def write_run(folder: Path, noise: float, seed: int, gold: np.ndarray) -> dict[str, float]:
@@ -22,7 +22,7 @@ def write_run(folder: Path, noise: float, seed: int, gold: np.ndarray) -> dict[s
         cosines = gold + noise * rng.normal(size=len(gold))
         arrays |= {f"{task}/cosine": cosines, f"{task}/gold": gold}
         scores[task] = 100 * float(stats.spearmanr(cosines, gold).statistic)
-    np.savez(folder / predictions.FILE, **arrays)
+    np.savez(RunFolder(folder).predictions_file, **arrays)
     return scores
 
 

@@ -176,7 +176,7 @@ def test_how_to_resume_names_the_consent(
 def test_code_of_a_model_with_the_users_word(
     tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.test_shared_runs import model_folder, of_that_folder
+    from tests.cli.test_shared_runs import model_folder, of_that_folder
 
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     marker, run = tmp_path / "marker", tmp_path / "run"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.cli.seeds import main, summarise
-from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.cli.main import main
+from sts_lightning.cli.seeds import summarise
+from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
 
 
@@ -24,7 +25,7 @@ def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture
     summary = summarise(rows)
     assert summary["mean"]["STSB"] == 82.0
     assert summary["std"]["average"] == statistics.stdev([80.0, 81.0, 85.0])
-    main([str(tmp_path / str(index)) for index in range(3)])
+    main(["seeds", *(str(tmp_path / str(index)) for index in range(3))])
     assert "82.00" in capsys.readouterr().out
 
 
@@ -34,5 +35,5 @@ def test_unfinished_and_broken_runs(tmp_path: Path) -> None:
     (tmp_path / "metrics.json").write_text('{"dev": ')
     with pytest.raises(CheckpointError, match=r"metrics\.json is broken"):
         _ = RunFolder(tmp_path).metrics().scores
-    with pytest.raises(UserError, match="at least two"):
-        main([str(tmp_path)])
+    with pytest.raises(SystemExit, match="at least two"):
+        main(["seeds", str(tmp_path)])

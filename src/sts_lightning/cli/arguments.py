@@ -1,0 +1,40 @@
+"""Argument types and options that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+Commands = argparse._SubParsersAction  # generic in stubs only
+
+
+def add_file(parser: argparse.ArgumentParser, description: str) -> None:
+    """Add an optional file, and the folder of the data that are read without it."""
+    root = os.environ.get("STS_DATA_ROOT", "data")
+    parser.add_argument("file", nargs="?", type=Path, help=description)
+    parser.add_argument("--data-root", default=root, help="default: STS_DATA_ROOT, or data")
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return an argument type that takes whole numbers from a minimum on."""
+
+    def convert(text: str) -> int:
+        if not text.isascii() or not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        return int(text)
+
+    return convert
+
+
+def fraction(text: str) -> float:
+    """Argument type of numbers from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value

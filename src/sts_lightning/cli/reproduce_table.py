@@ -1,0 +1,163 @@
+"""Steps of `sts-lightning reproduce`: list tables, print plans, run them, write reports."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.files import write_atomic
+from sts_lightning.reproduce.launch import open_launcher
+from sts_lightning.reproduce.plan import Planned, Table
+from sts_lightning.reproduce.run import groups, run_table
+from sts_lightning.reproduce.spec import Requirements, load_scale, load_spec
+from sts_lightning.runs.folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+
+def open_table(name: str, model: str | None, root: Path, conf: Path = Path("conf")) -> Table:
+    """Load the plan of a table.
+
+    Args:
+        name: Name of a file in conf/reproduce, without .yaml.
+        model: Name of a file in conf/reproduce/scale, to run the rows with that model; None: with their own.
+        root: Folder of the runs.
+        conf: Folder of the configuration.
+
+    Raises:
+        ConfigError: There is no such file, or it is invalid.
+    """
+    if not Path("train.py").is_file() or not conf.is_dir():
+        raise ConfigError("there is no train.py with its conf here; run this in the project's folder.")
+    folder = conf / "reproduce"
+    spec = load_spec(folder / f"{name}.yaml")
+    scale = None if model is None else load_scale(folder / "scale" / f"{model}.yaml")
+    return Table(spec, root, conf, model, scale)
+
+
+def list_tables(conf: Path = Path("conf")) -> None:
+    """Print the tables with their number of runs, models and requirements."""
+    console = Console()
+    for path in sorted((conf / "reproduce").glob("*.yaml")):
+        spec = load_spec(path)
+        cells = Table(spec, Path("runs"), conf).cells
+        count = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
+        of = f" of {', '.join(spec.models)}" if spec.models else ""
+        console.print(f"{path.stem:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
+        what = f"{count} runs{of}; each: {_needs(spec.needs)}" if count else "published values only"
+        console.print(f"{'':22}{what}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    scales = ", ".join(sorted(path.stem for path in (conf / "reproduce" / "scale").glob("*.yaml")))
+    console.print(
+        "\nmake reproduce TABLE=... PLAN=1 shows the runs, MODEL=... runs the rows at a small scale "
+        f"({scales}).",
+        soft_wrap=True,
+    )
+
+
+def _needs(needs: Requirements) -> str:
+    gpus = f"{needs.gpus} GPU{'s' * (needs.gpus > 1)} with {needs.memory} GB, " if needs.gpus else "no GPU, "
+    hours = needs.hours
+    return gpus + (f"{hours:g} h" if hours >= 1 else f"{60 * hours:.0f} min")
+
+
+def print_plan(table: Table, jobs: int | None) -> None:
+    """Print every run of a table with its state, and an estimate of the remaining time."""
+    console = Console()
+    planned = list({run.folder: run for group in groups(table) for run in group}.values())
+    for run in planned:
+        console.print(
+            f"{_state(run):9} {run.folder}  {run.script} {' '.join(run.overrides)}",
+            markup=False,
+            soft_wrap=True,
+        )
+    left = sum(not run.done for run in planned)
+    hours, source = _hours(table, planned)
+    at_once = 1 if jobs is None else jobs
+    console.print(
+        f"{len(planned)} runs, {left} left; about {left * hours / at_once:.1f} hours, {at_once} at a time "
+        f"({60 * hours:.0f} minutes each, {source}). Each needs: {_needs(_needed(table))}.",
+        soft_wrap=True,
+    )
+    if any(table.search_runs(cell) for cell in table.cells):
+        console.print("Rows with a choice by dev score show their runs once that choice is made.")
+
+
+def _state(run: Planned) -> str:
+    return {"finished": "done", "cut": "cut"}.get(RunFolder(run.folder).state, "to do")
+
+
+def _hours(table: Table, planned: Iterable[Planned]) -> tuple[float, str]:
+    """Return the hours of a run, measured if some have finished, else estimated, and their source."""
+    seconds = []
+    for run in planned:
+        if run.done:
+            with contextlib.suppress(CheckpointError):  # collecting names it
+                seconds.append(RunFolder(run.folder).metrics().wall_seconds or 0.0)
+    if seconds:
+        return statistics.mean(seconds) / 3600, f"as the {len(seconds)} finished ones took"
+    return table.hours, "a guess"
+
+
+def _needed(table: Table) -> Requirements:
+    return table.spec.needs if table.scale is None else Requirements(hours=table.scale.hours)
+
+
+def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[str]) -> bool:
+    """Run the remaining runs of a table and return whether all of them have finished.
+
+    Args:
+        table: Table to run.
+        jobs: Number of jobs at a time; None: as many as the launcher can run.
+        launcher: ``process`` for this machine, ``slurm`` or ``ray``.
+        settings: Settings of the launcher, such as ``partition=gpu``.
+
+    Raises:
+        ConfigError: The runs need GPUs and none is visible, or a setting is unknown.
+        InterruptedRunError: The user stopped the runs.
+    """
+    needs = _needed(table)
+    if launcher == "process" and needs.gpus and all(not run.done for group in groups(table) for run in group):
+        import torch  # not needed for a report
+
+        if not torch.cuda.is_available():
+            raise ConfigError(
+                f"each run of this table needs {_needs(needs)}, and no GPU is visible. --model minilm (make: "
+                "MODEL=minilm) runs the same rows at a small scale, --plan (PLAN=1) shows the runs."
+            )
+    given = [*settings] if jobs is None else [f"jobs={jobs}", *settings]
+    return run_table(table, open_launcher(launcher, given, table.conf, table.root))
+
+
+def write_report(table: Table, name: str, resamples: int) -> str:
+    """Print a table and write it as Markdown, LaTeX, CSV and HTML below the folder of its runs.
+
+    Returns:
+        The table as Markdown.
+    """
+    # Lists and plans do not wait for these imports.
+    from sts_lightning.reproduce.collect import collect
+    from sts_lightning.reproduce.formats import csv_text, latex, markdown
+    from sts_lightning.reproduce.page import page
+
+    collected = collect(table, resamples)
+    folder = table.root / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = name if table.model is None else f"{name}_{table.model}"
+    text = markdown(collected)
+    Console().print(text, markup=False, soft_wrap=True)
+    made = f"sts-lightning reproduce {name}" + ("" if table.model is None else f" --model {table.model}")
+    for suffix, content in (
+        ("md", text),
+        ("tex", latex(collected)),
+        ("csv", csv_text(collected)),
+        ("html", page(collected, made)),
+    ):
+        write_atomic(folder / f"{stem}.{suffix}", content)
+    log.info("%s", folder / f"{stem}.{{md,tex,csv,html}}")
+    return text

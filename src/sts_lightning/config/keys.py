@@ -1,0 +1,55 @@
+"""Names of settings: listing, suggestions for unknown ones, and the overrides of a stage."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from omegaconf import DictConfig
+
+from sts_lightning.errors import ConfigError
+
+
+def suggest(key: str, known: Iterable[str]) -> str:
+    """Return the closest known keys as a question, or all known keys if none is similar and they are few."""
+    known = list(known)
+    close = difflib.get_close_matches(key, known, n=3)
+    # Often only the group is missing: max_steps for trainer.max_steps.
+    close += [
+        name for name in known if name.rpartition(".")[2] == key.rpartition(".")[2] and name not in close
+    ]
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    return f"There are: {', '.join(known)}." if len(known) <= 20 else ""
+
+
+def unknown_key(key: str, suggestion: str) -> ConfigError:
+    """Return the error for a key that does not exist.
+
+    Args:
+        key: Dotted key as given.
+        suggestion: Result of `suggest`.
+    """
+    return ConfigError(f"{key}: no such setting.", key=key, hint=suggestion)
+
+
+def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
+    """Return all keys of a configuration in dotted form."""
+    keys = []
+    for key in map(str, cfg):
+        if key == "_target_":
+            continue
+        keys.append(f"{prefix}{key}")
+        node = cfg._get_node(key)
+        if isinstance(node, DictConfig) and not node._is_missing() and not node._is_none():
+            keys += flat_keys(node, f"{prefix}{key}.")
+    return keys
+
+
+def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
+    """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
+    own = ("experiment=", "stages.", "name=")
+    return [
+        f"experiment={experiment}",
+        *(text for text in overrides if not text.lstrip("+~").startswith(own)),
+    ]

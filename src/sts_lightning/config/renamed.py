@@ -1,0 +1,49 @@
+"""Targets that have moved since they were written to run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig
+
+RENAMED = {
+    "sts_lightning.models.tiny_bert.tiny_bert": "sts_lightning.testing.tiny_bert.tiny_bert",
+    "sts_lightning.models.tiny_decoders.tiny_llama": "sts_lightning.testing.tiny_decoders.tiny_llama",
+    "sts_lightning.models.tiny_decoders.tiny_mistral": "sts_lightning.testing.tiny_decoders.tiny_mistral",
+    "sts_lightning.models.tiny_decoders.tiny_opt": "sts_lightning.testing.tiny_decoders.tiny_opt",
+    "sts_lightning.data.toy.ToyData": "sts_lightning.testing.toy.ToyData",
+}
+"""Current name of each target by its first name; extend it whenever a target moves."""
+
+_FIRST_NAMES = {new: old for old, new in RENAMED.items()}
+
+
+def update_targets(node: DictConfig | ListConfig) -> None:
+    """Replace former names of targets by current ones, in place."""
+    if node._is_none() or node._is_missing() or node._is_interpolation():
+        return
+    keys: Any = list(node) if isinstance(node, DictConfig) else range(len(node))
+    for key in keys:
+        child = node._get_node(key)
+        if isinstance(child, DictConfig | ListConfig):
+            update_targets(child)
+        elif key == "_target_" and child is not None and child._value() in RENAMED:  # type: ignore[union-attr]
+            node[key] = RENAMED[child._value()]  # type: ignore[union-attr]
+
+
+def first_names(value: Any) -> Any:
+    """Return a copy of plain containers in which each target has its first name.
+
+    Folders of sweep jobs are named after a hash of these, so that a moved target keeps its folder.
+    """
+    if isinstance(value, Mapping):
+        return {
+            key: _FIRST_NAMES.get(item, item)
+            if key == "_target_" and isinstance(item, str)
+            else first_names(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [first_names(item) for item in value]
+    return value

@@ -1,0 +1,190 @@
+"""Checks of a composed configuration, before anything is built from it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import math
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from hydra.utils import get_method
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.config.keys import suggest, unknown_key
+from sts_lightning.errors import ConfigError
+
+
+def check_config(cfg: DictConfig) -> DictConfig:
+    """Check required values, numbers, choices, and each group that has a ``_target_`` against its signature.
+
+    Args:
+        cfg: Composed configuration; it is not changed.
+
+    Returns:
+        A copy with all interpolations resolved.
+
+    Raises:
+        ConfigError: A value is missing, of the wrong type, out of range, NaN or infinite, or not among the
+            choices.
+    """
+    missing = sorted(OmegaConf.missing_keys(cfg))
+    if missing:
+        raise _missing(missing[0])
+    resolved = copy.deepcopy(cfg)
+    try:
+        OmegaConf.resolve(resolved)
+    except OmegaConfBaseException as error:
+        raise ConfigError(
+            f"{error.full_key}: {str(error).splitlines()[0]}", key=str(error.full_key)
+        ) from error
+    _check_finite(resolved, "")
+    _check_fields(resolved, "")
+    for key, node in _items(resolved):
+        if isinstance(node, DictConfig) and "_target_" in node:
+            check_target(key, node)
+    return resolved
+
+
+def _missing(key: str) -> ConfigError:
+    return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
+
+
+def _check_finite(node: DictConfig | ListConfig, prefix: str) -> None:
+    """Reject NaN and infinity in any setting; no setting has a meaning for either."""
+    pairs = _items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
+    for key, value in pairs:
+        if isinstance(value, DictConfig | ListConfig):
+            _check_finite(value, f"{prefix}{key}.")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{prefix}{key}={value} is not a finite number.", key=f"{prefix}{key}")
+
+
+def _check_fields(node: DictConfig, prefix: str) -> None:
+    """Check the schema's constraints besides types: choices, ranges, and the lengths of tuples."""
+    schema = OmegaConf.get_type(node)
+    fields = {f.name: f for f in dataclasses.fields(schema)} if dataclasses.is_dataclass(schema) else {}
+    hints = typing.get_type_hints(schema) if fields else {}
+    for key, value in _items(node):
+        path = f"{prefix}{key}"
+        if key in fields:
+            choices, bounds = (fields[key].metadata.get(name) for name in ("choices", "range"))
+            if choices is not None:
+                _check_choice(path, value, choices)
+            if bounds is not None and not bounds[0] <= value <= bounds[1]:
+                raise ConfigError(f"{path}={value} must lie between {bounds[0]} and {bounds[1]}.", key=path)
+            _check_length(path, value, hints[key])
+        if isinstance(value, DictConfig):
+            _check_fields(value, f"{path}.")
+
+
+def _check_choice(key: str, value: Any, choices: Sequence[Any]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{key}={value} is not among {', '.join(map(str, choices))}.", key=key)
+
+
+def check_target(path: str, node: DictConfig) -> None:
+    """Check the keys and the types of values of a node against the signature of its ``_target_``.
+
+    Raises:
+        ConfigError: The target does not exist, a key is unknown, or a value has a wrong type.
+    """
+    try:
+        target = get_method(node["_target_"])
+    except Exception as error:  # an import may raise anything
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"{path}._target_: cannot load {node['_target_']} ({reason}).", key=f"{path}._target_"
+        ) from error
+    try:
+        hints = _argument_types(target)
+    except (TypeError, ValueError) as error:  # no signature, as builtins.dict
+        raise ConfigError(
+            f"{path}._target_: {node['_target_']} has no arguments that can be checked.",
+            key=f"{path}._target_",
+            hint="Name a class or function with a signature.",
+        ) from error
+    for key, value in _items(node):
+        if key == "_target_":
+            continue
+        if key not in hints:
+            raise unknown_key(f"{path}.{key}", suggest(key, hints))
+        if isinstance(value, DictConfig) and "_target_" in value:
+            check_target(f"{path}.{key}", value)
+            continue
+        _check_type(f"{path}.{key}", value, hints[key])
+        if isinstance(value, DictConfig):
+            for name, nested in _items(value):
+                if isinstance(nested, DictConfig) and "_target_" in nested:
+                    check_target(f"{path}.{key}.{name}", nested)
+
+
+def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        yield str(key), value
+
+
+def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
+    function = target.__init__ if inspect.isclass(target) else target
+    try:
+        hints = typing.get_type_hints(function)
+    except NameError:  # an annotation cannot be resolved; the names are still known
+        hints = {}
+    types_: dict[str, Any] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name in ("self", "cls"):
+            continue
+        hint = hints.get(name, Any)
+        if parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
+            types_ |= typing.get_type_hints(typing.get_args(hint)[0])
+        else:
+            types_[name] = hint
+    return types_
+
+
+def _check_type(key: str, value: Any, hint: Any) -> None:
+    """Check a value against a `Literal` or a type that OmegaConf converts; other hints are not checked."""
+    if typing.get_origin(hint) is typing.Literal:
+        _check_choice(key, value, typing.get_args(hint))
+        return
+    if value is None and not _allows_none(hint):
+        raise _missing(key)
+    _check_length(key, value, hint)
+    schema = dataclasses.make_dataclass("Schema", [("value", hint)])
+    try:
+        wanted = OmegaConf.structured(schema)
+    except OmegaConfBaseException:
+        return
+    name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    try:
+        merged: Any = OmegaConf.merge(wanted, {"value": value})
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key) from error
+    # The target receives the unconverted value: the string 'no' would be true, and '0.1' no number.
+    if _kinds(value) != _kinds(merged["value"]):
+        raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
+
+
+def _check_length(key: str, value: Any, hint: Any) -> None:
+    """Check that a list given for a tuple has the tuple's length."""
+    for option in (hint, *typing.get_args(hint)):
+        arguments = typing.get_args(option)
+        if typing.get_origin(option) is tuple and ... not in arguments and isinstance(value, ListConfig):
+            if len(value) != len(arguments):
+                raise ConfigError(f"{key}={value} needs {len(arguments)} values, got {len(value)}.", key=key)
+            return
+
+
+def _kinds(value: Any) -> Any:
+    """Return whether a value, or each value of a list, is a string, a boolean or something else."""
+    if isinstance(value, ListConfig):
+        return [_kinds(item) for item in value]
+    return next((kind for kind in (str, bool) if isinstance(value, kind)), None)
+
+
+def _allows_none(hint: Any) -> bool:
+    return hint in (Any, None, types.NoneType) or types.NoneType in typing.get_args(hint)

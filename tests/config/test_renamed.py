@@ -1,0 +1,81 @@
+"""Run folders written before a target moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose
+from omegaconf import DictConfig
+from omegaconf.basecontainer import BaseContainer
+
+from sts_lightning.config.renamed import RENAMED, first_names
+from sts_lightning.config.trust import read_config, read_stages
+from sts_lightning.config.validate import check_target
+from sts_lightning.sweep.job import job_folder
+from tests.conftest import ROOT
+
+Config = Callable[..., DictConfig]
+
+OLD = {
+    "model": {"_target_": "sts_lightning.models.tiny_bert.tiny_bert", "dropout": 0.1},
+    "data": {"_target_": "sts_lightning.data.toy.ToyData", "batch_size": 16, "seed": 1},
+}
+
+
+def check_renamed(cfg: DictConfig) -> None:
+    assert cfg.model._target_ == "sts_lightning.testing.tiny_bert.tiny_bert"
+    assert cfg.data._target_ == "sts_lightning.testing.toy.ToyData"
+    check_target("model", cfg.model)
+    check_target("data", cfg.data)
+
+
+def test_an_old_run_loads(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**OLD, "adapter": None, "betas": [0.9, 0.999]}))
+    cfg = read_config(path)
+    assert isinstance(cfg, BaseContainer)
+    check_renamed(cfg)
+    assert cfg.adapter is None
+    assert cfg.betas == [0.9, 0.999]
+
+
+def test_old_stages_load(tmp_path: Path) -> None:
+    path = tmp_path / "stages.yaml"
+    path.write_text(yaml.safe_dump({"first": OLD, "second": OLD}))
+    for cfg in read_stages(path).values():
+        check_renamed(cfg)
+
+
+@pytest.mark.parametrize("new", RENAMED.values())
+def test_current_names_exist(new: str) -> None:
+    module, _, name = new.rpartition(".")
+    source = (ROOT / "src" / module.replace(".", "/")).with_suffix(".py").read_text()
+    assert f"def {name}(" in source or f"class {name}(" in source
+
+
+def test_first_names_only_concern_targets() -> None:
+    new = "sts_lightning.testing.toy.ToyData"
+    values = {"data": {"_target_": new, "name": new}, "list": [{"_target_": new}, 1, None]}
+    old = "sts_lightning.data.toy.ToyData"
+    assert first_names(values) == {
+        "data": {"_target_": old, "name": new},
+        "list": [{"_target_": old}, 1, None],
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (["model=tiny_bert", "data=toy"], "620e0df349"),
+        (
+            ["model=tiny_mistral", "data=toy", "loss=infonce", "data.kind=triplets", "prompt=eol"],
+            "6d8aea05e9",
+        ),
+    ],
+)
+def test_job_folders_keep_their_names(overrides: list[str], name: str, config: Config) -> None:
+    """Expected names were computed before the targets moved."""
+    assert job_folder(compose("train", ["name=x", *overrides], return_hydra_config=True)).name == name
