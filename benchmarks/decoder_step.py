@@ -1,4 +1,4 @@
-"""Time the steps of Pcc-tuning's two stages against the papers' step: `make bench-decoder` or `bench-mistral`.
+"""Time both stages of Pcc-tuning against the papers' training step: `make bench-decoder` or `bench-mistral`.
 
 The papers' step, re-created: the language-model head is computed, all views are padded on the left to a
 multiple of 8 that fits the longest, and activations of the whole batch are kept (unless `--checkpointing`
