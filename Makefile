@@ -39,7 +39,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist lo
 test: install  ## run all tests, two files at a time [JOBS=4]; those on real data too where STS_DATA_ROOT is set
 	$(PYTEST)
 
-test-fast: install  ## run the tests that neither train nor start a Python process (90 seconds on two cores)
+test-fast: install  ## run the tests that neither train nor start a process
 	$(PYTEST) -m 'not slow'
 
 test-oldest:  ## run the tests with the oldest torch allowed, in an environment of its own
