@@ -33,7 +33,7 @@ $(STAMP): $(DEMO_STAMP)
 demo: $(DEMO_STAMP)  ## fine-tune MiniLM on a generated corpus; needs no data and no model hub
 	$(BIN)/python train.py experiment=demo
 
-# One thread for each pytest worker: the workers share the cores.
+# One thread per worker, since the workers divide the cores among themselves.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
 
 test: install  ## run all tests, two files at a time [JOBS=4]; those on real data too where STS_DATA_ROOT is set
