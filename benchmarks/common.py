@@ -1,4 +1,4 @@
-"""What the benchmarks share: the configured model here, and the same model as the peer loads it."""
+"""MiniLM as this project and as sentence-transformers load it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ with initialize_config_dir(str(Path(__file__).resolve().parents[1] / "conf"), ve
 
 
 def our_minilm() -> SentenceEncoder:
-    """The default model."""
+    """Load the default model."""
     return build_encoder(CONFIG.model, CONFIG.prompt)
 
 
 def their_minilm() -> SentenceTransformer:
-    """The same files in sentence-transformers."""
+    """Load the same files with sentence-transformers."""
     hub_id, _, revision = CONFIG.model.name.partition("@")
     return SentenceTransformer(str(packaged_copy(hub_id, revision) or hub_id), device="cpu")

@@ -1,9 +1,9 @@
-"""Steps of Pcc-tuning's two stages against the papers' step: `make bench-decoder`, on a GPU `bench-mistral`.
+"""Time both stages of Pcc-tuning against the papers' training step: `make bench-decoder` or `bench-mistral`.
 
 The papers' step, re-created: the language-model head is computed, all views are padded on the left to a
-multiple of 8 that fits the longest, and activations of the whole batch are kept (but for gradient
-checkpointing, which `--checkpointing` gives both). Ours: no head, chunks of similar length, micro batches
-where asked for. Both have the same weights, sentences, LoRA and loss.
+multiple of 8 that fits the longest, and activations of the whole batch are kept (unless `--checkpointing`
+enables gradient checkpointing in both). Ours: no head, chunks of similar length, micro batches if `--micro`
+is given. Both have the same weights, sentences, LoRA and loss.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GOAL = 1.5
 
 
 def papers_step(options: argparse.Namespace, views: list[list[str]], loss: Loss) -> Callable[[], None]:
-    """The papers' step, ready to run."""
+    """Return the papers' training step as a function."""
     dtype = DTYPES[options.papers_compute]
     body = make_mistral(options.shape, dtype, options.device, options.nf4)
     whole = MistralForCausalLM(body.config)
@@ -61,7 +61,7 @@ def papers_step(options: argparse.Namespace, views: list[list[str]], loss: Loss)
 
 
 def our_step(options: argparse.Namespace, views: list[list[str]], loss: Loss) -> Callable[[], None]:
-    """Our step, ready to run."""
+    """Return this project's training step as a function."""
     encoder = make_encoder(options.shape, DTYPES[options.compute], options.device, options.nf4).train()
     if options.checkpointing:
         encoder.checkpoint_layers()
@@ -81,18 +81,18 @@ def our_step(options: argparse.Namespace, views: list[list[str]], loss: Loss) ->
 
 
 def main() -> None:
-    """Measure in turns and print."""
+    """Measure both in turns and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=list(SHAPES), default="small")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--nf4", action="store_true", help="quantise the linear layers")
     parser.add_argument("--mixed", action="store_true", help="bfloat16 autocast in both")
-    parser.add_argument("--compute", choices=list(DTYPES), default="float32", help="ours")
+    parser.add_argument("--compute", choices=list(DTYPES), default="float32", help="our dtype")
     parser.add_argument("--papers-compute", choices=list(DTYPES), default="float32")
     parser.add_argument("--checkpointing", action="store_true", help="gradient checkpointing in both")
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--papers-batch", type=int, help="where theirs does not fit; default: --batch")
-    parser.add_argument("--micro", type=int, help="examples of our micro batches")
+    parser.add_argument("--papers-batch", type=int, help="their batch size (default: --batch)")
+    parser.add_argument("--micro", type=int, help="examples in each of our micro batches")
     parser.add_argument("--chunk-tokens", type=int, default=2048)
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()

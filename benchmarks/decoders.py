@@ -1,4 +1,4 @@
-"""What the decoder benchmarks share: real sentences, and a Mistral of any size with random weights."""
+"""Real sentences and randomly initialised Mistrals for the decoder benchmarks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
     },
-    # The head's share of the arithmetic, vocabulary over layers, is that of the real model.
+    # The language-model head takes the same fraction of the arithmetic as in the real model.
     "small": {
         "hidden_size": 256,
         "intermediate_size": 896,
@@ -47,7 +47,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def lora() -> LoraConfig:
-    """The papers' adapter."""
+    """Return the papers' adapter configuration."""
     return LoraConfig(
         task_type="FEATURE_EXTRACTION",
         r=64,
@@ -58,7 +58,7 @@ def lora() -> LoraConfig:
 
 
 def make_mistral(shape: str, dtype: torch.dtype, device: str, nf4: bool) -> MistralModel:
-    """A Mistral with random weights, its linear layers in NF4 if asked for."""
+    """Build a Mistral with random weights, its linear layers in NF4 if `nf4`."""
     sizes = SHAPES[shape]
     vocabulary = 32000 if shape == "mistral7b" else len(byte_tokenizer("<s>"))
     config = MistralConfig(
@@ -109,7 +109,7 @@ def quantise(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
 def make_encoder(
     shape: str, dtype: torch.dtype, device: str, nf4: bool, template: str = "eol"
 ) -> SentenceEncoder:
-    """Our encoder around it, with the papers' adapter."""
+    """Wrap a random Mistral in this project's encoder, with the papers' adapter."""
     model = make_mistral(shape, dtype, device, nf4)
     encoder = SentenceEncoder(
         model,
@@ -123,7 +123,7 @@ def make_encoder(
 
 
 def triplets(count: int) -> list[list[str]]:
-    """Anchors, positives and hard negatives of real NLI triplets."""
+    """Return anchors, positives and hard negatives of real NLI triplets."""
     table = NLITripletsData(os.environ["STS_DATA_ROOT"], batch_size=2, seed=1).load_train()
     table = table.shuffle(seed=1).select(range(count))
     return [list(table[name]) for name in ("sentence1", "sentence2", "sentence3")]

@@ -1,4 +1,4 @@
-"""Seven-task STS evaluation against sentence-transformers' encode: `make bench-encode`.
+"""Time the seven-task STS evaluation against sentence-transformers: `make bench-encode`.
 
 The peer encodes each task's two columns, batch 32, as its own evaluators do; ours encodes each distinct
 sentence once. Same model, same machine, one run, in turns. Scores and float32 vectors are compared too.
@@ -25,20 +25,20 @@ from sts_lightning.models.encoder import DTYPES
 
 
 class Columns:
-    """The peer: no de-duplication, each column of each task by itself."""
+    """sentence-transformers: no de-duplication, each column of each task encoded separately."""
 
     def __init__(self, precision: Precision) -> None:
         self.model = their_minilm().to(DTYPES[precision])
 
     def encode(self, sentences: list[str], /) -> np.ndarray:
-        """Vectors in float32."""
+        """Return the vectors in float32."""
         tensor = self.model.encode(sentences, batch_size=32, convert_to_tensor=True, show_progress_bar=False)
         vectors: np.ndarray = tensor.float().numpy()
         return vectors
 
 
 def main() -> None:
-    """Run and print; exit status 1 where vectors or scores differ."""
+    """Run and print; exit with status 1 if vectors or scores differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--ours-only", action="store_true")
@@ -50,7 +50,7 @@ def main() -> None:
     sample = [text for task in tasks for table in task.subsets.values() for text in table["sentence1"][:40]]
     times: dict[str, list[float]] = {}
     results: dict[str, STSResult] = {}
-    for precision in precisions:  # wakes the cores
+    for precision in precisions:  # warm-up
         peers[precision].encode(sample[:64])
         encoders[precision].encode(sample[:64])
     for _ in range(options.turns):
@@ -89,7 +89,7 @@ def main() -> None:
 
 
 def _task_cosines(peer: Columns, tables: list[Dataset]) -> list[np.ndarray]:
-    """Cosines of a task's tables, its columns encoded whole as the peer's evaluators do."""
+    """Return the cosines of a task's subsets, each column encoded in one call as the peer's evaluators do."""
     first, second = (
         peer.encode([text for table in tables for text in table[column]])
         for column in ("sentence1", "sentence2")
@@ -99,7 +99,7 @@ def _task_cosines(peer: Columns, tables: list[Dataset]) -> list[np.ndarray]:
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Vectors of length one, as the peer's last module makes them."""
+    """Scale vectors to unit length, as the peer's last module does."""
     scaled: np.ndarray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return scaled
 

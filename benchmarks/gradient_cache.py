@@ -1,7 +1,7 @@
-"""Memory and time of one InfoNCE step with and without micro batches: `make bench-gradient-cache`.
+"""Measure memory and time of one InfoNCE step with and without micro batches: `make bench-gradient-cache`.
 
-A batch of 256 NLI triplets through a tiny Mistral with LoRA, each variant in a process of its own. The
-memory of a step is how much the resident set grows during it.
+A batch of 256 NLI triplets through a tiny Mistral with LoRA, each variant in its own process. The
+memory of a step is the growth of the resident set.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ GOAL_MEMORY, GOAL_TIME = 1 / 3, 1.5
 
 
 def resident() -> int:
-    """Bytes of this process in memory."""
+    """Return the resident set size of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 class Peak(threading.Thread):
-    """Watches the resident set."""
+    """Thread that records the peak of the resident set."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -41,7 +41,7 @@ class Peak(threading.Thread):
 
 
 def step(batch: int, micro: int | None) -> dict[str, float]:
-    """One forward and backward pass."""
+    """Measure one forward and backward pass."""
     encoder = make_encoder("tiny", torch.float32, "cpu", nf4=False).train()
     prepare = encoder.prepare(10**9, training=True)
     texts = triplets(batch)
@@ -53,7 +53,7 @@ def step(batch: int, micro: int | None) -> dict[str, float]:
         embedded = encoder(rows, recompute=micro is not None).unflatten(0, (3, -1))
         InfoNCELoss()(embedded).backward()
 
-    run([column[:4] for column in texts])  # kernels, threads, gradients
+    run([column[:4] for column in texts])  # warm-up: kernels, threads, gradients
     peak = Peak()
     peak.start()
     begin = time.perf_counter()

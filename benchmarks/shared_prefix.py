@@ -1,4 +1,4 @@
-"""Encoding with the template's prefix read once against reading it in every sentence: `make bench-prefix`."""
+"""Time encoding with and without a shared template prefix: `make bench-prefix`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from decoders import TEMPLATES, make_encoder, triplets
 
 
 def main() -> None:
-    """Encode in turns and print ratios; exit status 1 where the vectors differ."""
+    """Encode in turns and print ratios; exit with status 1 if the vectors differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sentences", type=int, default=600)
     parser.add_argument("--turns", type=int, default=3)

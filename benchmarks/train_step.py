@@ -1,8 +1,8 @@
-"""Training steps per second against the sentence-transformers trainer: `make bench-train`.
+"""Time the training step against the sentence-transformers trainer: `make bench-train`.
 
 Both train MiniLM on the same pairs of the filtered corpus in the same batches of 64, on the same machine, in
-turns. The median step counts, so that a hiccup of the machine does not. Also checks that chunking changes no
-gradient.
+turns. The median over steps is reported, which ignores outliers. Also check that chunking leaves the gradient
+unchanged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OUR_PRECISIONS: dict[str, Literal["32-true", "bf16-mixed"]] = {
 
 
 class Clock(Callback):
-    """Seconds from the start of one step to the start of the next."""
+    """Record the start time of each step."""
 
     def __init__(self) -> None:
         self.starts: list[float] = []
@@ -56,7 +56,7 @@ class Clock(Callback):
 
 
 class TransformersClock(TrainerCallback):
-    """As `Clock`, for the peer."""
+    """Record the start time of each step of the peer."""
 
     def __init__(self) -> None:
         self.starts: list[float] = []
@@ -72,12 +72,12 @@ VIEWS = [View(column) for column in COLUMNS[:2]]
 
 
 def durations(starts: list[float]) -> list[float]:
-    """Step times without the first two, which warm up."""
+    """Return step times without the first two, which are warm-up."""
     return [after - before for before, after in pairwise(starts[2:])]
 
 
 def our_steps(table: Dataset, precision: Literal["32-true", "bf16-mixed"], chunk_tokens: int) -> list[float]:
-    """Step times of this project's trainer."""
+    """Return step times of this project's trainer."""
     encoder = our_minilm()
     collate = ViewCollator(VIEWS, "score", encoder.prepare(chunk_tokens, training=True))
     loader = torch.utils.data.DataLoader(table, batch_size=BATCH, collate_fn=collate)
@@ -104,7 +104,7 @@ def our_steps(table: Dataset, precision: Literal["32-true", "bf16-mixed"], chunk
 
 
 def their_steps(table: Dataset, loss: str, bf16: bool = False) -> list[float]:
-    """Step times of the sentence-transformers trainer."""
+    """Return step times of the sentence-transformers trainer."""
     model = their_minilm()
     if loss == "CoSENTLoss":
         data = table.rename_column("label", "score").select_columns(["sentence1", "sentence2", "score"])
@@ -136,7 +136,7 @@ def their_steps(table: Dataset, loss: str, bf16: bool = False) -> list[float]:
 
 
 def gradient_difference(table: Dataset, chunk_tokens: int) -> float:
-    """Largest difference of chunked and unchunked gradient over the largest entry, without dropout."""
+    """Return the largest difference of chunked and unchunked gradients, relative to the largest entry."""
     encoder = our_minilm().eval()
     gradients = []
     for tokens in (chunk_tokens, 10**9):
@@ -151,7 +151,7 @@ def gradient_difference(table: Dataset, chunk_tokens: int) -> float:
 
 
 def main() -> None:
-    """Run and print; exit status 1 where the gradients differ."""
+    """Run and print; exit with status 1 if the gradients differ."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=12, help="timed steps in each turn")
     parser.add_argument("--turns", type=int, default=2)

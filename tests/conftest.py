@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -24,6 +25,12 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the expected numbers are those of a C
 EXACT = "precision=32-true"
 """Put first, so that a test may override it: precision=auto depends on the machine."""
 
+SLOW_FOLDERS = {"scenarios", "real"}
+SLOW_FILES = {"test_golden", "test_processes", "test_recipes", "test_resume", "test_run", "test_optuna"}
+SLOW_FIXTURES = {"cli", "uninterrupted"}
+SLOW_CALLS = {"subprocess", "multiprocessing", "Popen", "spawn", "train_in", "run_stages", "carry_out"}
+"""A test that calls one of these, itself or through a helper of the tests, trains or starts a process."""
+
 SHORT_RUN = [
     EXACT,
     "model=tiny_bert",
@@ -33,6 +40,33 @@ SHORT_RUN = [
     "data.test_size=40",
 ]
 """Overrides that make a run of a few seconds: 16 steps an epoch with batch 16."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow every test that trains or starts a process; `make test-fast` leaves those out."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _is_slow(item):
+            item.add_marker(pytest.mark.slow)
+
+
+def _is_slow(item: pytest.Function) -> bool:
+    path = item.path.relative_to(ROOT / "tests")
+    if path.stem in SLOW_FILES or SLOW_FOLDERS.intersection(path.parts):
+        return True
+    if SLOW_FIXTURES.intersection(item.fixturenames):
+        return True
+    return bool(SLOW_CALLS.intersection(_names_used(item.function, set())))
+
+
+def _names_used(function: FunctionType, seen: set[FunctionType]) -> set[str]:
+    """Names in the body of a function and of the test helpers that it calls."""
+    seen.add(function)
+    names = set(function.__code__.co_names)
+    for name in list(names):
+        helper = function.__globals__.get(name)
+        if isinstance(helper, FunctionType) and helper.__module__.startswith("tests.") and helper not in seen:
+            names |= _names_used(helper, seen)
+    return names
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ def build(path: str, node: DictConfig, **arguments: Any) -> Any:
         ConfigError: A constructor raised `ValueError` or `ImportError`.
     """
     nested = {
-        str(key): _build_nested(f"{path}.{key}", value)
-        for key, value in node.items()
+        key: _build_nested(f"{path}.{key}", value)
+        for key, value in _pairs(node)
         if key not in arguments and _contains_target(value)
     }
     with name_setting(path, node):
@@ -44,10 +44,15 @@ def _build_nested(path: str, value: Any) -> Any:
     if isinstance(value, DictConfig):
         if "_target_" in value:
             return build(path, value)
-        return {key: _build_nested(f"{path}.{key}", item) for key, item in value.items()}
+        return {key: _build_nested(f"{path}.{key}", item) for key, item in _pairs(value)}
     if isinstance(value, ListConfig):
         return [_build_nested(f"{path}.{i}", item) for i, item in enumerate(value)]
     return value
+
+
+def _pairs(node: DictConfig) -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        yield str(key), value
 
 
 def _contains_target(value: Any) -> bool:

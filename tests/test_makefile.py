@@ -1,0 +1,29 @@
+"""Commands that the targets of the Makefile run."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+
+def commands(target: str, venv: Path) -> str:
+    if shutil.which("make") is None:
+        pytest.skip("needs make")
+    arguments = ["make", "-n", target, f"VENV={venv}"]
+    return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_demo_installs_no_development_tools(tmp_path: Path) -> None:
+    output = commands("demo", tmp_path / "venv")
+    assert "-e '.[offline]'" in output
+    assert "dev]" not in output
+    assert output.rstrip().endswith("train.py experiment=demo")
+
+
+def test_the_tests_install_them_after_the_demo(tmp_path: Path) -> None:
+    output = commands("test-fast", tmp_path / "venv")
+    assert output.index("-e '.[offline]'") < output.index("-e '.[offline,dev]'")
+    assert "-m 'not slow'" in output
