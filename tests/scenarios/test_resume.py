@@ -21,7 +21,7 @@ from sts_lightning.training.recorder import RunRecorder
 from sts_lightning.workflows import report, train
 from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT
-from tests.training.helpers import EPOCHS, same_results
+from tests.scenarios.helpers import EPOCHS, same_results
 
 Config = Callable[..., DictConfig]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
