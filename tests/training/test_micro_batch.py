@@ -42,7 +42,7 @@ def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux would rather kill the process than refuse the memory; so many long rows take gigabytes."""
+    """Linux kills a process instead of denying it memory; so many long rows take gigabytes."""
     monkeypatch.setattr(
         micro_batch, "host_memory_limit", partial(micro_batch.host_memory_limit, fraction=0.05)
     )
