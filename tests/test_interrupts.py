@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from sts_lightning.errors import InterruptedRunError
-from sts_lightning.interrupts import Stopped, listening, signal_name, stopping_signal, take_back
+from sts_lightning.interrupts import Stopped, StopRequest, listening, signal_name, stopping_signal, take_back
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
@@ -88,3 +88,20 @@ def test_the_signal_is_found_below_what_a_library_made_of_it() -> None:
     assert signal_name(signal.SIGINT) == "Ctrl-C"
     assert InterruptedRunError("", signal.SIGTERM).exit_status == 143
     assert InterruptedRunError("").exit_status == 130
+
+
+def test_a_stop_request_is_recorded_and_the_second_one_raised() -> None:
+    announced: list[signal.Signals] = []
+    request = StopRequest(announced.append)
+    before = signal.getsignal(signal.SIGTERM)
+    request.listen()
+    try:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        assert request.number == signal.SIGTERM
+        assert announced == [signal.SIGTERM]
+        with pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        request.restore()
+    assert signal.getsignal(signal.SIGTERM) is before

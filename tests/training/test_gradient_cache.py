@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,11 @@ from sts_lightning.models.tokenize import Rows
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
-from sts_lightning.training import micro_batch as memory
-from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.module import STSModule
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
-from tests.training.helpers import metrics, weights
+from tests.scenarios.helpers import metrics, weights
+from tests.training.test_micro_batch import limit_memory
 
 TEXTS = [
     "A dog runs",
@@ -181,41 +178,6 @@ def test_a_micro_batch_that_does_not_divide(
     assert not (tmp_path / "run").exists()
 
 
-def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder], rows: int) -> None:
-    """Let more rows than that in a chunk exhaust the memory."""
-    embed = encoder.embed_chunk
-
-    def limited(self: SentenceEncoder, chunk: dict[str, Tensor], *rest: Any, **more: Any) -> Tensor:
-        if len(chunk["input_ids"]) > rows and torch.is_grad_enabled():
-            raise torch.OutOfMemoryError("CUDA out of memory.")
-        return embed(self, chunk, *rest, **more)
-
-    monkeypatch.setattr(encoder, "embed_chunk", limited)
-
-
-def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit_memory(monkeypatch, SentenceEncoder, rows=13)
-    encoder = tiny_bert()
-    before = torch.get_rng_state()
-    assert find_micro_batch_size(encoder, 16, 2, nullcontext) == 4
-    assert find_micro_batch_size(encoder, 6, 2, nullcontext) is None
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(parameter.grad is None for parameter in encoder.parameters())
-    limit_memory(monkeypatch, SentenceEncoder, rows=1)
-    with pytest.raises(TrainingError, match="does not hold one example"):
-        find_micro_batch_size(encoder, 16, 2, nullcontext)
-
-
-def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux would rather kill the process than refuse the memory; so many long rows take gigabytes."""
-    monkeypatch.setattr(memory, "host_memory_limit", partial(memory.host_memory_limit, fraction=0.05))
-    encoder = tiny_bert(max_length=500, hidden_size=64)
-    found = find_micro_batch_size(encoder, 2048, 2, nullcontext)
-    assert found is not None
-    assert 1 <= found < 2048
-    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-
-
 def test_the_longest_rows_are_as_long_as_rows_get() -> None:
     for template in (None, "This : {sentence} !"):
         encoder = tiny_mistral(template=template, pooling="last_token", max_length=9)
@@ -243,9 +205,3 @@ def test_out_of_memory_names_the_setting(
     cfg = config(*SHORT_RUN, "data.batch_size=16", "trainer.max_epochs=1", "logger=csv")
     with pytest.raises(TrainingError, match=r"memory ran out at step 1\. trainer\.micro_batch_size=16"):
         train_in(tmp_path / "run", cfg)
-
-
-def test_what_counts_as_out_of_memory() -> None:
-    assert memory.is_out_of_memory(torch.OutOfMemoryError("x"))
-    assert memory.is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."))
-    assert not memory.is_out_of_memory(RuntimeError("shape mismatch"))

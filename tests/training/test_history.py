@@ -31,6 +31,16 @@ def test_a_resumed_run_keeps_the_rows_up_to_its_checkpoint(tmp_path: Path) -> No
     assert [row["train/loss"] for row in read_history(tmp_path / "history.csv")] == [1, 2, 3, 40]
 
 
+def test_a_provisional_row_is_written_until_the_final_one_is_logged(tmp_path: Path) -> None:
+    logger = HistoryLogger(str(tmp_path))
+    logger.log_provisional({"train/loss": 0.5, "stale": 1.0}, 3)
+    logger.flush()
+    assert read_history(tmp_path / "history.csv") == [{"step": 3, "train/loss": 0.5, "stale": 1.0}]
+    logger.log_metrics({"train/loss": 0.5}, 3)
+    logger.flush()
+    assert read_history(tmp_path / "history.csv") == [{"step": 3, "train/loss": 0.5}]
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "metrics.json"
     write_atomic(path, "old")

@@ -196,7 +196,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
     )
-    with quiet_lightning():  # what the trainer rejects leaves nothing behind
+    with quiet_lightning():  # a rejected setting leaves no files
         trainer = make_trainer(
             cfg.trainer,
             machine,

@@ -12,39 +12,19 @@ from typing import Any
 
 import pytest
 import torch
-from lightning.pytorch.plugins.io import TorchCheckpointIO
 from omegaconf import DictConfig
 
 from sts_lightning import files
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
-from tests.training.helpers import metrics
+from tests.scenarios.helpers import metrics
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def full(*args: Any, **kwargs: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_checkpoint_that_does_not_fit_leaves_the_earlier_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "last.ckpt"
-    AtomicCheckpointIO().save_checkpoint({"step": 1}, path)
-
-    def half(self: Any, checkpoint: Any, target: Path, options: Any) -> None:
-        target.write_bytes(b"PK")
-        full()
-
-    monkeypatch.setattr(TorchCheckpointIO, "save_checkpoint", half)
-    with pytest.raises(OSError, match="No space left on device") as caught:
-        AtomicCheckpointIO().save_checkpoint({"step": 2}, path)
-    assert caught.value.filename == str(path)
-    assert torch.load(path, weights_only=True) == {"step": 1}
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_results_that_could_not_be_written_are_computed_again(

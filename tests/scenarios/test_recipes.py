@@ -21,8 +21,8 @@ from sts_lightning.training import rank_monitor
 from sts_lightning.workflows.train import train_in
 from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF, SHORT_RUN
-from tests.training.helpers import metrics, same_results, weights
-from tests.training.test_resume import StopAt, train_with
+from tests.scenarios.helpers import metrics, same_results, weights
+from tests.scenarios.test_resume import StopAt
 
 Config = Callable[..., DictConfig]
 
@@ -175,12 +175,12 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
     ],
 )
 def test_resumed_equals_uninterrupted(
-    experiment: str, extra: list[str], config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    experiment: str, extra: list[str], config: Config, tmp_path: Path
 ) -> None:
     settings = [*overrides(experiment), *extra, "trainer.max_steps=8"]
     train_in(tmp_path / "whole", config(*settings))
     with pytest.raises(InterruptedRunError):
-        train_with(StopAt(5), tmp_path / "cut", config(*settings), monkeypatch)
+        train_in(tmp_path / "cut", config(*settings), callbacks=[StopAt(5)])
     train_in(tmp_path / "cut", RunFolder(tmp_path / "cut").load_config(), resume=True)
     same_results(tmp_path / "whole", tmp_path / "cut")
 

@@ -21,7 +21,7 @@ from sts_lightning.training.recorder import RunRecorder
 from sts_lightning.workflows import report, train
 from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT
-from tests.training.helpers import EPOCHS, same_results
+from tests.scenarios.helpers import EPOCHS, same_results
 
 Config = Callable[..., DictConfig]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -54,7 +54,7 @@ class StopInEvaluation(Callback):
 def test_interrupted_and_resumed_equals_uninterrupted(
     step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stops inside an epoch, at a dev evaluation (4), at its last step (16) and just behind it."""
+    """Stops inside an epoch, at a dev evaluation (4), at its last step (16) and right after it."""
     run = tmp_path / "run"
     with pytest.raises(
         InterruptedRunError, match=r"stopped by Ctrl-C after step \d+\. Resume with: .*resume="
@@ -290,7 +290,7 @@ def test_two_commands_race_for_one_folder(uninterrupted: Path, tmp_path: Path) -
     assert (run / "train.log").read_text().count("selected step") == 1
 
 
-def test_killed_run_goes_on_from_its_last_checkpoint(
+def test_killed_run_resumes_from_its_last_checkpoint(
     uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
@@ -307,10 +307,10 @@ def test_killed_run_goes_on_from_its_last_checkpoint(
 
 
 @pytest.mark.parametrize("step", [10, 20])
-def test_killed_right_behind_a_checkpoint(
+def test_killed_right_after_a_checkpoint(
     step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lightning has not logged step 10 by then, its row is in the history all the same; 20 is behind a dev
+    """Lightning has not logged step 10 by then, its row is in the history all the same; 20 is after a dev
     evaluation.
     """
     run = tmp_path / "run"

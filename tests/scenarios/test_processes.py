@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT, SHORT_RUN
-from tests.training.helpers import metrics, same_results, weights
+from tests.scenarios.helpers import metrics, same_results, weights
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -17,7 +17,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
-from tests.training.helpers import EPOCHS, metrics, same_results, weights
+from tests.scenarios.helpers import EPOCHS, metrics, same_results, weights
 
 Config = Callable[..., DictConfig]
 

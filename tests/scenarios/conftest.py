@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 
 from sts_lightning.workflows.train import train_in
 from tests.conftest import CONF
-from tests.training.helpers import EPOCHS
+from tests.scenarios.helpers import EPOCHS
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import resource
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sts_lightning.errors import TrainingError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training import micro_batch
+from sts_lightning.training.micro_batch import find_micro_batch_size, is_out_of_memory
+
+
+def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder], rows: int) -> None:
+    """Let more rows than that in a chunk exhaust the micro_batch."""
+    embed = encoder.embed_chunk
+
+    def limited(self: SentenceEncoder, chunk: dict[str, Tensor], *rest: Any, **more: Any) -> Tensor:
+        if len(chunk["input_ids"]) > rows and torch.is_grad_enabled():
+            raise torch.OutOfMemoryError("CUDA out of micro_batch.")
+        return embed(self, chunk, *rest, **more)
+
+    monkeypatch.setattr(encoder, "embed_chunk", limited)
+
+
+def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    encoder = tiny_bert()
+    before = torch.get_rng_state()
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext) == 4
+    assert find_micro_batch_size(encoder, 6, 2, nullcontext) is None
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+    limit_memory(monkeypatch, SentenceEncoder, rows=1)
+    with pytest.raises(TrainingError, match="does not hold one example"):
+        find_micro_batch_size(encoder, 16, 2, nullcontext)
+
+
+def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux kills a process instead of denying it memory; so many long rows take gigabytes."""
+    monkeypatch.setattr(
+        micro_batch, "host_memory_limit", partial(micro_batch.host_memory_limit, fraction=0.05)
+    )
+    encoder = tiny_bert(max_length=500, hidden_size=64)
+    found = find_micro_batch_size(encoder, 2048, 2, nullcontext)
+    assert found is not None
+    assert 1 <= found < 2048
+    assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+
+
+def test_what_counts_as_out_of_memory() -> None:
+    assert is_out_of_memory(torch.OutOfMemoryError("x"))
+    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."))
+    assert not is_out_of_memory(RuntimeError("shape mismatch"))
