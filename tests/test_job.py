@@ -22,7 +22,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.testing.toy import ToyData
 from sts_lightning.training.module import STSModule
-from sts_lightning.workflows.stages import _resume_stages, _run_stages, load_run_config
+from sts_lightning.workflows.stages import load_run_config, resume_stages, run_stages
 from tests.conftest import SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -103,15 +103,15 @@ def test_stages_are_started_again_and_resumed_as_a_whole(
         return {"one": config(*short, *more), "two": config(*short, "seed=2")}
 
     with pytest.raises(ConfigError, match=r"trainer\.extra"):
-        _run_stages(folder, stages("+trainer.extra.no_such_option=1"))
+        run_stages(RunFolder(folder), stages("+trainer.extra.no_such_option=1"))
     assert not folder.exists()
 
     with monkeypatch.context() as patch:  # before the first checkpoint of the first stage
         patch.setattr(STSModule, "on_validation_start", lambda _: signal.raise_signal(signal.SIGTERM))
         with pytest.raises(InterruptedRunError, match=rf"Start it again with the same command, .*={folder}$"):
-            _run_stages(folder, stages())
+            run_stages(RunFolder(folder), stages())
     with pytest.raises(ConfigError, match=r"other values of one\.data\.seed, one\.seed;"):
-        _run_stages(folder, stages("seed=5"))
+        run_stages(RunFolder(folder), stages("seed=5"))
 
     save = RunFolder.save_config
 
@@ -123,15 +123,15 @@ def test_stages_are_started_again_and_resumed_as_a_whole(
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "save_config", stop_second)
         with pytest.raises(InterruptedRunError, match=rf"Resume with: .* resume={folder}$"):
-            _run_stages(folder, stages())
+            run_stages(RunFolder(folder), stages())
     with pytest.raises(ConfigError, match=rf"resume it with resume={folder},"):
-        _run_stages(folder, stages())
+        run_stages(RunFolder(folder), stages())
     first = (folder / "one" / "metrics.json").read_bytes()
-    _resume_stages(folder)
+    resume_stages(RunFolder(folder))
     assert (folder / "one" / "metrics.json").read_bytes() == first
     assert (folder / "two" / "metrics.json").is_file()
     with locked(folder), pytest.raises(RunningElsewhereError):
-        _resume_stages(folder)
+        resume_stages(RunFolder(folder))
 
 
 @pytest.mark.parametrize(
@@ -180,10 +180,10 @@ def test_a_run_of_an_earlier_version_goes_on(
     old.loss.pop("temperature")
     RunFolder(tmp_path).save_config(old)
     with caplog.at_level("INFO"):
-        found = load_run_config(tmp_path)
+        found = load_run_config(RunFolder(tmp_path))
     assert found == full
     assert "have their defaults: init, prompt.denoise, queue, queue.momentum, queue.size, " in caplog.text
     old.trainer.later = 1
     RunFolder(tmp_path).save_config(old)
     with pytest.raises(CheckpointError, match=r"config.yaml: trainer.later: Key 'later' not in"):
-        load_run_config(tmp_path)
+        load_run_config(RunFolder(tmp_path))

@@ -42,7 +42,7 @@ class Machine:
         return f"machine: {'; '.join(self.reasons)}"
 
     def record(self) -> dict[str, Any]:
-        """Return the decisions for metrics.json."""
+        """Return the decisions as plain values, for the metrics of the run."""
         return asdict(self)
 
 

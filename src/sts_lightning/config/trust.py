@@ -1,8 +1,8 @@
 """Run folders are data, never code: checks of their configurations against the user's consent.
 
-A run's config.yaml and stages.yaml name classes to build (``_target_``) and settings that libraries import or
-download code by. Whoever made the folder chose them. `requests` lists whatever is outside a fixed set that
-belongs to this project and its libraries; `check` rejects it unless the user has named it at the call. Only
+The stored configurations of a run and of its stages name classes to build (``_target_``), and settings by
+which libraries import or download code. Whoever made the folder chose them. `requests` lists whatever is
+outside a fixed set that belongs to this project and its libraries; `check` rejects it unless the user has named it at the call. Only
 the text is looked at: nothing that a folder names is imported before it has passed.
 """
 
@@ -173,7 +173,7 @@ def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
 
 
 def stage_names(path: Path) -> list[str]:
-    """Return the names of the stages in stages.yaml, in order; each is the folder of a run.
+    """Return the names of the stages in their file, in order; each is the folder of a run.
 
     Raises:
         CheckpointError: The file cannot be read, has no stage, or a name would lead out of its folder.

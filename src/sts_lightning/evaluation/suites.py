@@ -33,10 +33,10 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions
 
 Scored = tuple[dict[str, Any], dict[str, float]]
-"""Result of a suite for metrics.json, and its row for the terminal."""
+"""Result of a suite for the metrics of the run, and its row for the terminal."""
 
 Score = Callable[[Encoder, Path], Scored]
-"""Scores an encoder; files besides metrics.json go into the folder, which it makes."""
+"""Scores an encoder; further files go into the folder, which it makes."""
 
 
 class UnitVectors:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import time
-from pathlib import Path
 from typing import Any
 
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger
 
 from sts_lightning.files import write_atomic
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 
 FLUSH_SECONDS = 2.0
 
 
 class HistoryLogger(Logger):
-    """Writes ``history.csv``: one row per logged step, training and dev metrics side by side.
+    """Writes the history of a run: one row per logged step, training and dev metrics side by side.
 
     Lightning's own CSVLogger deletes the rows of the first part of a resumed run. This one keeps them,
     up to the step from which the run resumes. `RunRecorder` decides when a row must be on disk.
@@ -29,7 +29,7 @@ class HistoryLogger(Logger):
 
     def __init__(self, save_dir: str) -> None:
         super().__init__()
-        self.path = Path(save_dir) / "history.csv"
+        self.path = RunFolder(save_dir).history_file
         self.rows: dict[int, dict[str, Any]] = {}
         self._provisional: dict[int, dict[str, float]] = {}
         self._written = 0.0
@@ -46,7 +46,7 @@ class HistoryLogger(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """Ignore hyper-parameters; they are in the run folder's config.yaml."""
+        """Ignore hyper-parameters; they are in the configuration of the run folder."""
 
     @rank_zero_only
     def continue_from(self, step: int) -> None:

@@ -1,6 +1,6 @@
 """What a run leaves on disk while it trains, such that it can resume after any interruption.
 
-The rule: whenever ``last.ckpt`` holds step N, ``history.csv`` holds the rows up to step N. Lightning's hooks
+Whenever the last checkpoint holds step N, the history holds the rows up to step N. Lightning's hooks
 come in this order, which decides when each file can be written:
 
 1. ``on_train_batch_start``

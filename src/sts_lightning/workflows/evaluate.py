@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def evaluate(cfg: DictConfig) -> float:
-    """Evaluate as a Hydra job; returns the average score times 100."""
+    """Evaluate as a Hydra job, and return the average score times 100."""
     folder = Path(HydraConfig.get().runtime.output_dir)
     try:
         return evaluate_in(folder, cfg)
@@ -37,10 +37,10 @@ def evaluate(cfg: DictConfig) -> float:
 
 
 def evaluate_in(folder: Path, cfg: DictConfig) -> float:
-    """Evaluate and write config.yaml and metrics.json to a folder.
+    """Evaluate, and write configuration and metrics to a folder.
 
     Args:
-        folder: Where the results go.
+        folder: Folder of the results.
         cfg: A composed configuration of the schema `EvalConfig`.
 
     Returns:

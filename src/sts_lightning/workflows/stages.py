@@ -1,11 +1,10 @@
-"""What `python train.py` does: a run, a run that goes on, or several runs one after the other."""
+"""The training command: a new run, a resumed run, or a run of several stages."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from hydra import compose
@@ -31,12 +30,21 @@ UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks")
 
 
 def train(cfg: DictConfig) -> float:
-    """Train as a Hydra job; returns the dev Spearman of the selected weights, those of the last stage.
+    """Train as a Hydra job.
 
-    With ``resume`` the configuration and the folder are those of the run that goes on.
+    With ``resume`` the configuration and the folder are those of the earlier run.
+
+    Args:
+        cfg: The composed configuration.
+
+    Returns:
+        Dev Spearman times 100 of the selected weights, of several stages those of the last one.
+
+    Raises:
+        UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
     """
     hydra = HydraConfig.get()
-    folder = Path(hydra.runtime.output_dir)
+    folder = RunFolder(hydra.runtime.output_dir)
     overrides = list(hydra.overrides.task)
     trust = Trust.of(cfg.trust, cfg.trust_remote_code)
     try:
@@ -45,12 +53,12 @@ def train(cfg: DictConfig) -> float:
             others = [text for text in overrides if not text.startswith(allowed)]
             if others:
                 raise ConfigError(
-                    f"resume goes on with the run's own configuration; leave out {' '.join(others)}."
+                    f"resume uses the run's own configuration; leave out {' '.join(others)}.", key="resume"
                 )
-            run = Path(cfg.resume)
-            if RunFolder(run).has_stages:
-                return _resume_stages(run, trust)
-            return train_in(run, load_run_config(run, trust), resume=True, trust=trust)
+            run = RunFolder(cfg.resume)
+            if run.has_stages:
+                return resume_stages(run, trust)
+            return train_in(run.path, load_run_config(run, trust), resume=True, trust=trust)
         if (
             hydra.mode is RunMode.MULTIRUN
             and several(cfg.trainer)
@@ -61,14 +69,14 @@ def train(cfg: DictConfig) -> float:
                 "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
             )
         if cfg.stages:
-            return _run_stages(folder, _compose_stages(cfg, overrides), trust)
-        return train_in(folder, cfg, trust=trust)
+            return run_stages(folder, _compose_stages(cfg, overrides), trust)
+        return train_in(folder.path, cfg, trust=trust)
     finally:
-        RunFolder(folder).remove_if_empty()
+        folder.remove_if_empty()
 
 
-def load_run_config(run: Path, trust: Trust = NOTHING) -> DictConfig:
-    """The configuration of a run that goes on; settings that are younger than the run have their defaults.
+def load_run_config(run: RunFolder, trust: Trust = NOTHING) -> DictConfig:
+    """Read the configuration of a run to resume; settings added after the run was created get their defaults.
 
     Args:
         run: The run folder.
@@ -78,26 +86,26 @@ def load_run_config(run: Path, trust: Trust = NOTHING) -> DictConfig:
         CheckpointError: It cannot be read, or has a setting that this version does not know.
         UntrustedError: It asks for more than the user allows.
     """
-    cfg = RunFolder(run).load_config(trust)
+    cfg = run.load_config(trust)
     complete = compose("train")
     with open_dict(complete):
-        for group in set(UNTYPED) & set(cfg):  # what they build has defaults in its signature
+        for group in set(UNTYPED) & set(cfg):  # their defaults are in the signatures of their targets
             complete[group] = cfg[group]
     OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
-    younger = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
+    added = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
     try:
         merged = OmegaConf.merge(complete, cfg)
     except OmegaConfBaseException as error:
         reason = str(error).splitlines()[0]
-        raise CheckpointError(f"{RunFolder(run).config_file}: {error.full_key}: {reason}") from error
-    if younger:
-        log.info("settings that are younger than the run have their defaults: %s", ", ".join(younger))
+        raise CheckpointError(f"{run.config_file}: {error.full_key}: {reason}") from error
+    if added:
+        log.info("using defaults for settings added after this run was created: %s", ", ".join(added))
     assert isinstance(merged, DictConfig)
     return merged
 
 
 def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConfig]:
-    """The configuration of each stage: its experiment, the command line, and its own settings, in this order.
+    """Compose each stage from its experiment, the command line, and its own settings, in this order.
 
     Raises:
         ConfigError: A stage has no experiment, or a setting that does not exist.
@@ -107,7 +115,7 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
         own: Any = OmegaConf.to_container(settings)
         experiment = own.pop("experiment", None)
         if experiment is None:
-            raise ConfigError(f"stages.{name}.experiment is missing.")
+            raise ConfigError(f"stages.{name}.experiment is missing.", key=f"stages.{name}.experiment")
         try:
             stage = OmegaConf.merge(compose("train", stage_overrides(overrides, experiment)), own)
         except OmegaConfBaseException as error:
@@ -118,59 +126,64 @@ def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConf
     return composed
 
 
-def _run_stages(folder: Path, stages: dict[str, DictConfig], trust: Trust) -> float:
-    """Run stages in sub-folders, each from the weights of the one before."""
-    composed = OmegaConf.create(
-        {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
-    )
+def run_stages(folder: RunFolder, stages: dict[str, DictConfig], trust: Trust = NOTHING) -> float:
+    """Run stages in sub-folders, each from the weights of the previous one.
+
+    Args:
+        folder: The folder of the stages.
+        stages: Their configurations by name, in order.
+        trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+
+    Returns:
+        Dev Spearman times 100 of the last stage.
+    """
+    plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
     for stage in stages.values():  # composed by this command, which is the user's word
         trust |= wanted(stage)
     with _held(folder) as first:
         if first:  # the other processes of a run are started after this one has written the file
-            if check_free(RunFolder(folder)) == "started":
-                check_same(RunFolder(folder), composed)
-            RunFolder(folder).save_stages(stages)
+            if check_free(folder) == "started":
+                check_same(folder, OmegaConf.create(plain))
+            folder.save_stages(stages)
         try:
             return _continue_stages(folder, trust)
         except UserError as error:
             interrupted = isinstance(error, InterruptedRunError)
-            if first and not interrupted and all(RunFolder(folder / name).state == "new" for name in stages):
-                RunFolder(
-                    folder
-                ).stages_file.unlink()  # nothing has begun, so the corrected command may start here
+            if first and not interrupted and all(stage.state == "new" for stage in folder.stages()):
+                folder.stages_file.unlink()  # nothing has begun, so the corrected command may start here
             raise
 
 
-def _resume_stages(folder: Path, trust: Trust) -> float:
-    RunFolder(folder).load_stages(trust)
+def resume_stages(folder: RunFolder, trust: Trust = NOTHING) -> float:
+    """Resume a run of several stages; see `run_stages`."""
+    folder.load_stages(trust)
     with _held(folder) as first:
         if first:
-            check_resumable(RunFolder(folder))
+            check_resumable(folder)
         return _continue_stages(folder, trust)
 
 
 @contextlib.contextmanager
-def _held(folder: Path) -> Iterator[bool]:
-    """Lock a folder of stages, in the first process of a run; yields whether this is that one."""
+def _held(folder: RunFolder) -> Iterator[bool]:
+    """Lock a folder of stages in the first process of a run; yield whether this is that process."""
     first = is_first_process()
-    with locked(folder) if first else contextlib.nullcontext():
+    with locked(folder.path) if first else contextlib.nullcontext():
         yield first
 
 
-def _continue_stages(folder: Path, trust: Trust) -> float:
-    """Run what is left of the stages of a folder."""
+def _continue_stages(folder: RunFolder, trust: Trust) -> float:
+    """Run the stages that have not finished."""
     score: float | None = None
-    before: Path | None = None
-    for name, stage in RunFolder(folder).load_stages(trust).items():
-        run = folder / name
-        state = RunFolder(run).state
-        if state != "finished":
+    previous: RunFolder | None = None
+    for name, stage in folder.load_stages(trust).items():
+        run = RunFolder(folder.path / name)
+        if not run.finished:
             with open_dict(stage):
-                stage.init_from = stage.init_from if before is None else str(before)
-            log.info("stage %s: %s", name, RunFolder(run).name)
-            begun = state != "new"
+                stage.init_from = stage.init_from if previous is None else str(previous.path)
+            log.info("stage %s: %s", name, run.name)
+            begun = run.state != "new"
             cfg = load_run_config(run, trust) if begun else stage
-            score = train_in(run, cfg, resume=begun, whole=folder, trust=trust)
-        before = run
-    assert score is not None  # else the folder has finished, which was checked
+            score = train_in(run.path, cfg, resume=begun, whole=folder.path, trust=trust)
+        previous = run
+    assert score is not None  # a folder with all stages finished has been rejected
     return score

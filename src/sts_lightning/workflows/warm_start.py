@@ -27,18 +27,18 @@ def warm_start(
     model: DictConfig,
     trust: Trust = NOTHING,
 ) -> set[str]:
-    """Take over the weights of an earlier run: the encoder's, and those of the loss head if it has the same.
+    """Load the weights of an earlier run: those of the encoder, and of the loss head if it has the same shape.
 
     Args:
         run: The earlier run's folder.
         which: The weights of its best dev score, or those at its end.
-        encoder: Takes the weights.
-        loss: A head of the earlier run's shape takes the head's weights; another one starts anew.
-        model: The model's configuration, which must name the same model as that of the run.
+        encoder: The encoder to load the weights into.
+        loss: The loss; its head is loaded only if it has the shape of the earlier run's head.
+        model: Configuration of the model, which must be that of the earlier run.
         trust: The user's word on what the earlier run's folder may ask for.
 
     Returns:
-        Names of the encoder's weights that were taken over.
+        Names of the encoder's weights that were loaded.
 
     Raises:
         CheckpointError: The folder is no run folder, has another model, or its files are broken.
@@ -47,13 +47,13 @@ def warm_start(
     for key in ("_target_", "name"):
         if earlier.model.get(key) != model.get(key):
             raise CheckpointError(
-                f"init_from={run} was trained from model {earlier.model.get(key)}, not {model.get(key)}; "
-                "choose the same model."
+                f"init_from={run.name} was trained from model {earlier.model.get(key)}, not "
+                f"{model.get(key)}; choose the same model."
             )
     if _shape_of(earlier.model) != _shape_of(model):
         raise CheckpointError(
-            f"init_from={run} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), not "
-            f"{_shape_of(model) or 'none'}; leave model.adapter as it was."
+            f"init_from={run.name} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), "
+            f"not {_shape_of(model) or 'none'}; leave model.adapter as it was."
         )
     kind: Literal["best", "last"] = "best" if which == "best" else "last"
     path = run.checkpoint(kind)
@@ -79,6 +79,6 @@ def warm_start(
 
 
 def _shape_of(model: DictConfig) -> dict[str, Any]:
-    """What of a model's adapter decides which weights there are."""
+    """Return the settings of a model's adapter that decide which weights it has."""
     adapter = model.get("adapter") or {}
     return {key: value for key, value in adapter.items() if key not in ("lora_alpha", "lora_dropout")}
