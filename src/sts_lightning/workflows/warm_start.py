@@ -27,7 +27,7 @@ def warm_start(
     model: DictConfig,
     trust: Trust = NOTHING,
 ) -> set[str]:
-    """Load the weights of an earlier run: those of the encoder, and of the loss head if it has the same shape.
+    """Load the weights of an earlier run: those of the encoder, and of a loss head of the same shape.
 
     Args:
         run: The earlier run's folder.
