@@ -17,10 +17,11 @@ import torch
 from common import our_minilm, their_minilm
 from datasets import Dataset
 
+from sts_lightning.choices import Precision
 from sts_lightning.data.readers.senteval import load_sts_tasks
 from sts_lightning.evaluation.correlation import pair_cosines
 from sts_lightning.evaluation.sts import STSResult, evaluate_sts, score_tasks
-from sts_lightning.models.encoder import DTYPES, Precision
+from sts_lightning.models.encoder import DTYPES
 
 
 class Columns:

@@ -10,3 +10,51 @@ Frozen = Literal["none", "encoder", "encoder_with_dropout"]
 ``encoder``: the encoder's weights, with dropout off. ``encoder_with_dropout``: its weights only, as in
 STS-Regression's code.
 """
+
+Init = Literal["best", "final"]
+"""Which weights of an earlier run to start from: those of the best dev score, or those at its end."""
+
+Denoise = Literal["none", "shift", "pad"]
+"""Vector of the bare template that is subtracted from a sentence's vector.
+
+``none``: nothing is subtracted; ``shift``: the template without a sentence, its positions after the slot
+shifted by the length of the sentence (PromptBERT); ``pad``: the template with as many pad tokens in the slot,
+attended to (CoT-BERT).
+"""
+
+TextEdit = Literal["none", "official"]
+"""Edit of test sentences before the template.
+
+``none``: the sentence as it is. ``official``: the edits of the prompt papers' evaluation code.
+"""
+
+Quantization = Literal["none", "4bit", "8bit"]
+"""``4bit``: NF4 with quantised scales (QLoRA); ``8bit``: LLM.int8()."""
+
+Precision = Literal["32-true", "bf16-true", "16-true"]
+"""Weights and arithmetic of an encoder in inference, in Lightning's names."""
+
+TrainPrecision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
+"""Precision of training, in Lightning's names; ``auto``: decided by the machine."""
+
+Accelerator = Literal["auto", "cpu", "gpu", "mps"]
+"""Hardware of training."""
+
+EvalAccelerator = Literal["auto", "cpu", "gpu"]
+"""Hardware of `eval.py`."""
+
+Deterministic = Literal["auto", "warn", True, False]
+"""Treatment of CUDA operations without a deterministic form."""
+
+Schedule = Literal["linear", "cosine", "constant_with_warmup"]
+"""Course of the learning rate after the warm-up."""
+
+Aggregate = Literal["all", "mean", "wmean"]
+"""How the subsets of an STS task become one score.
+
+``all``: one correlation over the concatenation of all subsets, which SimCSE and its followers report;
+``mean``: mean of the subsets' correlations; ``wmean``: the same, weighted by size.
+"""
+
+Suite = Literal["sts", "transfer", "probing", "relatedness", "mteb"]
+"""Tasks that `eval.py` scores a model on."""

@@ -127,7 +127,7 @@ def _add_export(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from sts_lightning.export import export  # torch is not needed for --help
+    from sts_lightning.export.export import export  # torch is not needed for --help
 
     export(
         options.run, options.folder, options.format, options.base, options.trust, options.trust_remote_code

@@ -22,7 +22,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.distributed import Share
 from sts_lightning.errors import CheckpointError, InterruptedRunError
 from sts_lightning.interrupts import Stopped, signal_name, take_back
-from sts_lightning.models.tokenize import Rows
+from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.module import MONITOR
 
@@ -52,7 +52,7 @@ class Throughput(Callback):
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
         outputs: Any,
-        batch: Batch[Rows],
+        batch: Batch[TokenizedBatch],
         batch_idx: int,
     ) -> None:
         """Stop the clock and log."""

@@ -21,7 +21,7 @@ from sts_lightning.errors import TrainingError
 from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import check_weights
-from sts_lightning.models.tokenize import Rows
+from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
@@ -110,7 +110,7 @@ class STSModule(pl.LightningModule):
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
 
-    def embed_views(self, batch: Batch[Rows]) -> Tensor:
+    def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Embeddings of a whole batch, shape (V, B, D), float32, whichever process embeds them."""
         rows, recompute = batch.rows, False
         if self.training and isinstance(self.micro_batch_size, int):
@@ -119,13 +119,13 @@ class STSModule(pl.LightningModule):
         embeddings: Tensor = self.encoder(rows, recompute)
         return self._gather(embeddings.unflatten(0, (batch.num_views, -1)), batch)
 
-    def _gather(self, own: Tensor, batch: Batch[Rows]) -> Tensor:
+    def _gather(self, own: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         """From (V, b, D) of each process to (V, B, D)."""
         part = batch.share.of(batch.size)
         own = own[:, : part.stop - part.start]  # nothing of the example that stands in for an empty share
         return gather_examples(own, batch.size, batch.share, self.official_gather)
 
-    def training_step(self, batch: Batch[Rows], batch_idx: int) -> Tensor:
+    def training_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor:
         """The loss of a batch.
 
         Raises:
@@ -150,13 +150,13 @@ class STSModule(pl.LightningModule):
             self._update_queue(self.queue, batch)
         return loss
 
-    def _update_queue(self, queue: MomentumQueue, batch: Batch[Rows]) -> None:
+    def _update_queue(self, queue: MomentumQueue, batch: Batch[TokenizedBatch]) -> None:
         queue.follow(self.encoder)
         part = batch.share.of(batch.size)
         vectors = queue.embed(batch.rows.head(max(1, part.stop - part.start)))
         queue.push(self._gather(vectors[None], batch)[0])
 
-    def _loss(self, views: Tensor, batch: Batch[Rows]) -> Tensor:
+    def _loss(self, views: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         if self.queue is None:
             loss: Tensor = self.loss(views, batch.labels)
         else:
@@ -172,7 +172,7 @@ class STSModule(pl.LightningModule):
         self.log("step", float(step), batch_size=batch_size)
         self.log("epoch", float(self.current_epoch), batch_size=batch_size)
 
-    def validation_step(self, batch: Batch[Rows], batch_idx: int) -> None:
+    def validation_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
         """Collect cosines and gold scores of dev pairs."""
         first, second = self.embed_views(batch)
         self.dev_metrics.update(cosine_rows(first, second), batch.labels)

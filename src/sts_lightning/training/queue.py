@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tokenize import Rows
+from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 
 def check_queue(size: int, momentum: float) -> None:
@@ -77,7 +77,7 @@ class MomentumQueue(nn.Module):
             mine.lerp_(theirs.detach(), 1 - self.momentum)
 
     @torch.no_grad()
-    def embed(self, rows: Rows) -> Tensor:
+    def embed(self, rows: TokenizedBatch) -> Tensor:
         """The copy's vectors of sentences, (N, D)."""
         vectors: Tensor = self.encoder_copy(rows)
         return vectors.to(self.vectors.dtype)

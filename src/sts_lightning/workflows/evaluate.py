@@ -10,12 +10,13 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from sts_lightning.choices import Precision
 from sts_lightning.config.build import check_config
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.report import print_scores
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
-from sts_lightning.models.encoder import Precision, SentenceEncoder
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder, load_from, with_quantization
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
