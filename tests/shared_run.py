@@ -16,7 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 import sts_lightning
-from sts_lightning.export import export
+from sts_lightning.export.export import export
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows import stages as job
 from tests.conftest import CONF, SHORT_RUN

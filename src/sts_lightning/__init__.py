@@ -6,11 +6,14 @@ import logging
 import typing
 
 if typing.TYPE_CHECKING:
+    from sts_lightning.models.encoder import SentenceEncoder
     from sts_lightning.models.loading import load
 
-__all__ = ["load"]
+    __version__: str
 
-# bitsandbytes warns of kernels that it could download, and on a CPU for each layer.
+__all__ = ["SentenceEncoder", "__version__", "load"]
+
+# On a CPU, bitsandbytes logs a warning for each layer.
 logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 
 
@@ -20,4 +23,12 @@ def __getattr__(name: str) -> typing.Any:
         from sts_lightning.models.loading import load
 
         return load
+    if name == "SentenceEncoder":
+        from sts_lightning.models.encoder import SentenceEncoder
+
+        return SentenceEncoder
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("sts-lightning")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

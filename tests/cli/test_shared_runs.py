@@ -19,7 +19,7 @@ import yaml
 from sts_lightning.cli.main import main
 from sts_lightning.errors import CheckpointError, ConfigError, UntrustedError
 from sts_lightning.evaluation.compare import compare
-from sts_lightning.export import export
+from sts_lightning.export.export import export
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec

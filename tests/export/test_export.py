@@ -20,7 +20,7 @@ from transformers import AutoModel, AutoTokenizer
 import sts_lightning
 from sts_lightning.cli.main import main
 from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.export import export
+from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from sts_lightning.workflows.train import train_in

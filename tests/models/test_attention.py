@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import tiny
@@ -29,10 +28,10 @@ def windowed(model_type: str, window: int | None) -> dict[str, Any]:
 @WINDOWED
 def test_a_row_that_could_exceed_the_window_is_rejected(model_type: str) -> None:
     config = windowed(model_type, 16)
-    with pytest.raises(ConfigError, match=r"model\.bidirectional_layers=-1.*20 tokens.*16.*max_length by 4"):
+    with pytest.raises(ValueError, match=r"bidirectional_layers .*20 tokens.*16.*max_length by 4"):
         build(model_type, config, max_length=20, bidirectional_layers=-1)
     template = "it : {sentence} ."  # six tokens with the special ones
-    with pytest.raises(ConfigError, match=r"17 tokens.*16.*max_length by 1"):
+    with pytest.raises(ValueError, match=r"17 tokens.*16.*max_length by 1"):
         build(model_type, config, max_length=11, template=template, bidirectional_layers=1)
     build(model_type, config, max_length=10, template=template, bidirectional_layers=1)
 
@@ -65,18 +64,18 @@ def test_only_the_changed_layers_count() -> None:
     kinds = ["sliding_attention", "full_attention"]
     config = {"sliding_window": 8, "layer_types": kinds}
     build("gemma3_text", config, max_length=64, bidirectional_layers=1)
-    with pytest.raises(ConfigError, match=r"64 tokens.*8"):
+    with pytest.raises(ValueError, match=r"64 tokens.*8"):
         build("gemma3_text", config, max_length=64, bidirectional_layers=2)
 
 
 @pytest.mark.parametrize("model_type", ["gpt2", "gpt_neox", "bloom", "falcon", "mamba"])
 def test_a_causal_model_of_another_kind_is_not_called_bidirectional(model_type: str) -> None:
-    with pytest.raises(ConfigError, match=r"model\.bidirectional_layers=-1 is not supported for"):
+    with pytest.raises(ValueError, match=r"bidirectional_layers is not supported for"):
         build(model_type, {}, max_length=64, bidirectional_layers=-1)
 
 
 def test_recurrent_layers_would_stay_causal() -> None:
-    with pytest.raises(ConfigError, match=r"not supported for .*1 of its 2 layers"):
+    with pytest.raises(ValueError, match=r"not supported for .*1 of its 2 layers"):
         build("qwen3_next", HYBRID, max_length=64, bidirectional_layers=-1)
 
 

@@ -179,7 +179,7 @@ def test_the_layer_below_the_last() -> None:
 
 @pytest.mark.parametrize("layer", [0, 1, -4])
 def test_a_layer_that_is_not_there(layer: int) -> None:
-    with pytest.raises(ConfigError, match="must lie between -2 and -1"):
+    with pytest.raises(ValueError, match="must lie between -2 and -1"):
         decoder(tiny_mistral, layer=layer)
 
 
@@ -218,18 +218,18 @@ def test_only_the_last_layer_bidirectional() -> None:
 
 @pytest.mark.parametrize("count", [3, -2])
 def test_bidirectional_layers_that_are_not_there(count: int) -> None:
-    with pytest.raises(ConfigError, match="must lie between 0 and 2"):
+    with pytest.raises(ValueError, match="must lie between 0 and 2"):
         tiny_llama(bidirectional_layers=count)
 
 
 def test_bert_is_bidirectional_already() -> None:
-    with pytest.raises(ConfigError, match="not causal"):
+    with pytest.raises(ValueError, match="not causal"):
         tiny_bert(bidirectional_layers=1)
 
 
 def test_an_adapter_that_does_not_fit() -> None:
     wrong = LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["query"])
-    with pytest.raises(ConfigError, match=r"model\.adapter does not fit MistralModel"):
+    with pytest.raises(ValueError, match=r"adapter does not fit MistralModel"):
         tiny_mistral(adapter=wrong)
 
 
@@ -241,12 +241,12 @@ def test_an_adapters_configuration_serves_more_than_one_model() -> None:
 
 def test_missing_bitsandbytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quantization_module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"needs bitsandbytes and accelerate: pip install"):
+    with pytest.raises(ValueError, match=r"needs bitsandbytes and accelerate: pip install"):
         SentenceEncoder.from_pretrained("nowhere", quantization="4bit")
 
 
 def test_a_mask_template_for_a_model_without_mask() -> None:
-    with pytest.raises(ConfigError, match="has no mask token; choose a prompt for causal models"):
+    with pytest.raises(ValueError, match="has no mask token; choose a prompt for causal models"):
         tiny_mistral(template="{sentence} means {mask}.", pooling="mask_token")
 
 
@@ -259,7 +259,7 @@ def test_a_tokenizer_without_pad_and_end_token(tmp_path: Path) -> None:
     )
     tokenizer.save_pretrained(tmp_path)
     assert AutoTokenizer.from_pretrained(tmp_path).pad_token is None
-    with pytest.raises(ConfigError, match="has no pad token"):
+    with pytest.raises(ConfigError, match="neither a pad token"):
         SentenceEncoder.from_pretrained(str(tmp_path))
 
 

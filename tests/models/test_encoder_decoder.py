@@ -20,8 +20,9 @@ from transformers import (
 )
 from transformers.models.bart.modeling_bart import BartEncoder
 
-from sts_lightning import export
 from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.export.merged import write_merged
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
 from sts_lightning.testing.tiny_bert import character_tokenizer
@@ -105,7 +106,7 @@ def test_a_layer_below_and_the_first_and_last(tmp_path: Path) -> None:
         close(below.encode(["a dog"])[0], hidden[-2][0].mean(dim=0))
         both = SentenceEncoder.from_pretrained(folder, pooling="first_last_mean").eval()
         close(both.encode(["a dog"])[0], ((hidden[1] + hidden[-1]) / 2)[0].mean(dim=0))
-        with pytest.raises(ConfigError, match="must lie between -2 and -1"):
+        with pytest.raises(ValueError, match="must lie between -2 and -1"):
             SentenceEncoder.from_pretrained(folder, layer=-3)
 
 
@@ -149,7 +150,7 @@ def test_a_merged_folder_loads_in_the_library_and_here(
     encoder = SentenceEncoder.from_pretrained(folder, adapter=lora, quantization=quantization).eval()  # type: ignore[arg-type]
     vectors = encoder.encode(SENTENCES)
     (tmp_path / "merged").mkdir()
-    export._write_merged(encoder, tmp_path / "merged", "base")
+    write_merged(encoder, tmp_path / "merged", "base")
     loaded: PreTrainedModel
     if model_type == "t5":
         loaded = T5EncoderModel.from_pretrained(tmp_path / "merged").eval()
@@ -175,21 +176,21 @@ def test_sentence_transformers_reads_t5_and_has_no_form_for_bart(tmp_path: Path)
         folder.mkdir()
         if model_type == "bart":
             with pytest.raises(ConfigError, match="decoder of BartModel"):
-                export._write_st(encoder, folder, "bart")
+                write_sentence_transformers(encoder, folder, "bart")
         else:
-            export._write_st(encoder, folder, "t5")
+            write_sentence_transformers(encoder, folder, "t5")
             read = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
             np.testing.assert_allclose(read, vectors, atol=1e-5)
 
 
 def test_a_prefix_that_would_have_no_effect(tmp_path: Path) -> None:
     prefix = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3)
-    with pytest.raises(ConfigError, match=r"model\.adapter does not fit T5EncoderModel.*past_key_values"):
+    with pytest.raises(ValueError, match=r"adapter does not fit T5EncoderModel.*past_key_values"):
         SentenceEncoder.from_pretrained(write(tiny("t5"), tmp_path), adapter=prefix)
 
 
 def test_denoising_needs_positions(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"prompt\.denoise=pad.*position_ids.*BartEncoder"):
+    with pytest.raises(ValueError, match=r"denoise 'pad'.*position_ids.*BartEncoder"):
         SentenceEncoder.from_pretrained(
             write(tiny("bart"), tmp_path), template="{sentence} is {mask}", denoise="pad"
         )

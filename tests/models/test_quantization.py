@@ -14,9 +14,8 @@ from peft import LoraConfig
 from transformers import AutoModel
 from transformers.pytorch_utils import Conv1D
 
-from sts_lightning import export
 from sts_lightning.choices import Quantization
-from sts_lightning.errors import ConfigError
+from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.quantization import dequantized, linear_weights
 from tests.models.families import tiny, write
@@ -39,7 +38,7 @@ def test_a_model_that_is_hardly_quantised_is_rejected(
     model_type: str, culprit: str, quantization: Quantization, tmp_path: Path
 ) -> None:
     folder = write(tiny(model_type), tmp_path)
-    with pytest.raises(ConfigError, match=rf"model\.quantization={quantization}.*{culprit}.*=none"):
+    with pytest.raises(ValueError, match=rf"quantization '{quantization}' reaches.*{culprit}.*none"):
         SentenceEncoder.from_pretrained(folder, quantization=quantization)
     SentenceEncoder.from_pretrained(folder)
 
@@ -85,7 +84,7 @@ def test_gpt2s_layers_keep_their_orientation(quantization: Quantization, tmp_pat
             likeness = torch.cosine_similarity(other.weight.flatten(), module.weight.flatten(), dim=0)
             assert likeness > 0.97
     (tmp_path / "merged").mkdir()
-    export._write_merged(encoder, tmp_path / "merged", "base")
+    write_merged(encoder, tmp_path / "merged", "base")
     read = SentenceEncoder(AutoModel.from_pretrained(tmp_path / "merged"), encoder.tokenizer.tokenizer).eval()
     np.testing.assert_allclose(
         read.encode(SENTENCES),
@@ -104,6 +103,6 @@ def test_gpt2_with_lora_in_4bit_is_merged(tmp_path: Path) -> None:
     encoder = SentenceEncoder.from_pretrained(folder, quantization="4bit", adapter=lora).eval()
     vectors = encoder.encode(SENTENCES)
     (tmp_path / "merged").mkdir()
-    export._write_merged(encoder, tmp_path / "merged", "base")
+    write_merged(encoder, tmp_path / "merged", "base")
     read = SentenceEncoder.from_pretrained(str(tmp_path / "merged")).eval()
     np.testing.assert_allclose(read.encode(SENTENCES), vectors, atol=1e-5 * abs(vectors).max())

@@ -10,7 +10,8 @@ from tokenizers import processors
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.pooling import Pooling
-from sts_lightning.models.tokenize import SentenceTokenizer, chunk
+from sts_lightning.models.tokenize import SentenceTokenizer
+from sts_lightning.models.tokenized_batch import chunk
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import tiny_llama
 
@@ -34,14 +35,14 @@ def test_truncation_cuts_the_sentence_and_never_the_template() -> None:
 
 @pytest.mark.parametrize("template", ["no slot", "{sentence} twice {sentence}"])
 def test_a_template_needs_one_slot(template: str) -> None:
-    with pytest.raises(ConfigError, match="slot"):
+    with pytest.raises(ValueError, match="exactly once"):
         SentenceTokenizer(character_tokenizer(), 8, template)
 
 
 def test_a_mask_in_the_template_needs_a_mask_token() -> None:
     tokenizer = character_tokenizer()
     tokenizer.mask_token = None
-    with pytest.raises(ConfigError, match="no mask token"):
+    with pytest.raises(ValueError, match="no mask token"):
         SentenceTokenizer(tokenizer, 8, "{sentence} {mask}")
 
 
@@ -149,13 +150,13 @@ def test_head_has_the_first_rows_in_order() -> None:
     ("settings", "message"),
     [
         ({"denoise": "subtract", "template": TEMPLATES[0]}, "denoise must be one of none, shift, pad"),
-        ({"denoise": "shift"}, "denoise=shift needs a template"),
-        ({"view_templates": TEMPLATES}, "need prompt.template"),
-        ({"template": TEMPLATES[0], "view_templates": ["no slot"]}, "slot"),
+        ({"denoise": "shift"}, "denoise 'shift' needs a template"),
+        ({"view_templates": TEMPLATES}, "view_templates need a template"),
+        ({"template": TEMPLATES[0], "view_templates": ["no slot"]}, "view_templates must contain"),
     ],
 )
 def test_prompt_settings_that_do_not_fit(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ValueError, match=message):
         SentenceTokenizer(character_tokenizer(), 8, **settings)
 
 

@@ -17,7 +17,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.errors import ConfigError, TrainingError
 from sts_lightning.losses import all_losses
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tokenize import Rows
+from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
@@ -60,7 +60,7 @@ def gradient(
     ).train()
     num_views = max(head.views)
     views = [TEXTS[number:] + TEXTS[:number] for number in range(num_views)]
-    rows: Rows = encoder.prepare(10_000, training=True)(views, [None] * num_views)
+    rows: TokenizedBatch = encoder.prepare(10_000, training=True)(views, [None] * num_views)
     labels = None if head.labels[0] == "none" else torch.linspace(0, 5, len(TEXTS))
     module.zero_grad()
     torch.manual_seed(2)

@@ -44,7 +44,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    from sts_lightning.export import export  # torch is not needed for --help
+    from sts_lightning.export.export import export  # torch is not needed for --help
 
     source, folder = options.run_folder, options.folder
     export(source, folder, options.format, options.base, options.trust, options.trust_remote_code)

@@ -3,7 +3,7 @@
 The stored configurations of a run and of its stages name classes to build (``_target_``), and settings by
 which libraries import or download code. Whoever made the folder chose them. `requests` lists whatever is
 outside a fixed set that belongs to this project and its libraries; `check` rejects it unless the user has
-named it at the call. Only the text is looked at: nothing that a folder names is imported before it has passed.
+named it at the call. Only the text is read: nothing that a folder names is imported before it has passed.
 """
 
 from __future__ import annotations

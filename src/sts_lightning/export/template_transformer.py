@@ -1,7 +1,7 @@
-"""A module of sentence-transformers that puts a template around each sentence.
+"""Module for sentence-transformers that puts a template around each sentence.
 
-Written into the folders of `sts-lightning export --format sentence-transformers`, so that these load without
-this project; hence it imports nothing of it.
+`sts-lightning export --format sentence-transformers` copies this file into the exported folder, which
+therefore loads without this project; it must not import anything from it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from sentence_transformers.base.modules import Transformer
 
 
 class TemplateTransformer(Transformer):
-    """A transformer whose input is a sentence in a template; a sentence that is too long is cut before.
+    """Transformer that embeds sentences in a template; long sentences are cut, the template never is.
 
     Args:
-        model_name_or_path: The folder.
+        model_name_or_path: Folder of the model.
         template: Text with the slot ``{sentence}``.
-        sentence_tokens: Most tokens of the bare sentence.
-        edit: Whether to end sentences in a period and to turn double quotes into single ones first.
-        read_mask: Whether the vector is that of the last mask token; the pooling behind has to be ``mean``.
-        **kwargs: See `Transformer`.
+        sentence_tokens: Maximum number of tokens of the bare sentence.
+        edit: Whether to end sentences in a period and to replace double quotes by single ones first.
+        read_mask: Whether the vector is that of the last mask token; the next module must be mean pooling.
+        **kwargs: Further arguments of `Transformer`.
     """
 
     config_keys: list[str] = [
@@ -51,9 +51,9 @@ class TemplateTransformer(Transformer):
     def preprocess(  # type: ignore[override]
         self, inputs: Any, prompt: str | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Token ids of sentences in the template; a prompt is put before the sentence."""
-        before, behind = self.template.split("{sentence}")
-        texts = [before + self._cut(self._edited((prompt or "") + text)) + behind for text in inputs]
+        """Tokenise sentences in the template; a prompt is put before the sentence."""
+        prefix, suffix = self.template.split("{sentence}")
+        texts = [prefix + self._cut(self._edited((prompt or "") + text)) + suffix for text in inputs]
         return super().preprocess(texts, **kwargs)
 
     def _edited(self, text: str) -> str:
@@ -70,12 +70,12 @@ class TemplateTransformer(Transformer):
         return text[: spans[self.sentence_tokens - 1][1]] if len(spans) > self.sentence_tokens else text
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Run the model; with ``read_mask`` the pooling behind sees the last mask token alone."""
+        """Run the model; with ``read_mask`` only the last mask token is visible to the pooling."""
         features = super().forward(features, **kwargs)
         if self.read_mask:
             assert self.tokenizer is not None
             is_mask = features["input_ids"].eq(self.tokenizer.mask_token_id)
-            places = torch.arange(1, is_mask.shape[1] + 1, device=is_mask.device)
-            last = (is_mask * places).argmax(dim=1, keepdim=True)
+            positions = torch.arange(1, is_mask.shape[1] + 1, device=is_mask.device)
+            last = (is_mask * positions).argmax(dim=1, keepdim=True)
             features["attention_mask"] = torch.zeros_like(features["attention_mask"]).scatter(1, last, 1)
         return features

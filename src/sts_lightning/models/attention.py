@@ -1,4 +1,4 @@
-"""Which tokens a causal model's tokens see."""
+"""Causal and bidirectional attention of decoders."""
 
 from __future__ import annotations
 
@@ -7,37 +7,36 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sts_lightning.errors import ConfigError
 from sts_lightning.models.limits import layer_windows
 
 
 def is_causal(backbone: PreTrainedModel) -> bool:
-    """Whether no token of the model sees a later token."""
+    """Return whether the model is causal: no token attends to later tokens."""
     flags = _flags(backbone)
     return bool(flags) and all(flags)
 
 
 def _flags(backbone: PreTrainedModel) -> list[bool]:
-    """What each attention layer says of itself; some families (Bloom) say nothing."""
-    said = [module.__dict__.get("is_causal") for module in backbone.modules()]
-    return [flag for flag in said if isinstance(flag, bool)]
+    """Return ``is_causal`` of each attention layer that has it; some families (Bloom) do not."""
+    flags = [module.__dict__.get("is_causal") for module in backbone.modules()]
+    return [flag for flag in flags if isinstance(flag, bool)]
 
 
 def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> None:
-    """Let the tokens in the last layers of a causal model see all tokens of their sentence, never padding.
+    """Make the last layers of a causal model bidirectional: tokens attend to all tokens, never to padding.
 
-    BeLLM does so in the last layer of LLaMA2-7B. Deviation from its code: that shows the padding to the
-    tokens too, since its mask is all zeros.
+    BeLLM does this in the last layer of LLaMA2-7B. Deviation from its code, whose mask of zeros lets tokens
+    attend to padding too.
 
     Args:
-        backbone: The model, changed in place.
+        backbone: Model, changed in place.
         count: Number of last layers; -1 for all.
-        longest: Tokens of the longest row.
+        longest: Number of tokens of the longest row.
 
     Raises:
-        ConfigError: The model is not causal, is of a kind that cannot be changed, has not as many layers, or
-            a layer's attention window is smaller than the longest row. What a token should see beyond a
-            window is not defined, and the mask of the last token holds only for rows within it.
+        ValueError: The model is not causal, its layers cannot be changed, it has fewer layers, or the
+            attention window of a layer is smaller than the longest row: the mask of the last token, which all
+            tokens get, covers only rows within the window.
     """
     layers: list[tuple[nn.Module, Any]] = [
         (module, attention)
@@ -49,26 +48,24 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
     depth = backbone.config.num_hidden_layers
     if len(layers) != depth:
         if not layers and (flags := _flags(backbone)) and not any(flags):
-            raise ConfigError(
-                f"model.bidirectional_layers={count}: {name} is not causal; its tokens see each other "
-                "already. Set it to 0."
+            raise ValueError(
+                f"bidirectional_layers must be 0: {name} is not causal, its layers are bidirectional already."
             )
-        raise ConfigError(
-            f"model.bidirectional_layers={count} is not supported for {name}: {len(layers)} of its {depth} "
+        raise ValueError(
+            f"bidirectional_layers is not supported for {name}: {len(layers)} of its {depth} "
             "layers have a causal self_attn whose mask can be replaced. Set it to 0."
         )
     if not -1 <= count <= depth:
-        raise ConfigError(
-            f"model.bidirectional_layers={count} must lie between 0 and {depth}, or be -1 for all."
+        raise ValueError(
+            f"bidirectional_layers must lie between 0 and {depth}, or be -1 for all, got {count}."
         )
     chosen = range(depth) if count == -1 else range(depth - count, depth)
     windows = layer_windows(backbone.config, depth)
     narrow = min((width for index in chosen if (width := windows[index]) is not None), default=longest)
     if narrow < longest:
-        raise ConfigError(
-            f"model.bidirectional_layers={count}: rows can have {longest} tokens, more than the {narrow} of "
-            f"the attention window of {name}; lower model.max_length by {longest - narrow}, or set "
-            "model.bidirectional_layers=0."
+        raise ValueError(
+            f"bidirectional_layers does not fit: rows can have {longest} tokens, more than the {narrow} of "
+            f"the attention window of {name}; lower max_length by {longest - narrow}, or set it to 0."
         )
     for layer, attention in (layers[index] for index in chosen):
         attention.is_causal = False
@@ -76,9 +73,9 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
 
 
 def _unmask(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Give all tokens the mask of the last one, (N, 1, L, L): it sees every token that is no padding.
+    """Replace the mask of each token by that of the last one, (N, 1, L, L), which hides padding only.
 
-    Where nothing is padded there is no mask at all, and ``is_causal`` alone decides.
+    Without padding there is no mask, and ``is_causal`` alone decides.
     """
     mask = kwargs.get("attention_mask")
     if isinstance(mask, Tensor):

@@ -22,8 +22,8 @@ from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.offline import packaged_copy
 from sts_lightning.models.quantization import (
+    check_fraction,
     check_quantization,
-    check_share,
     quantization_config,
 )
 from sts_lightning.models.vocabulary import check_vocabulary
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 DtypeName = Literal["float32", "bfloat16", "float16"]
-"""Of weights that stand still, and of the arithmetic with quantised ones."""
+"""dtype of the weights, and compute dtype of quantised ones."""
 
 
 def load_backbone(
@@ -47,23 +47,23 @@ def load_backbone(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
-    Of an encoder-decoder it is the encoder, whether the files hold a decoder or not. A packaged copy, where
-    one is installed, stands in for the model hub (see `COPIES`).
+    Of an encoder-decoder only the encoder is loaded. A packaged copy, if one is installed, takes precedence
+    over the model hub (see `COPIES`).
 
     Args:
-        name: Local folder, or id on the model hub, with ``@commit`` behind it to pin the revision.
+        name: Local folder, or id on the model hub, optionally followed by ``@commit`` to pin the revision.
         config: Attributes of the model's configuration to set, such as ``hidden_dropout_prob``.
-        trust_remote_code: Whether code that comes with the model may run.
-        dtype: Of the weights, whatever that of the files.
-        quantization: Of the linear layers.
-        device: Where quantised weights are loaded to, without a copy in the host's memory; by default the
-            GPU of this process if there is one.
+        trust_remote_code: Whether to run code that comes with the model.
+        dtype: dtype of the weights, whatever that of the files; compute dtype of quantised weights.
+        quantization: Quantisation of the linear layers.
+        device: Device that quantised weights are loaded to, without a copy in host memory; by default the GPU
+            of this process if there is one.
 
     Raises:
-        ConfigError: The model cannot be found, needs ``trust_remote_code``, cannot be quantised, or
-            bitsandbytes is missing.
-        CheckpointError: The files are broken, lack weights, are not safetensors, or have no tokenizer that
-            fits.
+        ValueError: The model cannot be quantised, or bitsandbytes is missing.
+        ConfigError: The model cannot be found, has no such setting, or needs ``trust_remote_code``.
+        CheckpointError: The files are broken, lack weights, are not safetensors, or have no fitting
+            tokenizer.
     """
     check_quantization(quantization)
     source = name
@@ -76,7 +76,7 @@ def load_backbone(
             source = str(copy)
         else:
             options["revision"] = revision or "main"
-    # The library's own progress bars and load report repeat what is checked below.
+    # The library's load report is replaced by the checks below.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     try:
@@ -117,23 +117,23 @@ def load_backbone(
         backbone.pooler = None
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":
-        check_share(backbone, quantization, name)
+        check_fraction(backbone, quantization, name)
     for module in backbone.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
-            # On a CPU, bitsandbytes would repack weights at a lower precision when they are first used in
-            # evaluation: in place, by several threads at once, and with other results in training afterwards.
+            # On a CPU, bitsandbytes would repack weights at lower precision at their first use in evaluation:
+            # in place, in several threads at once, and changing the results of later training.
             module.support_avx512bf16_for_cpu = False
-    backbone.config.use_cache = False  # nothing is generated; keys and values would be kept for that
+    backbone.config.use_cache = False  # keys and values are only needed for generation
     return backbone, tokenizer
 
 
 def _forget_code(name: str, config: PreTrainedConfig) -> None:
-    """Drop references to code that the model's own configuration brings along.
+    """Drop references to code from a model's configuration.
 
-    Unused here, they would be saved with an export, and run by whoever loads that with trust_remote_code.
+    They are not used here, but an export would contain them, and trust_remote_code would then run them.
 
     Raises:
-        ConfigError: The model asks for a kernel from the model hub.
+        ConfigError: The configuration asks for a kernel from the model hub.
     """
     if hasattr(config, "auto_map"):
         del config.auto_map
@@ -147,7 +147,7 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
 
 
 def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
-    """What a loading error of the library means for the user."""
+    """Translate a loading error of the library into one that names the remedy."""
     text = str(error).strip()
     first_line = text.splitlines()[0] if text else type(error).__name__
     if "trust_remote_code" in text:

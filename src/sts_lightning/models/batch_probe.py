@@ -1,14 +1,20 @@
-"""Whether a model's vectors depend on what a sentence is batched with."""
+"""Probes of unknown models: vectors that depend on the batch, embeddings that are looked up separately."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.inference import evaluation_mode
+
+if TYPE_CHECKING:
+    from sts_lightning.models.encoder import SentenceEncoder
 
 # fmt: off
 PROVEN = frozenset((
@@ -19,35 +25,35 @@ PROVEN = frozenset((
     "qwen2", "qwen3", "qwen3_moe", "roberta", "smollm3", "t5", "umt5", "xlm-roberta", "xlnet",
 ))
 # fmt: on
-"""Model types whose padded vectors have been compared with unpadded ones; no probe when they are loaded."""
+"""Model types whose padded vectors have been compared with unpadded ones; they are loaded without a probe."""
 
 TOLERANCE = 1e-3
-"""Largest difference that float32 rounding explains, as a share of the longer vector."""
+"""Largest difference that float32 rounding explains, as a fraction of the longer vector's norm."""
 
 COARSE_TOLERANCE = 0.05
-"""The same of 16-bit arithmetic and of quantised weights."""
+"""The same for 16-bit arithmetic and quantised weights."""
 
 
 def is_proven(backbone: PreTrainedModel) -> bool:
-    """Whether the model is of a known type and of the library's code; other code may call itself ``bert``."""
+    """Return whether the model type is in `PROVEN` and its code comes from the library."""
     own = type(backbone).__module__.startswith("transformers.models.")
     return own and backbone.config.model_type in PROVEN
 
 
 TEXTS = ["A dog runs.", "Someone plays an old guitar in the park while two men are sitting on a bench."]
-"""What is embedded: a short sentence and a longer one."""
+"""Texts of the probes: a short sentence and a longer one."""
 
 
 @torch.no_grad()
 def check_independence(embed: Callable[[list[str]], Tensor], backbone: PreTrainedModel) -> None:
-    """Embed a short sentence alone and beside a longer one, and reject a model that tells the difference.
+    """Reject a model whose vector of a short sentence changes if a longer one is in the batch.
 
-    Models without an attention mask that holds in every layer do so: their padding changes the vector (FNet,
-    ConvBERT, Nystromformer), or it depends on chance (YOSO).
+    This happens if padding is not masked in every layer (FNet, ConvBERT, Nystromformer), or if the vector is
+    random (YOSO).
 
     Args:
-        embed: Embeds sentences in one padded chunk, (N, D), with a model in evaluation mode.
-        backbone: The model inside, which tells its name and precision.
+        embed: Function that embeds sentences in one padded chunk, (N, D), in evaluation mode.
+        backbone: Backbone of the encoder, for its name and precision.
 
     Raises:
         ConfigError: The vectors differ, or the model cannot embed two sentences at once.
@@ -62,13 +68,46 @@ def check_independence(embed: Callable[[list[str]], Tensor], backbone: PreTraine
         ) from error
     if not agree(alone, beside, backbone):
         raise ConfigError(
-            f"{name} gives a sentence another vector beside a longer one than alone: it does not ignore "
-            "padding, so its vectors depend on the batch. Choose another model."
+            f"{name} does not ignore padding: the vector of a sentence changes beside a longer one. "
+            "Choose another model."
         )
 
 
 def agree(one: Tensor, other: Tensor, backbone: PreTrainedModel) -> bool:
-    """Whether two tensors are equal up to rounding in the model's precision; NaN never is."""
+    """Return whether two tensors are equal up to rounding in the model's precision; NaN never is."""
     exact = backbone.dtype == torch.float32 and not getattr(backbone, "is_quantized", False)
     size = torch.maximum(one.norm(), other.norm())
     return bool((one - other).norm() <= (TOLERANCE if exact else COARSE_TOLERANCE) * size)
+
+
+@torch.no_grad()
+def probe(encoder: SentenceEncoder, backbone: PreTrainedModel) -> bool:
+    """Test an encoder whose model type is not in `PROVEN`.
+
+    Args:
+        encoder: Encoder to test; its mode is restored.
+        backbone: Its backbone without the adapter.
+
+    Returns:
+        Whether the model gives the same vectors for token embeddings as for token ids. Some models scale the
+        embeddings that they look up themselves, but not those passed to them.
+
+    Raises:
+        ConfigError: See `check_independence`.
+    """
+
+    def embed(sentences: list[str]) -> Tensor:
+        batch = encoder.tokenizer.rows(sentences, 10**9)
+        (chunk,) = batch.chunks
+        vectors = encoder.embed_chunk({name: ids.to(encoder.device) for name, ids in chunk.items()})
+        return vectors[batch.restore.to(vectors.device)]
+
+    with evaluation_mode(encoder):
+        check_independence(embed, backbone)
+        if "inputs_embeds" not in inspect.signature(backbone.forward).parameters:
+            return False
+        (chunk,) = encoder.tokenizer.rows(TEXTS, 10**9).chunks
+        chunk = {name: ids.to(encoder.device) for name, ids in chunk.items()}
+        embedded = encoder.backbone.get_input_embeddings()(chunk["input_ids"])
+        given = encoder.embed_chunk(chunk, {"inputs_embeds": embedded})
+        return agree(encoder.embed_chunk(chunk), given, backbone)

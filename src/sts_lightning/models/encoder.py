@@ -1,39 +1,34 @@
-"""The sentence encoder: template, tokenizer, backbone and pooling as one object."""
+"""Sentence encoder: template, tokenizer, backbone and pooling as one object."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Self, TypedDict, Unpack, get_args
+from typing import Any, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
-from peft import PeftConfig, PeftModel
-from rich.console import Console
-from rich.progress import track
+from peft import PeftConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise, Precision, Quantization, TextEdit
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapter import adapted
+from sts_lightning.models.adapter import add_adapter, plain
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName, load_backbone
-from sts_lightning.models.batch_probe import TEXTS, agree, check_independence, is_proven
+from sts_lightning.models.batch_probe import is_proven, probe
+from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
+from sts_lightning.models.encoder_checks import Projection, check_settings
+from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, embed_chunks, evaluation_mode
 from sts_lightning.models.limits import check_length, position_offset
-from sts_lightning.models.pooling import POOLINGS, Pooling, pool
+from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.text_edit import edit
-from sts_lightning.models.tokenize import Rows, SentenceTokenizer
-
-Projection = Literal["none", "train", "always"]
-"""Whether a linear layer with tanh stands on top of the pooled vector."""
-
-Augment = Callable[[list[int], Sequence[int]], list[int]]
-"""From token ids, and for each whether it is a special token, to token ids."""
+from sts_lightning.models.tokenize import Augment, SentenceTokenizer
+from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 DTYPES: dict[Precision, torch.dtype] = {
     "32-true": torch.float32,
@@ -41,17 +36,9 @@ DTYPES: dict[Precision, torch.dtype] = {
     "16-true": torch.float16,
 }
 
-CPU_CHUNK_TOKENS = 1024
-"""Padded tokens of a chunk in `SentenceEncoder.encode`: small ones stay in a CPU core's cache."""
-
-GPU_CHUNK_TOKENS = 32768
-
-MANY_CHUNKS = 50
-"""From how many chunks on a progress bar is worth its place."""
-
 
 class EncoderSettings(TypedDict, total=False):
-    """The arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that hand them on."""
+    """Arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that pass them on."""
 
     pooling: Pooling
     max_length: int
@@ -69,28 +56,28 @@ class SentenceEncoder(nn.Module):
     """Maps sentences to vectors.
 
     Args:
-        backbone: A transformer without head, whose output has ``last_hidden_state``.
-        tokenizer: Its tokenizer.
-        pooling: How a vector is read out.
-        max_length: Most tokens of a sentence.
-        layer: Whose output is pooled: -1 the last one's, behind the final norm; -2 that of the layer below
-            it, and so on.
+        backbone: Transformer without a head, whose output has ``last_hidden_state``.
+        tokenizer: Tokenizer of the backbone.
+        pooling: How the hidden states of a sentence become one vector (see `Pooling`).
+        max_length: Maximum number of tokens of a sentence.
+        layer: Layer whose output is pooled: -1 the last one, after the final norm; -2 the one below it, ...
         template: Text with the slot ``{sentence}`` that is put around each sentence, or None.
-        view_templates: The template of each view in training, where they differ.
-        denoise: What is subtracted from a vector in training (see `Denoise`); gradient flows through both.
+        view_templates: Template of each view in training; by default ``template`` for all.
+        denoise: Vector that is subtracted in training (see `Denoise`); gradient flows through both.
         denoise_evaluation: Whether it is subtracted in evaluation too.
-        projection: A linear layer with tanh on top: ``none``; ``train``, dropped in evaluation, as
-            unsupervised SimCSE does; ``always``, as supervised SimCSE does.
-        adapter: Settings of a peft adapter; the backbone's own weights then stand still.
-        bidirectional_layers: In how many of the last layers of a causal model a token sees those behind it
+        projection: Linear layer with tanh on top: ``none``; ``train``, dropped in evaluation, as in
+            unsupervised SimCSE; ``always``, as in supervised SimCSE.
+        adapter: Settings of a peft adapter; the backbone's own weights are then frozen.
+        bidirectional_layers: Number of last layers of a causal model in which tokens attend to later tokens
             too; -1 for all.
 
     Attributes:
-        text_edit: How `encode` edits sentences (see `edit`); training never does.
+        text_edit: Edit of sentences in `encode` (see `edit`); training never edits.
 
     Raises:
-        ConfigError: Pooling, template, adapter, layers and tokenizer do not fit together, a row can have more
-            tokens than the model has positions, or the model's vectors depend on the batch.
+        ValueError: An argument is out of range, or the arguments do not fit together or the backbone.
+        ConfigError: The backbone or the tokenizer is not supported, for example because its vectors depend on
+            the batch.
     """
 
     def __init__(
@@ -109,43 +96,15 @@ class SentenceEncoder(nn.Module):
         bidirectional_layers: int = 0,
     ) -> None:
         super().__init__()
-        if pooling not in POOLINGS:
-            raise ConfigError(f"model.pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}.")
-        if projection not in get_args(Projection):
-            raise ConfigError(
-                f"model.projection must be one of {', '.join(get_args(Projection))}, got {projection!r}."
-            )
-        texts = [template or "", *(view_templates or [])]
-        if pooling == "mask_token" and not all("{mask}" in text for text in texts):
-            raise ConfigError(
-                "model.pooling=mask_token needs a template with {mask}, such as prompt=promptbert."
-            )
-        for key in ("num_hidden_layers", "hidden_size"):
-            if not isinstance(getattr(backbone.config, key, None), int):
-                raise ConfigError(
-                    f"{type(backbone).__name__} is not supported: its configuration has no {key}. Choose "
-                    "another model."
-                )
-        depth = backbone.config.num_hidden_layers
-        if not -depth <= layer <= -1 or (layer != -1 and pooling == "first_last_mean"):
-            raise ConfigError(
-                f"prompt.layer={layer} must lie between {-depth} and -1, the last layer, and is not for "
-                "model.pooling=first_last_mean."
-            )
+        check_settings(backbone, pooling, layer, template, view_templates, denoise, projection)
         self.layer = layer
         self.text_edit: TextEdit = "none"
         causal = is_causal(backbone)
-        # On the right, positions are natural without a mask; on the left, those of BERT's family would shift.
+        # Padding on the left would shift the positions of BERT's family.
         tokenizer.padding_side = "right"
         self.tokenizer = SentenceTokenizer(
             tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
         )
-        inputs = inspect.signature(backbone.forward).parameters
-        if denoise != "none" and "position_ids" not in inputs:
-            raise ConfigError(
-                f"prompt.denoise={denoise} needs a model that takes position_ids, which "
-                f"{type(backbone).__name__} does not; set prompt.denoise=none."
-            )
         longest = self.tokenizer.longest_row
         check_length(backbone, longest, max_length, getattr(adapter, "num_virtual_tokens", None) or 0)
         if bidirectional_layers:
@@ -157,11 +116,11 @@ class SentenceEncoder(nn.Module):
         if projection != "none":
             size = backbone.config.hidden_size
             self.projector = nn.Sequential(nn.Linear(size, size), nn.Tanh())
-        self.backbone = backbone if adapter is None else adapted(backbone, adapter)
+        self.backbone = backbone if adapter is None else add_adapter(backbone, adapter)
         self.pooling: Pooling = pooling
-        self._takes_embeddings = "inputs_embeds" in inputs
+        self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         if not is_proven(backbone):
-            self._probe(backbone)
+            self._takes_embeddings = probe(self, backbone)
 
     @classmethod
     def from_pretrained(
@@ -174,115 +133,88 @@ class SentenceEncoder(nn.Module):
         device: str | None = None,
         **settings: Unpack[EncoderSettings],
     ) -> Self:
-        """Load a hub id or a local folder; see `load_backbone` for arguments and errors."""
+        """Load a hub id or a local folder; see `load_backbone` for the arguments and errors."""
         backbone, tokenizer = load_backbone(name, config, trust_remote_code, dtype, quantization, device)
         return cls(backbone, tokenizer, **settings)
 
     @property
     def dimension(self) -> int:
-        """D, the size of a vector."""
+        """Size D of a vector."""
         size: int = self.backbone.config.hidden_size
         return size
 
     @property
     def plain_backbone(self) -> PreTrainedModel:
-        """The backbone without the wrapper of its adapter."""
-        backbone: Any = self.backbone
-        plain: Any = backbone.get_base_model() if isinstance(backbone, PeftModel) else backbone
-        assert isinstance(plain, PreTrainedModel)
-        return plain
+        """Backbone without the wrapper of its adapter."""
+        return plain(self.backbone)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return next(self.parameters()).device
 
     def prepare(
         self, chunk_tokens: int, training: bool
-    ) -> Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], Rows]:
-        """What turns the sentences of views into the input of `forward`.
+    ) -> Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], TokenizedBatch]:
+        """Return the function that turns the sentences of views into the input of `forward`.
 
         Args:
-            chunk_tokens: Most padded tokens of a chunk.
-            training: Whether each view has its own template, and bare templates are added to subtract.
+            chunk_tokens: Maximum number of tokens of a chunk, padding included.
+            training: Whether to tokenise as in training: with the templates of the views, and with the bare
+                templates to subtract.
         """
 
-        def rows(views: Sequence[Sequence[str]], augmentations: Sequence[Augment | None]) -> Rows:
+        def tokenize(views: Sequence[Sequence[str]], changes: Sequence[Augment | None]) -> TokenizedBatch:
             if training:
-                return self.tokenizer.training_rows(views, augmentations, chunk_tokens)
-            return self._evaluation_rows([text for view in views for text in view], chunk_tokens)
+                return self.tokenizer.training_rows(views, changes, chunk_tokens)
+            texts = [text for view in views for text in view]
+            return self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation)
 
-        return rows
+        return tokenize
 
-    def _evaluation_rows(self, sentences: Sequence[str], chunk_tokens: int) -> Rows:
-        if not self.denoise_evaluation:
-            return self.tokenizer.rows(sentences, chunk_tokens)
-        return self.tokenizer.rows(sentences, chunk_tokens, denoise=True)
-
-    @torch.no_grad()
-    def _probe(self, backbone: PreTrainedModel) -> None:
-        """Find out what is known of `PROVEN` models already: of padding, and of looking up embeddings apart.
-
-        Some models scale embeddings that they look up themselves, and do not scale those they are given.
-        """
-        training = self.training
-        self.eval()
-        try:
-            check_independence(self._embed_together, backbone)
-            if self._takes_embeddings:
-                (chunk,) = self.tokenizer.rows(TEXTS, 10**9).chunks
-                chunk = {name: ids.to(self.device) for name, ids in chunk.items()}
-                embedded = self.backbone.get_input_embeddings()(chunk["input_ids"])
-                given = self.embed_chunk(chunk, {"inputs_embeds": embedded})
-                self._takes_embeddings = agree(self.embed_chunk(chunk), given, backbone)
-        finally:
-            self.train(training)
-
-    def _embed_together(self, sentences: list[str]) -> Tensor:
-        """Vectors of sentences from one padded chunk, (N, D), in order."""
-        rows = self.tokenizer.rows(sentences, 10**9)
-        (chunk,) = rows.chunks
-        vectors = self.embed_chunk({name: ids.to(self.device) for name, ids in chunk.items()})
-        return vectors[rows.restore.to(vectors.device)]
-
-    def longest_rows(self, count: int) -> dict[str, Tensor]:
-        """A chunk of rows that are as long as rows can get, on the encoder's device."""
-        chunk = self.tokenizer.longest(count)
+    def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: values.to(self.device) for name, values in chunk.items()}
 
+    def longest_rows(self, count: int) -> dict[str, Tensor]:
+        """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""
+        return self._to_device(self.tokenizer.longest(count))
+
     def checkpoint_layers(self) -> None:
-        """Keep each layer's input only, and run the layer again for its gradient (gradient checkpointing).
+        """Recompute each layer in the backward pass, keeping only its input (gradient checkpointing).
 
         Raises:
-            ConfigError: The model cannot.
+            ConfigError: The model does not support it.
         """
         try:
             self.backbone.activation_checkpointing_enable({"use_reentrant": False})
         except ValueError as error:
             raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
 
-    def forward(self, rows: Rows, recompute: bool = False) -> Tensor:
+    def forward(self, rows: TokenizedBatch, recompute: bool = False) -> Tensor:
         """Embed tokenised sentences.
 
-        The chunks run one after the other, and the vectors are put back in order, so the result, and
-        the gradient, are those of one padded block.
+        The chunks run one after the other, and the vectors are put back in order, so that the result and
+        the gradient are those of one padded block.
 
         Args:
-            rows: The sentences.
-            recompute: Keep no activations, and run each chunk again, with the same dropout, when the gradient
-                comes back to it (a gradient cache: Gao et al. 2021, arXiv 2101.06983). The memory is that
-                of one chunk, the gradient the same.
+            rows: Tokenised sentences.
+            recompute: Whether to recompute each chunk with the same dropout in the backward pass, which takes
+                the memory of one chunk (gradient cache: Gao et al. 2021, arXiv 2101.06983).
 
         Returns:
             Vectors in float32, shape (N, D).
         """
         embed = partial(checkpoint, self.embed_chunk, use_reentrant=False) if recompute else self.embed_chunk
-        inputs = self._look_up_once(rows) if self._trains_embeddings() else [{}] * len(rows.chunks)
+        table = self.backbone.get_input_embeddings()
+        once = self._takes_embeddings and takes_gradient(table)
+        inputs: Sequence[dict[str, Tensor]] = (
+            look_up_once(table, rows.chunks) if once else [{}] * len(rows.chunks)
+        )
         vectors = [embed(*both) for both in zip(rows.chunks, inputs, strict=True)]
         return self._finish(torch.cat(vectors), rows)
 
-    def _finish(self, vectors: Tensor, rows: Rows) -> Tensor:
-        """Order, subtraction of bare templates, projection."""
+    def _finish(self, vectors: Tensor, rows: TokenizedBatch) -> Tensor:
+        """Restore the order, subtract the bare templates, project."""
         vectors = vectors[rows.restore.to(vectors.device)]
         if rows.baseline is not None:
             baseline = rows.baseline.to(vectors.device)
@@ -291,45 +223,27 @@ class SentenceEncoder(nn.Module):
             vectors = self.projector(vectors.to(next(self.projector.parameters()).dtype)).float()
         return vectors
 
-    def _trains_embeddings(self) -> bool:
-        table = self.backbone.get_input_embeddings()
-        trains = any(parameter.requires_grad for parameter in table.parameters())
-        return trains and torch.is_grad_enabled() and self._takes_embeddings
-
-    def _look_up_once(self, rows: Rows) -> list[dict[str, Tensor]]:
-        """Token embeddings of each chunk from one look-up for all of them.
-
-        The gradient of a look-up is as large as the whole vocabulary; one for each chunk would cost as
-        much time as a quarter of a small model's step.
-        """
-        ids = [chunk["input_ids"] for chunk in rows.chunks]
-        embedded = self.backbone.get_input_embeddings()(torch.cat([chunk.flatten() for chunk in ids]))
-        parts = embedded.split([chunk.numel() for chunk in ids])
-        return [
-            {"inputs_embeds": part.unflatten(0, chunk.shape)} for part, chunk in zip(parts, ids, strict=True)
-        ]
-
     def embed_chunk(
         self,
         chunk: dict[str, Tensor],
         embeddings: dict[str, Tensor] | None = None,
         prefix: SharedPrefix | None = None,
     ) -> Tensor:
-        """Vectors of one padded chunk, (n, D) in float32.
+        """Embed one padded chunk, (n, D) in float32.
 
         Args:
-            chunk: ``input_ids``, ``attention_mask`` and perhaps ``position_ids``.
-            embeddings: ``inputs_embeds`` of the same tokens, where they have been looked up already.
-            prefix: What stands before the tokens of each row, where that has been computed already.
+            chunk: ``input_ids``, ``attention_mask`` and optionally ``position_ids``.
+            embeddings: ``inputs_embeds`` of the same tokens, if they have been looked up already.
+            prefix: Keys and values of the tokens before each row, if they have been computed already.
         """
         inputs: dict[str, Any] = dict(embeddings or {"input_ids": chunk["input_ids"]})
-        if not self.causal:  # else no token sees the padding behind it, and no mask means a faster kernel
+        if not self.causal:  # a causal model ignores padding on the right, and is faster without
             inputs["attention_mask"] = chunk["attention_mask"]
         if "position_ids" in chunk:
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        inner = self.pooling == "first_last_mean" or self.layer != -1
+        inner = self._reads_inner_layers
         output = self.backbone(**inputs, output_hidden_states=inner)
         if self.layer != -1:
             hidden = (output.hidden_states[self.layer],)
@@ -341,11 +255,15 @@ class SentenceEncoder(nn.Module):
 
     @property
     def precision(self) -> Precision:
-        """That of the weights that are not quantised."""
+        """Precision of the weights that are not quantised."""
         return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
 
     def set_precision(self, precision: Precision) -> Self:
-        """Convert the weights for encoding; not for training, which needs float32 weights."""
+        """Convert the weights for inference; training needs float32 weights.
+
+        Raises:
+            ConfigError: The precision is not one of inference.
+        """
         if precision not in DTYPES:
             raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
         return self.to(DTYPES[precision])
@@ -358,68 +276,45 @@ class SentenceEncoder(nn.Module):
         progress: bool | None = None,
         share_prefix: bool = True,
     ) -> np.ndarray:
-        """Vectors of sentences, each encoded once, in batches of similar length.
+        """Embed sentences in batches of similar length; a sentence that is repeated is embedded each time.
 
-        On a CPU the chunks are spread over as many threads as torch may use, each computing on one
-        core: a transformer's many small operations gain more from that than from sharing each of them.
+        On a CPU the chunks run in parallel, one thread for each: a transformer's many small operations gain
+        more from that than from splitting each of them among the threads.
 
         Args:
-            sentences: Any number of texts.
-            chunk_tokens: Padded tokens that are encoded together; chosen by device if not given.
-            progress: Whether to show a progress bar; by default in a terminal if there is much to do.
-            share_prefix: Whether a causal model reads the tokens with which all sentences begin, those of
-                the template, only once.
+            sentences: Texts, N of them.
+            chunk_tokens: Maximum number of tokens that are embedded together, padding included; by default
+                chosen by device.
+            progress: Whether to show a progress bar; by default in a terminal if there are many chunks.
+            share_prefix: Whether a causal model computes the tokens that all sentences start with only once.
 
         Returns:
-            float32 array, shape (len(sentences), D), in the order given.
+            float32 array, shape (N, D), in the order given.
         """
         if isinstance(sentences, str):
             raise TypeError("encode takes a list of sentences, not one string.")
         if len(sentences) == 0:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        training = self.training
-        self.eval()
-        try:
-            device = self.device.type
-            rows = self._evaluation_rows(
-                [edit(text, self.text_edit) for text in sentences],
-                chunk_tokens or (CPU_CHUNK_TOKENS if device == "cpu" else GPU_CHUNK_TOKENS),
-            )
+        on_cpu = self.device.type == "cpu"
+        chunk_tokens = chunk_tokens or (CPU_CHUNK_TOKENS if on_cpu else GPU_CHUNK_TOKENS)
+        texts = [edit(text, self.text_edit) for text in sentences]
+        with evaluation_mode(self):
+            batch = self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation)
             prefix = None
-            if share_prefix and self._can_share_prefix():
-                prefix, rows = split_prefix(
-                    self.backbone, self.backbone.config.num_hidden_layers, rows, self.device
-                )
-            # Reading all hidden states hooks into the modules, which threads must not do at once.
-            inner = self.pooling == "first_last_mean" or self.layer != -1
-            threaded = device == "cpu" and not inner and len(rows.chunks) > 1
-            vectors = (self._embed_in_threads if threaded else self._embed_in_turn)(rows, prefix)
-            if progress is None:
-                progress = len(rows.chunks) >= MANY_CHUNKS and Console().is_terminal
-            parts = list(track(vectors, "Encoding", len(rows.chunks), disable=not progress, transient=True))
-            ordered: np.ndarray = self._finish(torch.cat(parts), rows).cpu().numpy()
-        finally:
-            self.train(training)
-        return ordered
+            if share_prefix and self.causal and self.pooling == "last_token" and can_share(self.backbone):
+                depth = self.backbone.config.num_hidden_layers
+                prefix, batch = split_prefix(self.backbone, depth, batch, self.device)
 
-    def _can_share_prefix(self) -> bool:
-        """Whether what is computed of a prefix can be handed on: not beside a trained prefix of peft's."""
-        taken = isinstance(self.backbone, PeftModel) and self.backbone.active_peft_config.is_prompt_learning
-        return self.causal and self.pooling == "last_token" and not taken and can_share(self.plain_backbone)
+            def embed(chunk: dict[str, Tensor]) -> Tensor:
+                return self.embed_chunk(self._to_device(chunk), prefix=prefix)
 
-    def _embed_in_turn(self, rows: Rows, prefix: SharedPrefix | None) -> Iterator[Tensor]:
-        for chunk in rows.chunks:
-            yield self.embed_chunk({name: ids.to(self.device) for name, ids in chunk.items()}, prefix=prefix)
+            # Reading inner layers registers hooks in the modules, which is not safe in threads.
+            threaded = on_cpu and not self._reads_inner_layers
+            vectors = self._finish(embed_chunks(embed, batch.chunks, threaded, progress), batch)
+        result: np.ndarray = vectors.cpu().numpy()
+        return result
 
-    def _embed_in_threads(self, rows: Rows, prefix: SharedPrefix | None) -> Iterator[Tensor]:
-        threads = torch.get_num_threads()
-
-        @torch.inference_mode()
-        def embed(chunk: dict[str, Tensor]) -> Tensor:
-            return self.embed_chunk(chunk, prefix=prefix)
-
-        try:
-            with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool_:
-                yield from pool_.map(embed, rows.chunks)
-        finally:
-            torch.set_num_threads(threads)
+    @property
+    def _reads_inner_layers(self) -> bool:
+        """Whether pooling needs the output of a layer other than the last."""
+        return self.pooling == "first_last_mean" or self.layer != -1

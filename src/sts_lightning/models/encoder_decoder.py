@@ -1,4 +1,4 @@
-"""Encoders of encoder-decoder models: which class to load, which part to keep, how to write it down."""
+"""Encoders of encoder-decoder models: class to load, part to keep, format to save."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ SHARED_STATE = (
     "is_loaded_in_4bit",
     "is_loaded_in_8bit",
 )
-"""Attributes that the library sets on the model it loads and that the encoder needs as well."""
+"""Attributes that the library sets on a loaded model, and that its encoder needs too."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The model that an encoder was taken from.
+    """Model that an encoder was taken from.
 
     Attributes:
         model: Name of its class, such as ``BartModel``.
-        config: Its configuration, of which the encoder's may be a part.
-        names: The encoder's name of each of its weights, by the name in the whole model. A tied weight occurs
-            more than once.
+        config: Configuration of the model, which may contain that of the encoder.
+        names: Name of each weight in the encoder, by its name in the model. A tied weight occurs more than
+            once.
     """
 
     model: str
@@ -42,8 +42,7 @@ def loader(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextE
     """Choose the library's loader for the encoder: T5's family has classes without a decoder.
 
     Args:
-        config: The model's configuration; where such a class is used, it says afterwards that there is no
-            decoder.
+        config: Configuration of the model. If such a class is used, ``is_encoder_decoder`` is set to False.
     """
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
     model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
@@ -57,7 +56,7 @@ def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
     """Take the encoder of an encoder-decoder; any other model is returned as it is.
 
     Args:
-        model: A model as loaded.
+        model: Model as loaded.
         name: Name of the model, for the message.
 
     Raises:
@@ -83,13 +82,13 @@ def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
 
 
 def origin_of(backbone: nn.Module) -> Origin | None:
-    """The encoder-decoder that this encoder was taken from, None for a model of its own."""
+    """Return the encoder-decoder that an encoder was taken from, or None."""
     origin = getattr(backbone, "origin", None)
     return origin if isinstance(origin, Origin) else None
 
 
 def used_keys(backbone: PreTrainedModel, missing: set[str]) -> list[str]:
-    """Those of the missing weights that the backbone uses: neither a decoder's nor a pooler's."""
+    """Return the missing weights that the backbone uses: neither a decoder's nor a pooler's."""
     origin = origin_of(backbone)
     return sorted(
         key for key in missing if not key.startswith("pooler.") and (origin is None or key in origin.names)
@@ -97,15 +96,15 @@ def used_keys(backbone: PreTrainedModel, missing: set[str]) -> list[str]:
 
 
 def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
-    """Write a model as a folder that ``AutoModel`` loads.
+    """Save a model as a folder that ``AutoModel`` loads.
 
-    An encoder out of an encoder-decoder is written under the names of the whole model, without the decoder:
+    The encoder of an encoder-decoder is saved under the names of the whole model, without the decoder:
     ``AutoModel.from_pretrained(folder).get_encoder()`` is the encoder. T5's family has encoders as models of
     their own, which ``AutoModelForTextEncoding`` loads.
 
     Args:
-        backbone: The model, not quantised.
-        folder: Where to write.
+        backbone: Model, not quantised.
+        folder: Output folder.
     """
     origin = origin_of(backbone)
     if origin is None:
@@ -119,7 +118,7 @@ def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
 
 
 def _weights(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and saved buffers by every name they have, without the scales of quantised ones."""
+    """Return parameters and saved buffers by each of their names, without the scales of quantised ones."""
     saved = module.state_dict()
     named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
     return {name: weight for name, weight in named if name in saved}

@@ -1,4 +1,4 @@
-"""How many tokens of a row a model can take, and how far its tokens see."""
+"""Limits of a model: number of positions, width of attention windows."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from sts_lightning.errors import ConfigError
-
 
 def position_offset(backbone: PreTrainedModel) -> int:
-    """The position of a row's first token: RoBERTa's family counts from after its padding index."""
+    """Return the position of a row's first token: RoBERTa's family counts from after its padding index."""
     for module in backbone.modules():
         table = getattr(module, "position_embeddings", None)
         if isinstance(table, nn.Embedding):
@@ -20,7 +18,7 @@ def position_offset(backbone: PreTrainedModel) -> int:
 
 
 def most_positions(backbone: PreTrainedModel) -> int | None:
-    """The most tokens that a row can have, None where there is no limit (T5, XLNet).
+    """Return the maximum number of tokens of a row, None if there is no limit (T5, XLNet).
 
     In RoBERTa's family the positions up to the padding index are not for tokens.
     """
@@ -35,16 +33,16 @@ def most_positions(backbone: PreTrainedModel) -> int | None:
 def check_length(backbone: PreTrainedModel, longest: int, max_length: int, virtual_tokens: int = 0) -> None:
     """Reject settings under which a row can be longer than the model's positions.
 
-    Otherwise the first row that is long enough would stop a training halfway.
+    Otherwise training would fail at the first row that is too long.
 
     Args:
-        backbone: The model.
-        longest: Tokens of the longest row: sentence, template and special tokens.
-        max_length: The setting, for the message.
+        backbone: Model.
+        longest: Number of tokens of the longest row: sentence, template and special tokens.
+        max_length: Maximum number of tokens of a sentence, for the message.
         virtual_tokens: Length of a trained prefix, which takes positions too.
 
     Raises:
-        ConfigError: The longest row does not fit.
+        ValueError: The longest row does not fit.
     """
     most = most_positions(backbone)
     needed = longest + virtual_tokens
@@ -52,19 +50,19 @@ def check_length(backbone: PreTrainedModel, longest: int, max_length: int, virtu
         return
     added = needed - max_length
     around = f" and up to {added} more of template, special tokens and trained prefix" if added else ""
-    remedy = f"at most model.max_length={most - added}" if most > added else "a shorter template"
-    raise ConfigError(
-        f"model.max_length={max_length}{around} exceeds the {most} positions of {type(backbone).__name__}; "
-        f"choose {remedy}."
+    remedy = f"lower it to at most {most - added}" if most > added else "choose a shorter template"
+    raise ValueError(
+        f"max_length {max_length}{around} exceeds the {most} positions of "
+        f"{type(backbone).__name__}; {remedy}."
     )
 
 
 def layer_windows(config: PreTrainedConfig, depth: int) -> Sequence[int | None]:
-    """Width of each layer's attention window: a token sees that many tokens, itself included; None for all.
+    """Return the width of each layer's attention window in tokens, the token itself included; None for all.
 
     Args:
-        config: The model's configuration.
-        depth: Its number of layers.
+        config: Configuration of the model.
+        depth: Number of layers.
     """
     types = getattr(config, "layer_types", None)
     widths = {

@@ -1,4 +1,4 @@
-"""Encoders from configurations and from run folders."""
+"""Encoders built from configurations and loaded from run folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sts_lightning.config.build import build
 from sts_lightning.config.trust import Trust
 from sts_lightning.config.validate import check_target
-from sts_lightning.errors import CheckpointError
+from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
 from sts_lightning.runs.folder import RunFolder
@@ -23,12 +23,13 @@ def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = No
     """Build the encoder of a configuration; the prompt's pooling, if any, takes precedence over the model's.
 
     Args:
-        model: The group ``model``.
-        prompt: The group ``prompt``.
-        device: Where quantised weights are loaded to; by default a CUDA device if there is one.
+        model: Configuration group ``model``.
+        prompt: Configuration group ``prompt``.
+        device: Device that quantised weights are loaded to; by default a CUDA device if there is one.
 
     Raises:
-        UserError: The configuration has a setting that the model does not, or the model cannot be loaded.
+        ConfigError: A setting is unknown or out of range, or the model cannot be loaded.
+        CheckpointError: The model's files are broken.
     """
     arguments = {str(key): value for key, value in prompt.items() if key != "pooling"}
     if prompt.pooling is not None:
@@ -36,12 +37,21 @@ def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = No
     check_target("model", model)
     if device is not None and model.get("quantization", "none") != "none":
         arguments["device"] = device
-    encoder: SentenceEncoder = build("model", model, **arguments)
+    try:
+        encoder: SentenceEncoder = build("model", model, **arguments)
+    except ConfigError as error:
+        name, _, rest = str(error).removeprefix("model: ").partition(" ")
+        if name in prompt and name not in model:  # an argument that comes from the prompt
+            raise ConfigError(f"prompt.{name} {rest}") from error
+        raise
     return encoder
 
 
 def with_quantization(model: DictConfig, quantization: str | None) -> DictConfig:
-    """A copy of a model's configuration, quantised as asked for; a model that cannot says so when built."""
+    """Return a copy of a model's configuration with another quantisation; None keeps it.
+
+    A model without that setting is rejected when it is built.
+    """
     changed = copy.deepcopy(model)
     if quantization is not None and model.get("quantization") != quantization:
         with open_dict(changed):
@@ -53,20 +63,20 @@ def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = F
     """Load the encoder of a run, with its prompt, pooling and precision, ready to encode.
 
     A run folder is data: only this project's and peft's classes are built from it, and no code that comes
-    with a model runs, unless the arguments allow it.
+    with a model is run, unless the arguments allow it.
 
     Example:
         >>> encoder = sts_lightning.load("runs/...")
         >>> vectors = encoder.encode(["A sentence.", "Another one."])
 
     Args:
-        run: The run folder.
+        run: Run folder.
         trust: Dotted names of further classes, and keys of settings, that the folder may ask for.
-        trust_remote_code: Whether code that comes with the run's model may run.
+        trust_remote_code: Whether to run code that comes with the run's model.
 
     Raises:
         CheckpointError: The folder is not a run folder, or its files are broken.
-        UntrustedError: It asks for more than the arguments allow; the message names it.
+        UntrustedError: The folder asks for more than the arguments allow; the message names it.
     """
     folder = RunFolder(run)
     cfg = folder.load_config(Trust.of(trust, trust_remote_code))
@@ -75,12 +85,12 @@ def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = F
 
 
 def load_from(run: RunFolder, cfg: DictConfig, device: str | None = None) -> SentenceEncoder:
-    """Load the encoder of a run by its configuration or a variant of it, in the model's precision.
+    """Load the encoder of a run from its configuration or a variant of it, in the model's precision.
 
     Args:
-        run: The run folder.
-        cfg: The run's configuration, perhaps with its base quantised otherwise.
-        device: See `build_encoder`.
+        run: Run folder.
+        cfg: Configuration of the run, possibly with another quantisation.
+        device: Device that quantised weights are loaded to.
 
     Raises:
         CheckpointError: The run's files are broken or do not fit.
@@ -95,11 +105,11 @@ def load_best(run: RunFolder, encoder: SentenceEncoder) -> int:
     """Load the weights of the best dev score into an encoder.
 
     Args:
-        run: The run folder.
-        encoder: The encoder; its trainable parameters must all be in the checkpoint.
+        run: Run folder.
+        encoder: Encoder, all of whose trainable parameters must be in the checkpoint.
 
     Returns:
-        The optimiser step of the weights.
+        Optimiser step of the weights.
 
     Raises:
         CheckpointError: The checkpoint is missing, broken or of another model.
@@ -114,10 +124,10 @@ def load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Pa
     """Load the weights of one part of a checkpoint, and return their names in the part.
 
     Args:
-        part: The encoder or the loss.
-        prefix: What the names of its weights begin with in the checkpoint.
-        checkpoint: The checkpoint.
-        path: Its file, for the message.
+        part: Encoder or loss.
+        prefix: Prefix of the names of its weights in the checkpoint.
+        checkpoint: Contents of the checkpoint.
+        path: File of the checkpoint, for the message.
 
     Raises:
         CheckpointError: Names or shapes differ.
@@ -128,11 +138,10 @@ def load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Pa
         if name.startswith(prefix)
     }
     names = {name for name, _ in (*part.named_parameters(), *part.named_buffers())}
-    own = {
-        name: value for name, value in part.state_dict().items() if name in names
-    }  # no quantisation scales
-    standing = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
-    check_weights(own, weights, str(path), required=own.keys() - standing)
+    # state_dict() also holds the scales of quantised weights.
+    own = {name: value for name, value in part.state_dict().items() if name in names}
+    frozen = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
+    check_weights(own, weights, str(path), required=own.keys() - frozen)
     part.load_state_dict(weights, strict=False)
     return set(weights)
 
@@ -143,10 +152,10 @@ def check_weights(
     """Check that ``loaded`` has the names and shapes of ``own``.
 
     Args:
-        own: The weights of the model.
-        loaded: Those of a checkpoint.
-        source: Where they come from, for the message.
-        required: The names that may not be absent; by default all of ``own``.
+        own: Weights of the model.
+        loaded: Weights of a checkpoint.
+        source: Origin of the loaded weights, for the message.
+        required: Names that must be present; by default all of ``own``.
 
     Raises:
         CheckpointError: A name is absent or unknown, or a shape differs.

@@ -1,4 +1,4 @@
-"""A pre-trained encoder that comes with an installed package, for machines without the model hub."""
+"""Pre-trained encoders in installed packages, for machines without the model hub."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sts_lightning.errors import CheckpointError
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of a hub model in a package.
+    """Copy of a hub model in a package.
 
     Attributes:
-        revision: The commit on the hub whose files are in the package.
-        package: The distribution; installed by the extra ``offline``.
-        sha256: Of ``model.safetensors``.
+        revision: Commit on the hub whose files are in the package.
+        package: Name of the distribution, which the extra ``offline`` installs.
+        sha256: SHA-256 of ``model.safetensors``.
     """
 
     revision: str
@@ -36,7 +36,7 @@ COPIES = {
 
 
 def packaged_copy(hub_id: str, revision: str | None) -> Path | None:
-    """The folder of a packaged copy of a hub model, if there is one of this revision and it is installed."""
+    """Return the folder of the packaged copy of a hub model, or None if this revision is not installed."""
     copy = COPIES.get(hub_id)
     if copy is None or revision not in (None, copy.revision):
         return None
@@ -44,14 +44,14 @@ def packaged_copy(hub_id: str, revision: str | None) -> Path | None:
 
 
 def packaged_model(package: str, sha256: str) -> Path | None:
-    """The model folder in an installed package, found without importing that package.
+    """Find the model folder in an installed package, without importing the package.
 
     Args:
         package: Name of the distribution.
-        sha256: What ``model.safetensors`` must hash to.
+        sha256: Expected SHA-256 of ``model.safetensors``.
 
     Returns:
-        The folder that holds ``model.safetensors``, or None if the package is not installed.
+        Folder of ``model.safetensors``, or None if the package is not installed.
 
     Raises:
         CheckpointError: The package has no such file, or one with another hash.

@@ -1,4 +1,4 @@
-"""From the hidden states of a sentence's tokens to one vector."""
+"""Pooling of the hidden states of a sentence into one vector."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 Pooling = Literal["cls", "mean", "last_token", "mask_token", "first_last_mean"]
-"""How a sentence's vector is read out.
+"""How the hidden states of a sentence become one vector.
 
 ``cls``: the first token. ``mean``: the mean of all tokens. ``last_token``: the last token.
 ``mask_token``: the last mask token. ``first_last_mean``: the mean over tokens of the mean of the first
-and the last layer, where the first is the first transformer layer, as in SimCSE's present code (its
-paper's numbers used the static embeddings below it).
+and the last layer, where the first is the first transformer layer, as in SimCSE's current code (its
+paper used the static embeddings below it).
 """
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
@@ -27,15 +27,15 @@ def pool(
     input_ids: Tensor,
     mask_token_id: int | None = None,
 ) -> Tensor:
-    """Pool one chunk of sentences; padding may stand on either side and never counts.
+    """Pool one chunk of sentences; padding on either side is ignored.
 
     Args:
-        pooling: The kind.
+        pooling: Kind of pooling.
         hidden: Hidden states, each (N, L, D), the last layer last; ``first_last_mean`` reads index 1
             of a full list that starts with the embeddings.
         attention_mask: 1 for tokens, 0 for padding, (N, L).
-        input_ids: (N, L).
-        mask_token_id: Needed by ``mask_token``.
+        input_ids: Token ids, (N, L).
+        mask_token_id: Id of the mask token, for ``mask_token``.
 
     Returns:
         (N, D) in float32.

@@ -1,4 +1,4 @@
-"""Quantisation of linear layers with bitsandbytes: requirements, share of the model reached, undoing."""
+"""Quantisation of linear layers with bitsandbytes: requirements, coverage of the model, dequantisation."""
 
 from __future__ import annotations
 
@@ -12,44 +12,42 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from sts_lightning.choices import Quantization
-from sts_lightning.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-LEAST_SHARE = 0.9
-"""Smallest share of the linear weights that must have been quantised.
+MIN_FRACTION = 0.9
+"""Minimum fraction of the linear weights that must have been quantised.
 
-Routers, low-rank factors and convolution kernels stay in full precision and are a few per cent of a model.
-A model that falls below has its main matrices in modules that bitsandbytes does not know, and would need
+Routers, low-rank factors and convolution kernels keep their precision and are a few per cent of a model. A
+model below the minimum has its main matrices in modules that bitsandbytes does not quantise, and would need
 nearly the memory of the original.
 """
 
 
 def check_quantization(quantization: Quantization) -> None:
-    """Reject a kind of quantisation that cannot be loaded here.
+    """Reject an unknown quantisation, or one whose libraries are not installed.
 
     Raises:
-        ConfigError: Quantisation without its libraries, or an unknown kind.
+        ValueError: See above.
     """
     if quantization not in get_args(Quantization):
         known = ", ".join(get_args(Quantization))
-        raise ConfigError(f"model.quantization must be one of {known}, got {quantization!r}.")
+        raise ValueError(f"quantization must be one of {known}, got {quantization!r}.")
     if quantization != "none":
         missing = [name for name in ("bitsandbytes", "accelerate") if importlib.util.find_spec(name) is None]
         if missing:
-            raise ConfigError(
-                f"model.quantization={quantization} needs {' and '.join(missing)}: "
-                f"pip install {' '.join(missing)}, where there are wheels for this platform; or set "
-                "model.quantization=none."
+            raise ValueError(
+                f"quantization {quantization!r} needs {' and '.join(missing)}: "
+                f"pip install {' '.join(missing)}, if there are wheels for this platform; or set it to none."
             )
 
 
 def quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsAndBytesConfig:
-    """Settings of bitsandbytes for ``4bit`` or ``8bit``.
+    """Return the settings of bitsandbytes.
 
     Args:
-        quantization: The kind.
-        dtype: Type of the arithmetic with 4-bit weights.
+        quantization: ``4bit`` or ``8bit``.
+        dtype: Compute dtype of 4-bit weights.
     """
     if quantization == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
@@ -61,20 +59,20 @@ def quantization_config(quantization: Quantization, dtype: torch.dtype) -> BitsA
     )
 
 
-def check_share(backbone: PreTrainedModel, quantization: Quantization, name: str) -> None:
-    """Log how much of a model was quantised, and reject a model of which too little was.
+def check_fraction(backbone: PreTrainedModel, quantization: Quantization, name: str) -> None:
+    """Log the quantised fraction of a model, and reject a model of which too little was quantised.
 
     bitsandbytes replaces ``nn.Linear`` and GPT-2's ``Conv1D`` and nothing else: not subclasses (Falcon's
     linear layers), not the stacked expert matrices of mixtures. Weights that the model class itself keeps in
-    full precision (``wo`` of T5) lower the share that is logged, but are no reason to reject it.
+    full precision (``wo`` of T5) lower the fraction that is logged, but are no reason to reject it.
 
     Args:
-        backbone: The model as loaded, without its head.
+        backbone: Model as loaded, without its head.
         quantization: ``4bit`` or ``8bit``.
         name: Name of the model, for the message.
 
     Raises:
-        ConfigError: Less than `LEAST_SHARE` of the linear weights is quantised.
+        ValueError: Less than `MIN_FRACTION` of the linear weights is quantised.
     """
     sizes = linear_weights(backbone)
     kept_names = getattr(backbone, "_keep_in_fp32_modules", None) or []
@@ -82,23 +80,23 @@ def check_share(backbone: PreTrainedModel, quantization: Quantization, name: str
     total = sum(size for size, _ in sizes.values())
     rest = {key: size for key, (size, done) in sizes.items() if not done}
     kept = sum(size for key, size in rest.items() if set(key.split(".")) & set(kept_names))
-    share = quantised / max(1, total)
+    fraction = quantised / max(1, total)
     bits = quantization.removesuffix("bit")
-    if quantised < LEAST_SHARE * max(1, total - kept):
+    if quantised < MIN_FRACTION * max(1, total - kept):
         largest = max(rest, key=lambda key: rest[key], default="none found")
-        raise ConfigError(
-            f"model.quantization={quantization}: bitsandbytes quantised {share:.0%} of the {_count(total)} "
-            f"linear weights of {name} ({type(backbone).__name__}); it does not know the classes of the "
-            f"other layers, such as {largest}. Set model.quantization=none."
+        raise ValueError(
+            f"quantization {quantization!r} reaches {fraction:.0%} of the {_count(total)} linear weights of "
+            f"{name} ({type(backbone).__name__}): bitsandbytes does not know the classes of the other "
+            f"layers, such as {largest}. Set it to none."
         )
-    log.info("%s bit: %.0f %% of %s linear weights", bits, 100 * share, _count(total))
+    log.info("%s bit: %.0f %% of %s linear weights", bits, 100 * fraction, _count(total))
 
 
 def linear_weights(backbone: nn.Module) -> dict[str, tuple[int, bool]]:
-    """Size of each matrix that multiplies activations, and whether it is quantised, by name.
+    """Return the size of each matrix that multiplies activations, and whether it is quantised, by name.
 
-    That is every parameter of two or more dimensions but embedding tables and biases, so that expert matrices
-    count too, which no linear layer holds.
+    These are all parameters of two or more dimensions except embedding tables and biases, so that expert
+    matrices outside linear layers count too.
     """
     tables = {
         id(parameter)
@@ -118,10 +116,10 @@ def linear_weights(backbone: nn.Module) -> dict[str, tuple[int, bool]]:
 
 
 def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
-    """The model with its quantisation undone, in place, each layer of the class that it had before.
+    """Dequantise a model in place, and restore the original class of each layer.
 
-    The library makes each layer an ``nn.Linear``. GPT-2's ``Conv1D`` holds the transposed matrix, and a
-    folder with square matrices of the wrong orientation would load without an error.
+    The library makes each layer an ``nn.Linear``. GPT-2's ``Conv1D`` holds the transposed matrix, and
+    exported square matrices of the wrong orientation would load without an error.
     """
     if not any(_is_quantised(module) for module in backbone.modules()):
         return backbone
@@ -141,12 +139,12 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
 
 
 def _is_quantised(module: Any) -> bool:
-    """Whether this is a linear layer of bitsandbytes, an optional package that is not imported here."""
+    """Return whether a module is a linear layer of bitsandbytes, without importing that optional package."""
     return any(base.__name__ in ("Linear4bit", "Linear8bitLt") for base in type(module).__mro__)
 
 
 def _count(number: int) -> str:
-    """A number of weights in three digits, such as ``7.2 G``."""
+    """Format a number of weights with a unit, such as ``7.2 G``."""
     for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
         if number >= size:
             return f"{number / size:.1f} {unit}"

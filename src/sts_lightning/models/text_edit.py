@@ -1,4 +1,4 @@
-"""Edits of a sentence before its template, as the code of the prompt papers makes them in evaluation."""
+"""Edits of test sentences in the evaluation code of the prompt papers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sts_lightning.choices import TextEdit
 
 
 def edit(sentence: str, how: TextEdit) -> str:
-    """A sentence as PromptEOL's evaluation code hands it to the template.
+    """Edit a sentence as PromptEOL's evaluation code does before it fills the template.
 
     A sentence that ends in none of ``. ? " '`` gets a period, then double quotes become single ones, then a
     final question mark becomes a period. The papers do not mention it, and their code does not do it in

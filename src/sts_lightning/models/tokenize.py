@@ -1,9 +1,8 @@
-"""From sentences to padded chunks of token ids."""
+"""From sentences to token ids: template, truncation, bare templates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
@@ -13,50 +12,13 @@ from transformers import PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.tokenized_batch import TokenizedBatch, chunk, pad
 
 SLOT = "{sentence}"
 MASK = "{mask}"
 
-
-@dataclass
-class Rows:
-    """Tokenised sentences, cut into chunks of similar length, each padded to its own longest row.
-
-    Behind the N sentences may stand M bare templates, whose vectors are subtracted.
-
-    Attributes:
-        chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, and ``position_ids``
-            where they are not the natural ones.
-        restore: Puts the concatenated rows of the chunks back in the order of the sentences, (N + M,).
-        num_tokens: Real tokens in all chunks.
-        baseline: For each sentence the bare template to subtract, from 0 to M - 1, (N,); None without.
-    """
-
-    chunks: list[dict[str, Tensor]]
-    restore: Tensor
-    num_tokens: int
-    baseline: Tensor | None = None
-
-    def head(self, count: int) -> Rows:
-        """The first ``count`` sentences alone; nothing is subtracted from them."""
-        order = torch.argsort(self.restore)
-        parts = order.split([len(chunk["input_ids"]) for chunk in self.chunks])
-        chunks = [
-            {name: values[part < count] for name, values in chunk.items()}
-            for chunk, part in zip(self.chunks, parts, strict=True)
-            if bool((part < count).any())
-        ]
-        kept = order[order < count]
-        return Rows(chunks, torch.argsort(kept), sum(int(c["attention_mask"].sum()) for c in chunks))
-
-    def limited(self, count: int) -> Rows:
-        """The same in chunks of at most ``count`` rows."""
-        parts = [
-            {name: values[start : start + count] for name, values in chunk.items()}
-            for chunk in self.chunks
-            for start in range(0, len(chunk["input_ids"]), count)
-        ]
-        return replace(self, chunks=[_trim(part) for part in parts])
+Augment = Callable[[list[int], Sequence[int]], list[int]]
+"""Change of a row: from its token ids, and 1 for each special token, to new token ids."""
 
 
 class SentenceTokenizer:
@@ -66,15 +28,16 @@ class SentenceTokenizer:
     the tokens of the bare sentence, as the papers' code does.
 
     Args:
-        tokenizer: A fast tokenizer with a pad token.
-        max_length: Most tokens of a sentence.
-        template: Text with the slot ``{sentence}`` and perhaps ``{mask}``, or None.
-        view_templates: The template of each view in training, where they differ.
-        denoise: What is subtracted in training.
-        position_offset: The position of a row's first token, 0 but for models of RoBERTa's family.
+        tokenizer: Fast tokenizer with a pad token.
+        max_length: Maximum number of tokens of a sentence.
+        template: Text with the slot ``{sentence}`` and optionally ``{mask}``, or None.
+        view_templates: Template of each view in training; by default ``template`` for all.
+        denoise: Vector that is subtracted in training.
+        position_offset: Position of a row's first token, 0 except for models of RoBERTa's family.
 
     Raises:
-        ConfigError: A template has no slot, or the tokenizer lacks a token that is needed.
+        ValueError: An argument is out of range, or the arguments do not fit together.
+        ConfigError: The tokenizer is not a fast one, or has no pad token.
     """
 
     def __init__(
@@ -87,34 +50,42 @@ class SentenceTokenizer:
         position_offset: int = 0,
     ) -> None:
         if not tokenizer.is_fast:
-            raise ConfigError(f"{tokenizer.name_or_path} has no fast tokenizer, which is needed.")
+            raise ConfigError(
+                f"{tokenizer.name_or_path} has no fast tokenizer, which is required; choose another model."
+            )
         if max_length < 3:
-            raise ConfigError(f"model.max_length must be at least 3, got {max_length}.")
+            raise ValueError(f"max_length must be at least 3, got {max_length}.")
         if tokenizer.pad_token_id is None:
             if tokenizer.eos_token_id is None:
-                raise ConfigError(f"the tokenizer of {tokenizer.name_or_path} has no pad token.")
+                raise ConfigError(
+                    f"the tokenizer of {tokenizer.name_or_path} has neither a pad token nor an end token; "
+                    "choose another model."
+                )
             tokenizer.pad_token = tokenizer.eos_token
         if denoise not in get_args(Denoise):
             known = ", ".join(get_args(Denoise))
-            raise ConfigError(f"prompt.denoise must be one of {known}, got {denoise!r}.")
+            raise ValueError(f"denoise must be one of {known}, got {denoise!r}.")
         if denoise != "none" and template is None:
-            raise ConfigError(f"prompt.denoise={denoise} needs a template.")
+            raise ValueError(f"denoise {denoise!r} needs a template.")
         if view_templates is not None and template is None:
-            raise ConfigError("prompt.view_templates need prompt.template, which evaluation uses.")
+            raise ValueError("view_templates need a template too, for evaluation.")
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self.template = None if template is None else self._check(template)
-        self.view_templates = [self._check(text) for text in view_templates] if view_templates else None
+        self.template = None if template is None else self._fill_mask("template", template)
+        self.view_templates = (
+            [self._fill_mask("view_templates", text) for text in view_templates] if view_templates else None
+        )
         self.denoise: Denoise = denoise
         self.position_offset = position_offset
 
-    def _check(self, template: str) -> str:
-        """The template with the tokenizer's mask token filled in."""
-        check_template(template)
+    def _fill_mask(self, argument: str, template: str) -> str:
+        """Replace ``{mask}`` in a template by the tokenizer's mask token."""
+        if not has_slot(template):
+            raise ValueError(f"{argument} must contain {SLOT} exactly once: {template!r}")
         if MASK in template:
             if self.tokenizer.mask_token is None:
-                raise ConfigError(
-                    f"prompt.template has {MASK}, but the tokenizer of {self.tokenizer.name_or_path} "
+                raise ValueError(
+                    f"{argument} has {MASK}, but the tokenizer of {self.tokenizer.name_or_path} "
                     "has no mask token; choose a prompt for causal models, such as prompt=eol."
                 )
             template = template.replace(MASK, self.tokenizer.mask_token)
@@ -122,19 +93,16 @@ class SentenceTokenizer:
 
     @property
     def mask_token_id(self) -> int | None:
-        """The id of the mask token, if there is one."""
+        """Id of the mask token, None if there is none."""
         mask_id: int | None = self.tokenizer.mask_token_id
         return mask_id
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Token ids of each sentence in the evaluation's template, not padded."""
+        """Return the token ids of each sentence in the template of evaluation, not padded."""
         return self._ids(sentences, self.template)
 
     def _ids(
-        self,
-        sentences: Sequence[str],
-        template: str | None,
-        augment: Callable[[list[int], Sequence[int]], list[int]] | None = None,
+        self, sentences: Sequence[str], template: str | None, augment: Augment | None = None
     ) -> list[list[int]]:
         texts = list(sentences)
         if template is not None:
@@ -151,20 +119,20 @@ class SentenceTokenizer:
         ids: list[list[int]] = encoded["input_ids"]
         if augment is not None:
             if template is not None:
-                raise ValueError("an augmentation would change the template too.")
+                raise ValueError("an augmentation would change the template too; use prompt=none.")
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
         return [row or [self._empty_id] for row in ids]
 
     @property
     def _empty_id(self) -> int:
-        """The token that represents an empty text where the tokenizer adds no special tokens."""
+        """Token that represents an empty text if the tokenizer adds no special tokens."""
         tokenizer = self.tokenizer
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         return int(next(token for token in known if token is not None))
 
     def _cut(self, texts: list[str]) -> list[str]:
-        """The part of each text that its first ``max_length`` tokens cover."""
+        """Cut each text after its first ``max_length`` tokens."""
         encoded = self.tokenizer(
             texts,
             truncation=True,
@@ -179,33 +147,33 @@ class SentenceTokenizer:
             for text, spans in zip(texts, encoded["offset_mapping"], strict=True)
         ]
 
-    def rows(self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False) -> Rows:
+    def rows(self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False) -> TokenizedBatch:
         """Tokenise as in evaluation and cut into chunks of at most ``chunk_tokens`` padded tokens.
 
         Args:
-            sentences: The texts.
-            chunk_tokens: Most padded tokens of a chunk.
-            denoise: Whether bare templates are added to be subtracted.
+            sentences: Texts, N of them.
+            chunk_tokens: Maximum number of tokens of a chunk, padding included.
+            denoise: Whether to append the bare templates to subtract.
         """
         ids = self(sentences)
-        rows = self._chunk(ids, chunk_tokens)
-        return self._with_baselines(rows, [ids], [self.template or SLOT]) if denoise else rows
+        batch = self._chunk(ids, chunk_tokens)
+        return self._with_baselines(batch, [ids], [self.template or SLOT]) if denoise else batch
 
     def training_rows(
         self,
         views: Sequence[Sequence[str]],
-        augmentations: Sequence[Callable[[list[int], Sequence[int]], list[int]] | None],
+        augmentations: Sequence[Augment | None],
         chunk_tokens: int,
-    ) -> Rows:
+    ) -> TokenizedBatch:
         """Tokenise the views of a batch as in training, one view after the other.
 
         Args:
-            views: The sentences of each view.
-            augmentations: What changes the tokens of each view, if anything.
-            chunk_tokens: Most padded tokens of a chunk.
+            views: Sentences of each view.
+            augmentations: Augmentation of each view, None for an unchanged one.
+            chunk_tokens: Maximum number of tokens of a chunk, padding included.
 
         Raises:
-            ConfigError: There are not as many view templates as views.
+            ConfigError: The number of view templates is not the number of views.
         """
         templates: Sequence[str | None] = self.view_templates or [self.template] * len(views)
         if len(templates) != len(views):
@@ -216,110 +184,84 @@ class SentenceTokenizer:
             self._ids(sentences, template, augment)
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
-        rows = self._chunk([row for view in ids for row in view], chunk_tokens)
+        batch = self._chunk([row for view in ids for row in view], chunk_tokens)
         if self.denoise == "none":
-            return rows
-        return self._with_baselines(rows, ids, [template or SLOT for template in templates])
+            return batch
+        return self._with_baselines(batch, ids, [template or SLOT for template in templates])
 
-    def _chunk(self, ids: list[list[int]], chunk_tokens: int) -> Rows:
+    def _chunk(self, ids: list[list[int]], chunk_tokens: int) -> TokenizedBatch:
         return chunk(ids, chunk_tokens, self.tokenizer.pad_token_id, self.tokenizer.padding_side)
 
-    def _with_baselines(self, rows: Rows, ids: list[list[list[int]]], templates: Sequence[str]) -> Rows:
-        """Add the bare template of each length of sentence that occurs, one row each."""
+    def _with_baselines(
+        self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str]
+    ) -> TokenizedBatch:
+        """Append one bare template for each pair of template and sentence length that occurs."""
         bare: dict[tuple[str, int], int] = {}
         baseline, texts, positions = [], [], []
         for view, template in zip(ids, templates, strict=True):
-            before, behind = self._around(template)
+            prefix, suffix = self._split(template)
             for row in view:
-                length = len(row) - len(before) - len(behind)
+                length = len(row) - len(prefix) - len(suffix)
                 if (template, length) not in bare:
                     bare[template, length] = len(bare)
                     filling = [self.tokenizer.pad_token_id] * length if self.denoise == "pad" else []
-                    texts.append([*before, *filling, *behind])
+                    texts.append([*prefix, *filling, *suffix])
                     gap = length if self.denoise == "shift" else 0
-                    places = np.arange(len(texts[-1]))
-                    positions.append((places + gap * (places >= len(before)) + self.position_offset).tolist())
+                    index = np.arange(len(texts[-1]))
+                    positions.append((index + gap * (index >= len(prefix)) + self.position_offset).tolist())
                 baseline.append(bare[template, length])
         longest = max(map(len, texts))
-        extra = _pad(texts, longest, self.tokenizer.pad_token_id, "right")
-        extra["position_ids"] = _pad(positions, longest, 0, "right")["input_ids"]
+        extra = pad(texts, longest, self.tokenizer.pad_token_id)
+        extra["position_ids"] = pad(positions, longest, 0)["input_ids"]
         size = len(baseline)
-        return Rows(
-            [*rows.chunks, extra],
-            torch.cat([rows.restore, torch.arange(size, size + len(texts))]),
-            rows.num_tokens + sum(map(len, texts)),
+        return TokenizedBatch(
+            [*batch.chunks, extra],
+            torch.cat([batch.restore, torch.arange(size, size + len(texts))]),
+            batch.num_tokens + sum(map(len, texts)),
             torch.tensor(baseline),
         )
 
     @property
     def longest_row(self) -> int:
-        """The most tokens that a row can have, template and special tokens included."""
+        """Maximum number of tokens of a row, template and special tokens included."""
         return self.longest(1)["input_ids"].shape[1]
 
     def longest(self, count: int) -> dict[str, Tensor]:
-        """A chunk of ``count`` rows of the most tokens that a row can have."""
+        """Return a chunk of ``count`` rows of the maximum length."""
         special: int = self.tokenizer.num_special_tokens_to_add()
         room = self.max_length - (special if self.template is None else 0)
         texts = [text or SLOT for text in (self.template, *(self.view_templates or []))]
-        before, behind = max(map(self._around, texts), key=lambda parts: len(parts[0]) + len(parts[1]))
+        prefix, suffix = max(map(self._split, texts), key=lambda parts: len(parts[0]) + len(parts[1]))
         filler = self.tokenizer("a", add_special_tokens=False)["input_ids"][:1] * room
-        return _pad([[*before, *filler, *behind]] * count, len(before) + room + len(behind), 0, "right")
+        return pad([[*prefix, *filler, *suffix]] * count, len(prefix) + room + len(suffix), 0)
 
-    def _around(self, template: str) -> tuple[list[int], list[int]]:
-        """The tokens of a template before and behind its slot, special tokens included."""
+    def _split(self, template: str) -> tuple[list[int], list[int]]:
+        """Return the tokens of a template before and after its slot, special tokens included."""
         prefix, suffix = template.split(SLOT)
         encoded = self.tokenizer(f"{prefix}a{suffix}", return_offsets_mapping=True)
         inside = [
-            place
-            for place, (start, end) in enumerate(encoded["offset_mapping"])
+            index
+            for index, (start, end) in enumerate(encoded["offset_mapping"])
             if start <= len(prefix) < end
         ]
         ids: list[int] = encoded["input_ids"]
         return ids[: inside[0]], ids[inside[-1] + 1 :]
 
 
+def has_slot(template: str) -> bool:
+    """Return whether a template has exactly one place for the sentence."""
+    return template.count(SLOT) == 1
+
+
 def check_template(template: str, key: str = "prompt.template") -> None:
-    """Refuse a template that has no place for the sentence, or two.
-
-    Raises:
-        ConfigError: It has.
-    """
-    if template.count(SLOT) != 1:
-        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}")
-
-
-def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: str) -> Rows:
-    """Cut rows into chunks, longest rows first, and pad each chunk to its longest row.
+    """Reject a template without exactly one place for the sentence.
 
     Args:
-        ids: Token ids of each row.
-        chunk_tokens: Most tokens of a chunk with its padding; a longer row has a chunk of its own.
-        pad_id: Fills up.
-        padding_side: ``left`` or ``right``.
+        template: Template to check.
+        key: Dotted key of the setting, for the message.
+
+    Raises:
+        ConfigError: The slot is missing or occurs more than once.
     """
-    lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
-    order = np.argsort(-lengths, kind="stable")
-    chunks, start = [], 0
-    while start < len(order):
-        longest = int(lengths[order[start]])
-        members = order[start : start + max(1, chunk_tokens // longest)]
-        chunks.append(_pad([ids[row] for row in members], longest, pad_id, padding_side))
-        start += len(members)
-    return Rows(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
-
-
-def _trim(chunk: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Without columns in which all rows are padded; they stand on one side."""
-    used = chunk["attention_mask"].any(dim=0).nonzero()
-    span = slice(int(used[0]), int(used[-1]) + 1)
-    return {name: values[:, span] for name, values in chunk.items()}
-
-
-def _pad(rows: list[list[int]], longest: int, pad_id: int, padding_side: str) -> dict[str, Tensor]:
-    input_ids = np.full((len(rows), longest), pad_id, dtype=np.int64)
-    attention_mask = np.zeros((len(rows), longest), dtype=np.int64)
-    for index, row in enumerate(rows):
-        span = slice(longest - len(row), None) if padding_side == "left" else slice(len(row))
-        input_ids[index, span] = row
-        attention_mask[index, span] = 1
-    return {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(attention_mask)}
+    if not has_slot(template):
+        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}")

@@ -1,4 +1,4 @@
-"""Whether a tokenizer belongs to a model."""
+"""Check that a tokenizer belongs to a model."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PLAIN_SENTENCE = "The small dog runs over the green hill."
 def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
     """Reject a tokenizer that knows no words, or that has tokens for which the model has no embedding.
 
-    Without tokenizer files the library builds a tokenizer from nothing, whose every token is unknown.
-    Training on it would run, and score.
+    Without tokenizer files the library builds an empty tokenizer, to which every token is unknown.
+    Training with it would run without an error.
 
     Args:
-        tokenizer: The tokenizer as loaded.
-        backbone: The model as loaded.
+        tokenizer: Tokenizer as loaded.
+        backbone: Model as loaded.
         name: Hub id or folder, for the message.
 
     Raises:
@@ -46,7 +46,7 @@ def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedMod
 
 
 def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a plain sentence has a token with a letter that is neither unknown nor special."""
+    """Return whether a plain sentence has a token with a letter that is neither unknown nor special."""
     try:
         ids = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
     except Exception:  # an empty vocabulary may lack even the token for unknown words

@@ -15,7 +15,7 @@ from torch import distributed
 from sts_lightning.data.collate import Batch
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import CheckpointError
-from sts_lightning.models.tokenize import Rows
+from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.training.module import MONITOR
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Throughput(Callback):
         trainer: pl.Trainer,
         pl_module: pl.LightningModule,
         outputs: Any,
-        batch: Batch[Rows],
+        batch: Batch[TokenizedBatch],
         batch_idx: int,
     ) -> None:
         """Stop the clock and log."""

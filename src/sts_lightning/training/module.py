@@ -22,7 +22,7 @@ from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
-from sts_lightning.models.tokenize import Rows
+from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
@@ -109,7 +109,7 @@ class STSModule(pl.LightningModule):
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
 
-    def embed_views(self, batch: Batch[Rows]) -> Tensor:
+    def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
         rows, recompute = batch.rows, False
         if self.training and isinstance(self.micro_batch_size, int):
@@ -118,12 +118,12 @@ class STSModule(pl.LightningModule):
         embeddings: Tensor = self.encoder(rows, recompute)
         return self._gather(embeddings.unflatten(0, (batch.num_views, -1)), batch)
 
-    def _gather(self, own: Tensor, batch: Batch[Rows]) -> Tensor:
+    def _gather(self, own: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         """Gather (V, b, D) of each process into (V, B, D)."""
         own = own[:, : batch.shard.size_of(batch.size)]  # an empty shard embeds one example as a placeholder
         return gather_examples(own, batch.size, batch.shard, self.official_gather)
 
-    def training_step(self, batch: Batch[Rows], batch_idx: int) -> Tensor:
+    def training_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor:
         """Return the loss of a batch.
 
         Raises:
@@ -148,12 +148,12 @@ class STSModule(pl.LightningModule):
             self._update_queue(self.queue, batch)
         return loss
 
-    def _update_queue(self, queue: MomentumQueue, batch: Batch[Rows]) -> None:
+    def _update_queue(self, queue: MomentumQueue, batch: Batch[TokenizedBatch]) -> None:
         queue.follow(self.encoder)
         vectors = queue.embed(batch.rows.head(max(1, batch.shard.size_of(batch.size))))
         queue.push(self._gather(vectors[None], batch)[0])
 
-    def _loss(self, views: Tensor, batch: Batch[Rows]) -> Tensor:
+    def _loss(self, views: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         if self.queue is None:
             loss: Tensor = self.loss(views, batch.labels)
         else:
@@ -169,7 +169,7 @@ class STSModule(pl.LightningModule):
         self.log("step", float(step), batch_size=batch_size)
         self.log("epoch", float(self.current_epoch), batch_size=batch_size)
 
-    def validation_step(self, batch: Batch[Rows], batch_idx: int) -> None:
+    def validation_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
         """Collect cosines and gold scores of dev pairs."""
         first, second = self.embed_views(batch)
         self.dev_metrics.update(cosine_rows(first, second), batch.labels)

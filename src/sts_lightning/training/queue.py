@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tokenize import Rows
+from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 
 def check_queue(size: int, momentum: float) -> None:
@@ -76,7 +76,7 @@ class MomentumQueue(nn.Module):
             mine.lerp_(theirs.detach(), 1 - self.momentum)
 
     @torch.no_grad()
-    def embed(self, rows: Rows) -> Tensor:
+    def embed(self, rows: TokenizedBatch) -> Tensor:
         """Embed sentences with the copy, (N, D)."""
         vectors: Tensor = self.encoder_copy(rows)
         return vectors.to(self.vectors.dtype)

@@ -1,0 +1,108 @@
+"""Export of a run as a folder for another library: peft, transformers or sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from sts_lightning.config.trust import Trust
+from sts_lightning.errors import ConfigError
+from sts_lightning.export.adapter import write_adapter
+from sts_lightning.export.merged import write_merged
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import load_from, with_quantization
+from sts_lightning.runs.folder import RunFolder
+
+Format = Literal["adapter", "merged", "sentence-transformers"]
+"""``adapter``: a peft adapter; ``merged``: a transformers model with the adapter merged into its weights;
+``sentence-transformers``: a merged model with template and pooling."""
+
+Base = Literal["trained", "original"]
+"""Weights that the adapter is merged into.
+
+``trained``: those of training, dequantised, which gives the vectors of the run. ``original``: those before
+quantisation, which the adapter was not trained with (the papers' evaluation).
+"""
+
+WRITERS = {
+    "adapter": write_adapter,
+    "merged": write_merged,
+    "sentence-transformers": write_sentence_transformers,
+}
+
+
+def export(
+    run: Path,
+    folder: Path,
+    format_: Format,
+    base: Base = "trained",
+    trust: Iterable[str] = (),
+    trust_remote_code: bool = False,
+) -> None:
+    """Export the encoder of a run; the folder appears complete or not at all.
+
+    Every format includes the tokenizer, and ``sts_lightning.json`` with the template, the pooling and the
+    other settings that determine a sentence's vector.
+
+    Args:
+        run: Run folder.
+        folder: Output folder; must not exist.
+        format_: Output format (see `Format`).
+        base: Weights that an adapter is merged into (see `Base`).
+        trust: Further classes and settings that the run folder may ask for; see `sts_lightning.load`.
+        trust_remote_code: Whether to run code that comes with the run's model.
+
+    Raises:
+        ConfigError: The folder exists, or the format cannot represent the encoder.
+        CheckpointError: The run cannot be read, or has no adapter to export.
+        UntrustedError: The run asks for more than the arguments allow.
+    """
+    if format_ not in get_args(Format):
+        raise ConfigError(f"the format must be one of {', '.join(get_args(Format))}, got {format_!r}.")
+    if base not in get_args(Base):
+        raise ConfigError(f"the base must be one of {', '.join(get_args(Base))}, got {base!r}.")
+    if folder.exists():
+        raise ConfigError(f"{folder} exists already; choose another folder.")
+    cfg = RunFolder(run).load_config(Trust.of(trust, trust_remote_code))
+    _check_writable(folder)
+    if base == "original" and format_ != "adapter":
+        cfg.model = with_quantization(cfg.model, "none")
+    encoder = load_from(RunFolder(run), cfg).eval()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        inside = Path(temporary) / "export"
+        inside.mkdir()
+        WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
+        (inside / "sts_lightning.json").write_text(json.dumps(_settings(encoder), indent=2) + "\n", "utf-8")
+        inside.rename(folder)
+
+
+def _check_writable(folder: Path) -> None:
+    """Check that a folder can be created, without creating it.
+
+    Raises:
+        ConfigError: It cannot be created.
+    """
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another folder.") from error
+
+
+def _settings(encoder: SentenceEncoder) -> dict[str, Any]:
+    return {
+        "pooling": encoder.pooling,
+        "template": encoder.tokenizer.template,
+        "max_length": encoder.tokenizer.max_length,
+        "layer": encoder.layer,
+        "bidirectional_layers": encoder.bidirectional_layers,
+        "projection": encoder.projection,
+        "denoise_evaluation": encoder.denoise_evaluation,
+        "text_edit": encoder.text_edit,
+    }

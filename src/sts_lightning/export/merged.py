@@ -1,0 +1,56 @@
+"""Export of an encoder as a folder that transformers reads, with the adapter merged into the weights."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
+from transformers import PreTrainedModel
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.adapter import add_adapter
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder_decoder import save_backbone
+from sts_lightning.models.quantization import dequantized
+
+
+def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
+    """Write the merged backbone of an encoder, and its tokenizer.
+
+    Args:
+        encoder: Encoder; its backbone is changed in place and must not be used afterwards.
+        folder: Output folder, empty.
+        name: Name of the base model, which this format does not store.
+
+    Raises:
+        ConfigError: The adapter cannot be merged.
+    """
+    save_backbone(merged(encoder), folder)
+    encoder.tokenizer.tokenizer.save_pretrained(folder)
+
+
+def merged(encoder: SentenceEncoder) -> PreTrainedModel:
+    """Return the backbone of an encoder with its adapter merged, dequantised.
+
+    Args:
+        encoder: Encoder; its backbone is changed in place and must not be used afterwards.
+
+    Raises:
+        ConfigError: The adapter is of a kind that cannot be merged, such as a prefix.
+    """
+    backbone = encoder.backbone
+    if not isinstance(backbone, PeftModel):
+        return dequantized(backbone)
+    config = copy.deepcopy(backbone.peft_config["default"])
+    tuner: Any = backbone.base_model
+    if not hasattr(tuner, "merge_and_unload"):
+        kind = str(config.peft_type).rpartition(".")[2]
+        raise ConfigError(f"an adapter of kind {kind} cannot be merged; use --format adapter.")
+    trained = get_peft_model_state_dict(backbone, save_embedding_layers=False)
+    whole = add_adapter(dequantized(tuner.unload()), config)
+    set_peft_model_state_dict(whole, trained)
+    tuner = whole.base_model
+    result: PreTrainedModel = tuner.merge_and_unload()
+    return result

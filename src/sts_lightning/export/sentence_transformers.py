@@ -1,0 +1,107 @@
+"""Export of an encoder as a folder that the library sentence-transformers reads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from torch import nn
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.export.merged import write_merged
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder_decoder import origin_of
+from sts_lightning.models.pooling import Pooling
+
+POOLING: dict[Pooling, str] = {
+    "cls": "cls",
+    "mean": "mean",
+    "last_token": "lasttoken",
+    "mask_token": "mean",  # TemplateTransformer leaves only the mask token visible to it
+}
+"""Pooling mode of the library by that of the encoder."""
+
+
+def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: str) -> None:
+    """Write an encoder as a transformer, a pooling and, with a projection, a dense module.
+
+    With a template or edited sentences, the transformer is a `TemplateTransformer`, whose source file is
+    copied into the folder, so that it loads without this project.
+
+    Args:
+        encoder: Encoder; its backbone is changed in place and must not be used afterwards.
+        folder: Output folder, empty.
+        name: Name of the base model, which this format does not store.
+
+    Raises:
+        ConfigError: The library is not installed, or has no equivalent of a setting of the encoder.
+    """
+    try:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.base.modules import Dense, Transformer
+        from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
+    except ImportError as error:
+        raise ConfigError(
+            "--format sentence-transformers needs sentence-transformers: pip install 'sts-lightning[st]'."
+        ) from error
+    from sts_lightning.export import template_transformer
+
+    _check_representable(encoder)
+    tokenizer = encoder.tokenizer
+    with tempfile.TemporaryDirectory() as merged_folder:
+        write_merged(encoder, Path(merged_folder), name)
+        if tokenizer.template is None and encoder.text_edit == "none":
+            first: nn.Module = Transformer(merged_folder, max_seq_length=tokenizer.max_length)
+        else:
+            first = template_transformer.TemplateTransformer(
+                merged_folder,
+                template=tokenizer.template or "{sentence}",
+                sentence_tokens=tokenizer.max_length,
+                edit=encoder.text_edit == "official",
+                read_mask=encoder.pooling == "mask_token",
+            )
+        modules = [first, PoolingModule(encoder.dimension, POOLING[encoder.pooling])]
+        if encoder.projection == "always":
+            dense = Dense(encoder.dimension, encoder.dimension, activation_function=nn.Tanh())
+            dense.linear.load_state_dict(encoder.projector[0].state_dict())
+            modules.append(dense)
+        SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+    if isinstance(first, template_transformer.TemplateTransformer):
+        _add_source(folder, Path(template_transformer.__file__), type(first).__name__)
+
+
+def _check_representable(encoder: SentenceEncoder) -> None:
+    """Reject an encoder whose vectors the library cannot compute.
+
+    Raises:
+        ConfigError: A setting, or an encoder of an encoder-decoder, has no equivalent.
+    """
+    wrong = [
+        setting
+        for setting, is_wrong in {
+            "model.pooling=first_last_mean": encoder.pooling == "first_last_mean",
+            f"prompt.layer={encoder.layer}": encoder.layer != -1,
+            "prompt.denoise_evaluation=true": encoder.denoise_evaluation,
+            f"model.bidirectional_layers={encoder.bidirectional_layers}": encoder.bidirectional_layers != 0,
+        }.items()
+        if is_wrong
+    ]
+    if wrong:
+        raise ConfigError(f"sentence-transformers has no form for {', '.join(wrong)}; use --format merged.")
+    origin = origin_of(encoder.plain_backbone)
+    if origin is not None:
+        raise ConfigError(
+            f"sentence-transformers would run the decoder of {origin.model} too and pool its output; use "
+            "--format merged, and AutoModel.from_pretrained(folder).get_encoder() to load the encoder."
+        )
+
+
+def _add_source(folder: Path, source: Path, class_name: str) -> None:
+    """Copy a module's source file into a saved model, and name it as the class of the first module."""
+    shutil.copy(source, folder / source.name)
+    path = folder / "modules.json"
+    listed = json.loads(path.read_text("utf-8"))
+    listed[0]["type"] = f"{source.stem}.{class_name}"
+    path.write_text(json.dumps(listed, indent=2) + "\n", "utf-8")

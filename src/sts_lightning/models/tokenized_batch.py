@@ -1,0 +1,103 @@
+"""Padded chunks of token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass
+class TokenizedBatch:
+    """Tokenised sentences, cut into chunks of similar length, each padded to its own longest row.
+
+    The N sentences may be followed by M bare templates, whose vectors are subtracted.
+
+    Attributes:
+        chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, and ``position_ids``
+            where they differ from 0, 1, 2, ...
+        restore: Index that puts the concatenated rows of the chunks back in the order of the sentences,
+            (N + M,).
+        num_tokens: Number of tokens in all chunks, padding excluded.
+        baseline: Index of each sentence's bare template, from 0 to M - 1, (N,), or None.
+    """
+
+    chunks: list[dict[str, Tensor]]
+    restore: Tensor
+    num_tokens: int
+    baseline: Tensor | None = None
+
+    def head(self, count: int) -> TokenizedBatch:
+        """Return the first ``count`` sentences, without their bare templates."""
+        order = torch.argsort(self.restore)
+        parts = order.split([len(chunk["input_ids"]) for chunk in self.chunks])
+        chunks = [
+            {name: values[part < count] for name, values in chunk.items()}
+            for chunk, part in zip(self.chunks, parts, strict=True)
+            if bool((part < count).any())
+        ]
+        kept = order[order < count]
+        num_tokens = sum(int(chunk["attention_mask"].sum()) for chunk in chunks)
+        return TokenizedBatch(chunks, torch.argsort(kept), num_tokens)
+
+    def limited(self, count: int) -> TokenizedBatch:
+        """Return the same batch in chunks of at most ``count`` rows."""
+        parts = [
+            {name: values[start : start + count] for name, values in chunk.items()}
+            for chunk in self.chunks
+            for start in range(0, len(chunk["input_ids"]), count)
+        ]
+        return replace(self, chunks=[_trim(part) for part in parts])
+
+
+def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: str) -> TokenizedBatch:
+    """Cut rows into chunks, longest rows first, and pad each chunk to its longest row.
+
+    Args:
+        ids: Token ids of each row.
+        chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is its own chunk.
+        pad_id: Id of the pad token.
+        padding_side: ``left`` or ``right``.
+    """
+    lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+    order = np.argsort(-lengths, kind="stable")
+    chunks, start = [], 0
+    while start < len(order):
+        longest = int(lengths[order[start]])
+        members = order[start : start + max(1, chunk_tokens // longest)]
+        chunks.append(pad([ids[row] for row in members], longest, pad_id, padding_side))
+        start += len(members)
+    return TokenizedBatch(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
+
+
+def pad(
+    rows: Sequence[Sequence[int]], length: int, pad_id: int, padding_side: str = "right"
+) -> dict[str, Tensor]:
+    """Pad rows of token ids to one length.
+
+    Args:
+        rows: Token ids of each row.
+        length: Length of the padded rows.
+        pad_id: Id of the pad token.
+        padding_side: ``left`` or ``right``.
+
+    Returns:
+        ``input_ids`` and ``attention_mask``, each (rows, length) in int64.
+    """
+    input_ids = np.full((len(rows), length), pad_id, dtype=np.int64)
+    attention_mask = np.zeros((len(rows), length), dtype=np.int64)
+    for index, row in enumerate(rows):
+        span = slice(length - len(row), None) if padding_side == "left" else slice(len(row))
+        input_ids[index, span] = row
+        attention_mask[index, span] = 1
+    return {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(attention_mask)}
+
+
+def _trim(chunk: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Drop the columns that are padding in every row."""
+    used = chunk["attention_mask"].any(dim=0).nonzero()
+    span = slice(int(used[0]), int(used[-1]) + 1)
+    return {name: values[:, span] for name, values in chunk.items()}
