@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.runs.folder import environment, remove_empty, run_name
+from sts_lightning.runs.folder import RunFolder
 
 
 def test_only_empty_folders_below_the_working_directory_go(
@@ -12,17 +12,17 @@ def test_only_empty_folders_below_the_working_directory_go(
 ) -> None:
     here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
     monkeypatch.chdir(_make(here))
-    remove_empty(_make(here / "runs" / "a" / "1"))
+    RunFolder(_make(here / "runs" / "a" / "1")).remove_if_empty()
     assert list(here.iterdir()) == []
-    remove_empty(_make(here / "run"))
+    RunFolder(_make(here / "run")).remove_if_empty()
     assert here.is_dir()
-    remove_empty(_make(elsewhere / "run"))
+    RunFolder(_make(elsewhere / "run")).remove_if_empty()
     assert elsewhere.is_dir()
     assert not (elsewhere / "run").exists()
     kept = _make(here / "runs" / "full")
     (kept / "metrics.json").write_text("{}")
-    remove_empty(kept)
-    remove_empty(_make(here / "runs" / "empty"))
+    RunFolder(kept).remove_if_empty()
+    RunFolder(_make(here / "runs" / "empty")).remove_if_empty()
     assert [path.name for path in (here / "runs").iterdir()] == ["full"]
 
 
@@ -33,12 +33,6 @@ def _make(folder: Path) -> Path:
 
 def test_a_run_is_named_as_one_would_type_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_name(tmp_path / "runs" / "x") == "runs/x"
-    assert run_name(Path("runs/x")) == "runs/x"
-    assert run_name(Path("/elsewhere/x")) == "/elsewhere/x"
-
-
-def test_environment_names_versions_and_commit() -> None:
-    facts = environment()
-    assert {"python", "torch", "lightning", "transformers"} <= facts["versions"].keys()
-    assert facts["git_commit"] is None or len(facts["git_commit"].partition("+")[0]) == 40
+    assert RunFolder(tmp_path / "runs" / "x").name == "runs/x"
+    assert RunFolder(Path("runs/x")).name == "runs/x"
+    assert RunFolder(Path("/elsewhere/x")).name == "/elsewhere/x"
