@@ -66,16 +66,8 @@ def load_backbone(
             tokenizer.
     """
     check_quantization(quantization)
-    source = name
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code}
-    if not Path(name).is_dir():
-        source, _, revision = name.partition("@")
-        copy = packaged_copy(source, revision or None)
-        if copy is not None:
-            log.info("%s: the packaged copy", source)
-            source = str(copy)
-        else:
-            options["revision"] = revision or "main"
+    source, options = _find(name)
+    options["trust_remote_code"] = trust_remote_code
     # The library's load report is replaced by the checks below.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
@@ -83,19 +75,13 @@ def load_backbone(
         model_config = AutoConfig.from_pretrained(source, **options)
         if not trust_remote_code:
             _forget_code(name, model_config)
-        unknown = [key for key in config or {} if not hasattr(model_config, key)]
-        if unknown:
-            raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
-        for key, value in (config or {}).items():
-            setattr(model_config, key, value)
+        _configure(model_config, config or {}, name)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if not trust_remote_code:
             tokenizer.init_kwargs.pop("auto_map", None)
         if quantization != "none":
             options["quantization_config"] = quantization_config(quantization, DTYPES_BY_NAME[dtype])
-            if device is None and torch.cuda.is_available():
-                device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}"
-            options["device_map"] = {"": device or "cpu"}
+            options["device_map"] = {"": device or _own_device()}
         model, report = loader(model_config).from_pretrained(
             source,
             config=model_config,
@@ -113,18 +99,53 @@ def load_backbone(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
             "...); they would be random."
         )
-    if getattr(backbone, "pooler", None) is not None:
-        backbone.pooler = None
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":
         check_fraction(backbone, quantization, name)
+    _prepare(backbone)
+    return backbone, tokenizer
+
+
+def _find(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the folder or hub id of a model, and its revision as an argument of ``from_pretrained``."""
+    if Path(name).is_dir():
+        return name, {}
+    source, _, revision = name.partition("@")
+    copy = packaged_copy(source, revision or None)
+    if copy is None:
+        return source, {"revision": revision or "main"}
+    log.info("%s: the packaged copy", source)
+    return str(copy), {}
+
+
+def _configure(model_config: PreTrainedConfig, settings: dict[str, Any], name: str) -> None:
+    """Set attributes of a model's configuration.
+
+    Raises:
+        ConfigError: The configuration has no such attribute.
+    """
+    unknown = [key for key in settings if not hasattr(model_config, key)]
+    if unknown:
+        raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
+    for key, value in settings.items():
+        setattr(model_config, key, value)
+
+
+def _own_device() -> str:
+    """Return the GPU of this process if there is one, else the CPU."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+
+
+def _prepare(backbone: Any) -> None:
+    """Remove what an encoder does not use, and switch off what would change its results."""
+    if getattr(backbone, "pooler", None) is not None:
+        backbone.pooler = None
     for module in backbone.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             # On a CPU, bitsandbytes would repack weights at lower precision at their first use in evaluation:
             # in place, in several threads at once, and changing the results of later training.
             module.support_avx512bf16_for_cpu = False
     backbone.config.use_cache = False  # keys and values are only needed for generation
-    return backbone, tokenizer
 
 
 def _forget_code(name: str, config: PreTrainedConfig) -> None:

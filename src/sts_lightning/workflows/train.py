@@ -27,6 +27,7 @@ from sts_lightning.config.machine import decided, weights_device
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.errors import InterruptedRunError, TrainingError
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
@@ -172,30 +173,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps
     check_warmup(cfg.optim.warmup, plan.total_steps)
-    module = STSModule(
-        encoder,
-        loss,
-        partial(
-            make_optimizer,
-            lr=cfg.optim.lr,
-            weight_decay=cfg.optim.weight_decay,
-            betas=tuple(cfg.optim.betas),
-            eps=cfg.optim.eps,
-            layer_decay=cfg.optim.layer_decay,
-            decay_embeddings=cfg.optim.decay_embeddings,
-            head_lr=cfg.optim.head_lr,
-            fused=machine.precision != "16-mixed",
-        ),
-        partial(
-            make_schedule, schedule=cfg.optim.schedule, warmup=cfg.optim.warmup, total_steps=plan.total_steps
-        ),
-        cfg.freeze,
-        keep,
-        parts.regularizer,
-        MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
-        cfg.trainer.micro_batch_size,
-        cfg.trainer.official_gather,
-    )
+    module = _make_module(parts, encoder, keep, plan)
     with quiet_lightning():  # a rejected setting leaves no files
         trainer = make_trainer(
             cfg.trainer,
@@ -208,6 +186,36 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             partly_used=encoder.layer != -1,
         )
     return Experiment(parts, module, plan, trainer)
+
+
+def _make_module(parts: Parts, encoder: SentenceEncoder, keep: set[str], plan: Plan) -> STSModule:
+    cfg, optim = parts.cfg, parts.cfg.optim
+    optimizer = partial(
+        make_optimizer,
+        lr=optim.lr,
+        weight_decay=optim.weight_decay,
+        betas=tuple(optim.betas),
+        eps=optim.eps,
+        layer_decay=optim.layer_decay,
+        decay_embeddings=optim.decay_embeddings,
+        head_lr=optim.head_lr,
+        fused=parts.machine.precision != "16-mixed",
+    )
+    schedule = partial(
+        make_schedule, schedule=optim.schedule, warmup=optim.warmup, total_steps=plan.total_steps
+    )
+    return STSModule(
+        encoder,
+        parts.loss,
+        optimizer,
+        schedule,
+        cfg.freeze,
+        keep,
+        parts.regularizer,
+        MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
+        cfg.trainer.micro_batch_size,
+        cfg.trainer.official_gather,
+    )
 
 
 def fit(experiment: Experiment) -> Fitted:
