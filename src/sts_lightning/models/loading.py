@@ -42,7 +42,7 @@ def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = No
     except ConfigError as error:
         name, _, rest = str(error).removeprefix("model: ").partition(" ")
         if name in prompt and name not in model:  # an argument that comes from the prompt
-            raise ConfigError(f"prompt.{name} {rest}") from error
+            raise ConfigError(f"prompt.{name} {rest}", key=f"prompt.{name}") from error
         raise
     return encoder
 
