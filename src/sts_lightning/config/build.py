@@ -31,7 +31,11 @@ def build(path: str, node: DictConfig, **arguments: Any) -> Any:
     }
     with name_setting(path, node):
         try:
-            return instantiate(node, _convert_="all", **nested, **arguments)
+            if not nested:
+                return instantiate(node, _convert_="all", **arguments)
+            # Hydra would read built dataclasses, such as peft's configurations, as structured configs.
+            plain = DictConfig({key: value for key, value in _pairs(node) if key not in nested})
+            return instantiate(plain, _convert_="all", _partial_=True, **arguments)(**nested)
         except InstantiationException as error:
             cause = error.__cause__
             if isinstance(cause, UserError | ValueError | ImportError):
