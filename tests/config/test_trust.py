@@ -162,7 +162,7 @@ def test_how_to_resume_names_the_consent(
     commands = []
 
     def stop(*arguments: Any, **settings: Any) -> None:
-        commands.append(arguments[5])
+        commands.append(arguments[6])
         raise ConfigError("enough")
 
     monkeypatch.setattr("sts_lightning.workflows.train.make_trainer", stop)
@@ -238,7 +238,8 @@ def test_a_cut_job_is_resumed_with_its_consent(tmp_path: Path) -> None:
     folder = tmp_path / "job"
     (folder / "checkpoints").mkdir(parents=True)
     (folder / "checkpoints" / "last.ckpt").touch()
-    run_job(Job(0, ("seed=1",), folder, str(script), Trust.of(["my.Loss"], True)), Resources({}))
+    job = Job(0, ("seed=1",), folder, script=str(script), trust=Trust.of(["my.Loss"], True))
+    run_job(job, Resources({}))
     assert (tmp_path / "told").read_text() == f"resume={folder} trust=[my.Loss] trust_remote_code=true"
 
 
