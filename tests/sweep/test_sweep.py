@@ -107,7 +107,7 @@ def test_what_an_exit_status_means(code: int, scored: bool, state: str) -> None:
 
 def test_sigterm_in_the_first_evaluation_of_a_job(tmp_path: Path) -> None:
     overrides = (*SHORT_RUN, "data.dev_size=2000", "trainer.max_steps=2", "logger=csv", "name=x")
-    job = Job(0, overrides, tmp_path / "job", str(ROOT / "train.py"))
+    job = Job(0, overrides, tmp_path / "job", script=str(ROOT / "train.py"))
     worker = threading.Thread(target=run_job, args=(job, Resources({})))
     worker.start()
     deadline = time.monotonic() + 120

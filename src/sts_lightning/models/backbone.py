@@ -99,10 +99,10 @@ def load_backbone(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
             "...); they would be random."
         )
+    _prepare(backbone)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":
         check_fraction(backbone, quantization, name)
-    _prepare(backbone)
     return backbone, tokenizer
 
 
