@@ -31,14 +31,10 @@ SLOW_FIXTURES = {"cli", "uninterrupted"}
 SLOW_CALLS = {"subprocess", "multiprocessing", "Popen", "spawn", "train_in", "run_stages", "run_jobs"}
 """A test that calls one of these, itself or through a helper of the tests, trains or starts a process."""
 
-SHORT_RUN = [
-    EXACT,
-    "model=tiny_bert",
-    "data=toy",
-    "data.train_size=256",
-    "data.dev_size=40",
-    "data.test_size=40",
-]
+SHORT_DATA = [EXACT, "data=toy", "data.train_size=256", "data.dev_size=40", "data.test_size=40"]
+"""Overrides that leave the model to the test."""
+
+SHORT_RUN = ["model=tiny_bert", *SHORT_DATA]
 """Overrides that make a run of a few seconds: 16 steps an epoch with batch 16."""
 
 

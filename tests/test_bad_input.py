@@ -33,7 +33,7 @@ from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.workflows import evaluate, train
 from sts_lightning.workflows.evaluate import evaluate_in
 from sts_lightning.workflows.train import train_in
-from tests.conftest import CONF, SHORT_RUN
+from tests.conftest import CONF, SHORT_DATA, SHORT_RUN
 
 Config = Callable[..., DictConfig]
 
@@ -205,7 +205,7 @@ def test_settings_at_the_edge_of_what_is_allowed(
 def test_a_model_without_layers(config: Config, tmp_path: Path) -> None:
     for model in ("tiny_bert", "tiny_mistral", "tiny_opt"):
         with pytest.raises(ConfigError, match=r"model\.layers must be at least 1, got 0"):
-            train_in(tmp_path / "run", config(*SHORT_RUN[1:], f"model={model}", "model.layers=0"))
+            train_in(tmp_path / "run", config(*SHORT_DATA, f"model={model}", "model.layers=0"))
 
 
 @pytest.mark.usefixtures("no_weights")

@@ -80,7 +80,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     listing, clean = tmp_path / "leaks.csv", tmp_path / "clean.csv"
     command = ["leaks", str(train), "--against", str(test), "--columns", "a", "b"]
     main([*command, "--list", str(listing), "--write", str(clean)])
-    assert "Of 4 training pairs" in capsys.readouterr().out
+    assert "Training pairs, of 4, that also occur in a test set" in capsys.readouterr().out
     with listing.open(newline="") as file:
         found = list(csv.DictReader(file))
     assert [(row["row"], row["line"], row["kind"]) for row in found] == [

@@ -23,9 +23,9 @@ from sts_lightning.reproduce.spec import Requirements, RowSpec, Search, TableSpe
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.local import run_jobs
 from sts_lightning.sweep.resources import Pool
-from tests.conftest import CONF, ROOT, SHORT_RUN
+from tests.conftest import CONF, ROOT, SHORT_DATA
 
-BASE = [*SHORT_RUN[1:], "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
+BASE = [*SHORT_DATA, "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
 HERE: RunJobs = functools.partial(run_jobs, pool=Pool([], cores=2, limit=2))
 
 
@@ -187,7 +187,7 @@ def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
     unknown = call("losses_minilm", "--launcher", "slurm", "--set", "partitoin=gpu")
     assert "error: --launcher slurm: Key 'partitoin' is not in struct" in unknown.stderr
     assert "run this in the project's folder" in call("losses_minilm", cwd=tmp_path).stderr
-    assert "'0' is not a positive whole number" in call("losses_minilm", "--jobs", "0").stderr
+    assert "argument --jobs: '0' is not" in call("losses_minilm", "--jobs", "0").stderr
 
 
 def test_without_a_gpu_a_table_of_large_models_says_so(tmp_path: Path) -> None:

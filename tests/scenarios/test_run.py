@@ -16,7 +16,7 @@ from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.workflows.train import train_in
-from tests.conftest import SHORT_RUN
+from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.scenarios.helpers import EPOCHS, metrics, same_results, weights
 
 Config = Callable[..., DictConfig]
@@ -152,7 +152,7 @@ def test_training_uses_dropout(config: Config, tmp_path: Path) -> None:
         "model=bert_base",
         f"model.name={tmp_path / 'model'}",
         "model.max_length=64",
-        *SHORT_RUN[1:],
+        *SHORT_DATA,
         "trainer.max_steps=3",
         "trainer.log_every_n_steps=1",
     ]

@@ -25,8 +25,8 @@ from sts_lightning.workflows.train import train_in
 
 log = logging.getLogger(__name__)
 
-UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks")
-"""Groups of the configuration whose keys differ by choice."""
+UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks", "published")
+"""Parts of the configuration whose keys differ by choice."""
 
 
 def train(cfg: DictConfig) -> float:
