@@ -1,5 +1,6 @@
 """Commands that the targets of the Makefile run."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,8 +13,10 @@ from tests.conftest import ROOT
 def commands(target: str, venv: Path) -> str:
     if shutil.which("make") is None:
         pytest.skip("needs make")
-    arguments = ["make", "-n", target, f"VENV={venv}"]
-    return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    arguments = ["make", "-n", "--no-print-directory", target, f"VENV={venv}"]
+    # The tests may run under make themselves, whose variables would reach this one.
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(arguments, cwd=ROOT, env=own, capture_output=True, text=True, check=True).stdout
 
 
 def test_the_demo_installs_no_development_tools(tmp_path: Path) -> None:
