@@ -27,6 +27,17 @@ Config = Callable[..., DictConfig]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
+class PowerCut(Callback):
+    """Fails before the step after the given one."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
+        if trainer.global_step == self.step:
+            raise RuntimeError("power cut")
+
+
 class StopAt(Callback):
     """Sends a signal during a step: by default the one that Ctrl-C sends."""
 
@@ -155,18 +166,13 @@ def test_stopped_in_the_first_evaluation_and_started_again(
 
 
 def test_killed_between_the_first_dev_evaluation_and_the_first_checkpoint(
-    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: Path, config: Config, tmp_path: Path
 ) -> None:
     """best.ckpt and rows of the history are there already; they are those of the cut attempt."""
     run = tmp_path / "run"
 
-    class Crash(Callback):
-        def on_train_batch_start(self, trainer: Any, *args: Any) -> None:
-            if trainer.global_step == 4:
-                raise RuntimeError("power cut")
-
     with pytest.raises(RuntimeError, match="power cut"):
-        train_in(run, config(*EPOCHS), callbacks=[Crash()])
+        train_in(run, config(*EPOCHS), callbacks=[PowerCut(4)])
     assert RunFolder(run).checkpoint("best").exists()
     assert not RunFolder(run).checkpoint("last").exists()
     train_in(run, config(*EPOCHS))
@@ -291,17 +297,12 @@ def test_two_commands_race_for_one_folder(uninterrupted: Path, tmp_path: Path) -
 
 
 def test_killed_run_resumes_from_its_last_checkpoint(
-    uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: Path, config: Config, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
 
-    class Crash(Callback):
-        def on_train_batch_end(self, trainer: Any, *args: Any) -> None:
-            if trainer.global_step == 13:
-                raise RuntimeError("power cut")
-
     with pytest.raises(RuntimeError, match="power cut"):
-        train_in(run, config(*EPOCHS), callbacks=[Crash()])
+        train_in(run, config(*EPOCHS), callbacks=[PowerCut(13)])
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
 

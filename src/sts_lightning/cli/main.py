@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise
             if error.exit_status == 1:
                 sys.exit(f"error: {error}")
-            print(error, file=sys.stderr)  # noqa: T201
+            print(error, file=sys.stderr)
             sys.exit(error.exit_status)
         except OSError as error:  # commands only touch files that the user named
             if options.debug:
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sys.exit(f"error: {where}{error.strerror or error}.")
         except KeyboardInterrupt as error:
             number = stopping_signal(error) or signal.SIGINT
-            print(f"stopped by {signal_name(number)}.", file=sys.stderr)  # noqa: T201
+            print(f"stopped by {signal_name(number)}.", file=sys.stderr)
             sys.exit(128 + number)
 
 
