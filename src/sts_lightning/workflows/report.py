@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,12 +65,12 @@ class Fitted:
     untuned: Scores | None
 
 
-def report(fitted: Fitted, seconds: float) -> float:
+def report(fitted: Fitted, started: float) -> float:
     """Score the selected weights, write metrics, predictions and plots, and print the scores.
 
     Args:
         fitted: The run.
-        seconds: Its duration so far.
+        started: Start of the run by the monotonic clock.
 
     Returns:
         Dev Spearman times 100 of the selected weights.
@@ -81,8 +82,12 @@ def report(fitted: Fitted, seconds: float) -> float:
     history = run.history()
     if tuned.test is not None:
         save_predictions(run, data.tests, tuned.test_cosines)
-    metrics = _metrics(fitted, tuned, history, best_step, seconds)
-    run.save_metrics(metrics)
+    before, selected = scores_before_and_at(history, MONITOR, best_step)
+    worse = None if before is None or selected is None else selected < before
+    details = _details(fitted, history, best_step, time.monotonic() - started)
+    run.save_metrics(
+        RunMetrics(tuned.test, {**tuned.dev}, {"dev_untuned": before, "worse_than_untuned": worse, **details})
+    )
     title = f"{cfg.name}, seed {cfg.seed}"
     plot_curves(history, run.plots / "curves.png", best_step, title)
     plot_cosines(
@@ -92,8 +97,7 @@ def report(fitted: Fitted, seconds: float) -> float:
         f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
     )
     _plot_ranks(history, run, title)
-    if metrics.details["worse_than_untuned"]:
-        before, selected = scores_before_and_at(history, MONITOR, best_step)
+    if worse:
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
             "optim.lr or train longer.",
@@ -126,14 +130,9 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
     return Scores(dev, dev_cosines, test, cosines)
 
 
-def _metrics(
-    fitted: Fitted, tuned: Scores, history: list[dict[str, Any]], best_step: int, seconds: float
-) -> RunMetrics:
+def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float) -> dict[str, Any]:
     parts, encoder = fitted.parts, fitted.module.encoder
-    before, selected = scores_before_and_at(history, MONITOR, best_step)
-    details = {
-        "dev_untuned": before,
-        "worse_than_untuned": None if before is None or selected is None else selected < before,
+    return {
         "test_untuned": fitted.untuned.test if fitted.untuned else None,
         "best_step": best_step,
         "steps": fitted.plan.total_steps,
@@ -150,7 +149,6 @@ def _metrics(
         "resumed": parts.resumed,
         **environment(),
     }
-    return RunMetrics(tuned.test, {**tuned.dev}, details)
 
 
 def _phases(history: list[dict[str, Any]]) -> dict[str, Any] | None:

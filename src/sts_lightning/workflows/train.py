@@ -109,7 +109,7 @@ def _train(
         fitted = fit(experiment)
         if not parts.first:
             return fitted.dev
-        return report(fitted, time.monotonic() - started)
+        return report(fitted, started)
 
 
 def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
