@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError,
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
+from sts_lightning.workflows import report
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.scenarios.helpers import EPOCHS, metrics, same_results, weights
@@ -234,3 +237,17 @@ def test_limits(config: Config, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"trainer\.extra\.max_steps"):
         train_in(tmp_path / "none", config(*SHORT_RUN, "+trainer.extra.max_steps=1"))
     assert not (tmp_path / "none").exists()
+
+
+def test_the_duration_covers_the_final_evaluation(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = report.encode_pairs
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(4)
+        return encode(*arguments)
+
+    monkeypatch.setattr(report, "encode_pairs", slowly)
+    train_in(tmp_path / "run", config(*SHORT_RUN, "trainer.max_steps=1", "logger=csv"))
+    assert (RunFolder(tmp_path / "run").metrics().wall_seconds or 0) >= 4
