@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-LabelKind = Literal["none", "score", "class"]
+from sts_lightning.choices import LabelKind
 
 LABEL_WORDS: dict[LabelKind, str] = {
     "none": "no label",

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.losses.base import LabelKind, Loss
+from sts_lightning.choices import LabelKind
+from sts_lightning.losses.base import Loss
 
 
 class MixLoss(Loss):

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.inference import evaluation_mode
-
-if TYPE_CHECKING:
-    from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tokenize import SentenceTokenizer
 
 # fmt: off
 PROVEN = frozenset((
@@ -81,12 +78,19 @@ def agree(one: Tensor, other: Tensor, backbone: PreTrainedModel) -> bool:
 
 
 @torch.no_grad()
-def probe(encoder: SentenceEncoder, backbone: PreTrainedModel) -> bool:
-    """Test an encoder whose model type is not in `PROVEN`.
+def probe(
+    tokenizer: SentenceTokenizer,
+    embed_chunk: Callable[..., Tensor],
+    adapted: Any,
+    backbone: PreTrainedModel,
+) -> bool:
+    """Test an encoder in evaluation mode whose model type is not in `PROVEN`.
 
     Args:
-        encoder: Encoder to test; its mode is restored.
-        backbone: Its backbone without the adapter.
+        tokenizer: Tokenizer of the encoder.
+        embed_chunk: Function that embeds the token ids of a chunk or, given as a second argument, other inputs.
+        adapted: Backbone of the encoder, with the adapter if there is one.
+        backbone: Backbone without the adapter.
 
     Returns:
         Whether the model gives the same vectors for token embeddings as for token ids. Some models scale the
@@ -96,18 +100,20 @@ def probe(encoder: SentenceEncoder, backbone: PreTrainedModel) -> bool:
         ConfigError: See `check_independence`.
     """
 
-    def embed(sentences: list[str]) -> Tensor:
-        batch = encoder.tokenizer.rows(sentences, 10**9)
+    def chunk_of(sentences: list[str]) -> tuple[dict[str, Any], Tensor]:
+        batch = tokenizer.rows(sentences, 10**9)
         (chunk,) = batch.chunks
-        vectors = encoder.embed_chunk({name: ids.to(encoder.device) for name, ids in chunk.items()})
-        return vectors[batch.restore.to(vectors.device)]
+        return {name: ids.to(backbone.device) for name, ids in chunk.items()}, batch.restore
 
-    with evaluation_mode(encoder):
-        check_independence(embed, backbone)
-        if "inputs_embeds" not in inspect.signature(backbone.forward).parameters:
-            return False
-        (chunk,) = encoder.tokenizer.rows(TEXTS, 10**9).chunks
-        chunk = {name: ids.to(encoder.device) for name, ids in chunk.items()}
-        embedded = encoder.backbone.get_input_embeddings()(chunk["input_ids"])
-        given = encoder.embed_chunk(chunk, {"inputs_embeds": embedded})
-        return agree(encoder.embed_chunk(chunk), given, backbone)
+    def embed(sentences: list[str]) -> Tensor:
+        chunk, restore = chunk_of(sentences)
+        vectors = embed_chunk(chunk)
+        return vectors[restore.to(vectors.device)]
+
+    check_independence(embed, backbone)
+    if "inputs_embeds" not in inspect.signature(backbone.forward).parameters:
+        return False
+    chunk, _ = chunk_of(TEXTS)
+    embedded = adapted.get_input_embeddings()(chunk["input_ids"])
+    given = embed_chunk(chunk, {"inputs_embeds": embedded})
+    return agree(embed_chunk(chunk), given, backbone)

@@ -120,7 +120,8 @@ class SentenceEncoder(nn.Module):
         self.pooling: Pooling = pooling
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         if not is_proven(backbone):
-            self._takes_embeddings = probe(self, backbone)
+            with evaluation_mode(self):
+                self._takes_embeddings = probe(self.tokenizer, self.embed_chunk, self.backbone, backbone)
 
     @classmethod
     def from_pretrained(
