@@ -33,12 +33,12 @@ def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
 
 
 def contrastive_alignment(first: np.ndarray, second: np.ndarray, temperature: float = 0.05) -> float:
-    """The alignment part of the decoupled contrastive loss, -E[cos(h, h+) / tau]; lower is better."""
+    """Compute the alignment part of the decoupled contrastive loss, -E[cos(h, h+) / tau]; lower is better."""
     return float(-(_unit(first) * _unit(second)).sum(axis=1).mean() / temperature)
 
 
 def contrastive_uniformity(vectors: np.ndarray, temperature: float = 0.05) -> float:
-    """The uniformity part of the decoupled contrastive loss, E[log sum over others of exp(cos / tau)].
+    """Compute the uniformity part of that loss, E[log sum over others of exp(cos / tau)].
 
     Lower is better. It grows with the number of vectors, so compare values of the same set only.
     """

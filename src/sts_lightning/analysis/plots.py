@@ -140,7 +140,7 @@ def plot_rank_scores(rows: Sequence[Mapping[str, float]], phases: Phases, path: 
 
 
 def plot_ceilings(levels: Sequence[int], curves: Mapping[str, Sequence[float]], path: Path) -> None:
-    """The ceiling of scorers with K distinct values over K, for each test set and in the limit without ties.
+    """Plot the ceiling of scorers with K distinct values over K, by test set and in the limit without ties.
 
     Args:
         levels: Values of K.

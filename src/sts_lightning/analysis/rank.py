@@ -31,7 +31,7 @@ def singular_values(vectors: np.ndarray, normalize: bool = True, center: bool = 
 
 
 def energy_rank(values: np.ndarray, fraction: float = 0.99, power: int = 2) -> int:
-    r"""The fewest directions that hold a fraction of the energy (rank-reduction paper, Sec. 2).
+    r"""Count the fewest directions that hold a fraction of the energy (rank-reduction paper, Sec. 2).
 
     .. math:: \min \Bigl\{k : \sum_{i \le k} \sigma_i^p \ge \eta \sum_i \sigma_i^p \Bigr\}
 
@@ -57,7 +57,7 @@ def energy_rank(values: np.ndarray, fraction: float = 0.99, power: int = 2) -> i
 
 
 def effective_rank(values: np.ndarray, power: int = 1) -> float:
-    r"""The exponential of the entropy of the normalised spectrum.
+    r"""Compute the exponential of the entropy of the normalised spectrum.
 
     .. math:: \exp\Bigl(-\sum_i p_i \log p_i\Bigr), \quad p_i = \sigma_i^p / \sum_j \sigma_j^p
 

@@ -132,7 +132,7 @@ def _count(devices: int) -> str:
 
 
 def _precision(accelerator: str) -> tuple[str, str]:
-    """The precision of training for an accelerator, and the reason."""
+    """Return the precision of training for an accelerator, and the reason."""
     if accelerator == "gpu":
         major, minor = torch.cuda.get_device_capability()
         if major >= 8:

@@ -42,7 +42,7 @@ class Trust:
 
     @classmethod
     def of(cls, names: Iterable[str], remote_code: bool) -> Trust:
-        """The arguments ``trust`` and ``trust_remote_code`` of a call; a single name may stand alone."""
+        """Convert a call's arguments ``trust``, which may be a single name, and ``trust_remote_code``."""
         return cls(frozenset([names] if isinstance(names, str) else names), remote_code)
 
     def __or__(self, other: Trust) -> Trust:
@@ -50,7 +50,7 @@ class Trust:
         return Trust(self.names | other.names, self.remote_code or other.remote_code)
 
     def arguments(self) -> tuple[str, ...]:
-        """The same on the command line of train.py and eval.py; empty if nothing is allowed."""
+        """Return the command-line arguments of the same consent; none if nothing is allowed."""
         names = (f"trust=[{','.join(sorted(self.names))}]",) if self.names else ()
         return names + (("trust_remote_code=true",) if self.remote_code else ())
 
@@ -141,7 +141,7 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust) -> None:
 
 
 def read_config(path: Path, trust: Trust = NOTHING) -> DictConfig:
-    """A configuration in a run folder, checked; consent that is stored in it counts for nothing.
+    """Read and check a configuration in a run folder; consent that is stored in it counts for nothing.
 
     Raises:
         CheckpointError: The file cannot be read, or is no configuration.
@@ -156,7 +156,7 @@ def read_config(path: Path, trust: Trust = NOTHING) -> DictConfig:
 
 
 def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
-    """The configurations of a folder of stages by their names, checked as `read_config` does.
+    """Read the configurations of a folder of stages by their names, checked as `read_config` does.
 
     Raises:
         CheckpointError: The file cannot be read, or a stage's name is not that of a folder beside it.

@@ -91,7 +91,7 @@ def _score(task: RelatednessTask, features: FrozenFeatures) -> Correlation:
 
 
 def level_targets(scores: np.ndarray) -> Tensor:
-    """The mass of each score on the levels 1 to 5.
+    """Compute the mass of each score on the levels 1 to 5.
 
     A score s has the mass s - floor(s) on the level above it and the rest on floor(s); there is no level 0.
 

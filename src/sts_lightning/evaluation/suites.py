@@ -153,7 +153,7 @@ def _mteb(names: Sequence[str], chosen: dict[str, tuple[str, ...] | None]) -> Sc
 
 
 def _label(name: str, task: MTEBScore) -> str:
-    """A task's name with its subsets and splits, where it has more than one of either to choose from."""
+    """Return a task's name with its subsets and splits, where it has more than one of either."""
     subsets = list(dict.fromkeys(subset for scores in task["splits"].values() for subset in scores))
     parts = [
         ", ".join(part) for part in (subsets, task["splits"]) if list(part) not in (["default"], ["test"])

@@ -123,7 +123,7 @@ def _result(score: float, dev: float, f1: float | None, examples: int) -> Accura
 
 
 def _choose(examples: Examples, folds: int, grid: Sequence[float]) -> tuple[float, float]:
-    """The strength with the best mean accuracy over folds, rounded as in SentEval, and that accuracy."""
+    """Return the strength with the best mean accuracy over folds, rounded as in SentEval, with that mean."""
     parts = [[_take(examples, rows) for rows in pair] for pair in _folds(examples[1], folds)]
     means = [
         round(float(np.mean([_accuracy(_fit(inner, strength), outer) for inner, outer in parts])), 2)

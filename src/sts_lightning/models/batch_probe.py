@@ -88,7 +88,7 @@ def probe(
 
     Args:
         tokenizer: Tokenizer of the encoder.
-        embed_chunk: Function that embeds the token ids of a chunk or, given as a second argument, other inputs.
+        embed_chunk: Function that embeds the token ids of a chunk or, as a second argument, other inputs.
         adapted: Backbone of the encoder, with the adapter if there is one.
         backbone: Backbone without the adapter.
 

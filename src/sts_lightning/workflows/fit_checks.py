@@ -109,7 +109,7 @@ def _check_kind(path: str, built: object, wanted: type) -> None:
 
 
 def _has_head(loss: Loss) -> bool:
-    """Whether the loss has parameters of its own once it knows the size of the embeddings."""
+    """Return whether the loss has parameters of its own once it knows the size of the embeddings."""
     trial = copy.deepcopy(loss)
     with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
         trial.make_head(dimension=2, top_label=1)
@@ -117,5 +117,5 @@ def _has_head(loss: Loss) -> bool:
 
 
 def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
-    """Whether a loss can use the views and the label of the data."""
+    """Return whether a loss can use the views and the label of the data."""
     return data.num_views in loss.views and data.label in loss.labels

@@ -152,7 +152,7 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
 
 
 def _phases(history: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The phases of a run that a `RankMonitor` watched."""
+    """Return the phases of a run that a `RankMonitor` watched."""
     rows = [row for row in history if "rank/energy" in row]
     if not rows:
         return None

@@ -113,7 +113,7 @@ def _train(
 
 
 def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
-    """The command that resumes a run, with the consent that its configuration needs."""
+    """Return the command that resumes a run, with the consent that its configuration needs."""
     with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
         trust |= wanted(cfg)
     arguments = [Path(sys.argv[0]).name, f"resume={run.name}", *trust.arguments()]
