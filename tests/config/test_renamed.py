@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 from hydra import compose
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.basecontainer import BaseContainer
 
-from sts_lightning.config.renamed import RENAMED, first_names
+from sts_lightning.config.renamed import ADDED, RENAMED, first_names, without_added
 from sts_lightning.config.trust import read_config, read_stages
 from sts_lightning.config.validate import check_target
 from sts_lightning.sweep.job import job_folder
@@ -79,3 +79,11 @@ def test_first_names_only_concern_targets() -> None:
 def test_job_folders_keep_their_names(overrides: list[str], name: str, config: Config) -> None:
     """Expected names were computed before the targets moved."""
     assert job_folder(compose("train", ["name=x", *overrides], return_hydra_config=True)).name == name
+
+
+def test_an_added_setting_without_effect_keeps_the_folder(config: Config) -> None:
+    assert without_added({"optim": {"lr": 1.0, "stretch": 1.0}}) == {"optim": {"lr": 1.0}}
+    assert without_added({"optim": {"stretch": 2.0}}) == {"optim": {"stretch": 2.0}}
+    assert without_added({"optim": None, "name": "x"}) == {"optim": None, "name": "x"}
+    for path in ADDED:
+        assert OmegaConf.select(config(), ".".join(path), throw_on_missing=True) is not None

@@ -66,8 +66,13 @@ def test_clamping_reads_a_prediction_beyond_the_end_as_the_end(clamp: Any, expec
 
 
 def test_a_clamped_prediction_learns_where_its_label_is_elsewhere() -> None:
-    loss, views = head_of([-2.0, 8.0, -2.0, 8.0])
+    loss, views = head_of([-2.0, 8.0, -2.0, 8.0], clamp="both")
     assert gradient(loss, views, [3.0, 3.0, 0.0, 5.0]) == pytest.approx([-0.25, 0.25, 0.0, 0.0])
+
+
+def test_plain_regression_is_not_clamped() -> None:
+    loss, views = head_of([-2.0, 8.0])
+    assert gradient(loss, views, [0.0, 5.0]) == pytest.approx([-0.5, 0.5])
 
 
 def test_official_clamping_has_no_gradient() -> None:

@@ -11,6 +11,7 @@ from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.run import groups
 from sts_lightning.reproduce.spec import (
+    Preparation,
     Requirements,
     RowSpec,
     Scale,
@@ -120,7 +121,11 @@ def test_tables_share_their_runs(tmp_path: Path) -> None:
 
 def test_preparations_are_one_for_all_seeds(tmp_path: Path) -> None:
     rows = {"two": RowSpec(["loss=pearson"], after="start")}
-    table = make(tmp_path, rows=rows, before={"start": ["loss=infonce", "data.kind=triplets"], "unused": []})
+    table = make(
+        tmp_path,
+        rows=rows,
+        before={"start": Preparation(["loss=infonce", "data.kind=triplets"]), "unused": Preparation()},
+    )
     assert len(table.preparations()) == 2  # models
     starts = {run.after for run in table.seed_runs(Cell("two", "minilm"))}
     assert starts == {table.preparations()[1].folder}

@@ -19,7 +19,7 @@ from sts_lightning.reproduce.formats import markdown
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run import RunJobs, run_table
-from sts_lightning.reproduce.spec import Requirements, RowSpec, Search, TableSpec
+from sts_lightning.reproduce.spec import Preparation, Requirements, RowSpec, Search, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.local import run_jobs
 from sts_lightning.sweep.resources import Pool
@@ -41,7 +41,9 @@ def make(folder: Path) -> Table:
             ["trainer.max_steps=8", "evaluation.final=false"],
         ),
         before={
-            "head": ["experiment=regression_head", "data=toy", "data.kind=classes", "trainer.max_steps=4"]
+            "head": Preparation(
+                ["experiment=regression_head", "data=toy", "data.kind=classes", "trainer.max_steps=4"]
+            )
         },
         rows={
             "pearson": RowSpec(["loss=pearson", "trainer.max_steps=8"]),
@@ -143,7 +145,8 @@ def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit")
     monkeypatch.chdir(ROOT)
     other = make(table.root)
-    other.spec.before["head"] = [*other.spec.before["head"][:-1], "trainer.max_steps=2"]
+    overrides = other.spec.before["head"].overrides
+    other.spec.before["head"] = Preparation([*overrides[:-1], "trainer.max_steps=2"])
     other.cells = [cell("mse")]
     settings = ["cluster=local", "timeout_minutes=5", "cpus_per_job=1"]
     assert run_table(other, open_launcher("slurm", settings, CONF, table.root))

@@ -74,7 +74,7 @@ def test_published_values_are_those_of_the_papers() -> None:
             "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\npublished: {m: {a: [1.0, 2.0]}}",
             "published.m.a has 2 values, and there are 0 columns",
         ),
-        ("title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\nbefore: {a: []}", "rename one"),
+        ("title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\nbefore: {a: {}}", "rename one"),
         ("title: [x", "cannot be read"),
         ("- title", "must hold keys and values"),
     ],

@@ -57,9 +57,24 @@ def test_warmup_is_a_share_or_steps(warmup: float, steps: int) -> None:
     assert optimizer.param_groups[0]["lr"] == 0.0
 
 
+def test_a_stretched_schedule_ends_early() -> None:
+    """20 % of twice the steps are 40 % of the run, which ends at 62.5 % of the peak."""
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    schedule = make_schedule(optimizer, "linear", 0.2, total_steps=100, stretch=2)
+    rates = []
+    for _ in range(100):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert rates.index(1.0) == 40
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.625)
+    assert sum(rates) / 100 == pytest.approx(0.69, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("optim.stretch=0.5", r"optim\.stretch must be at least 1, got 0\.5"),
         ("optim.lr=-1", r"optim\.lr must be positive, got -1"),
         ("optim.head_lr=0", r"optim\.head_lr must be positive"),
         ("optim.weight_decay=-0.1", r"optim\.weight_decay must not be negative"),

@@ -1,8 +1,9 @@
-"""Targets that have moved since they were written to run folders."""
+"""Targets that have moved, and settings that were added, since runs were written to folders."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig
@@ -15,6 +16,15 @@ RENAMED = {
     "sts_lightning.data.toy.ToyData": "sts_lightning.testing.toy.ToyData",
 }
 """Current name of each target by its first name; extend it whenever a target moves."""
+
+ADDED: dict[tuple[str, ...], Any] = {
+    ("optim", "stretch"): 1.0,
+}
+"""Value of each added setting that has the effect of earlier versions, which lacked it.
+
+Folders of sweep jobs are named after a hash of the settings; with this value a setting is not part of it, so
+that a finished job keeps its folder.
+"""
 
 _FIRST_NAMES = {new: old for old, new in RENAMED.items()}
 
@@ -30,6 +40,18 @@ def update_targets(node: DictConfig | ListConfig) -> None:
             update_targets(child)
         elif key == "_target_" and child is not None and child._value() in RENAMED:  # type: ignore[union-attr]
             node[key] = RENAMED[child._value()]  # type: ignore[union-attr]
+
+
+def without_added(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a plain configuration without the settings of `ADDED` that have no effect."""
+    copy: dict[str, Any] = deepcopy(dict(values))
+    for path, neutral in ADDED.items():
+        group: Any = copy
+        for key in path[:-1]:
+            group = group.get(key) if isinstance(group, dict) else None
+        if isinstance(group, dict) and path[-1] in group and group[path[-1]] == neutral:
+            del group[path[-1]]
+    return copy
 
 
 def first_names(value: Any) -> Any:

@@ -68,6 +68,7 @@ class OptimConfig:
     eps: float = MISSING
     schedule: str = _one_of(Schedule)
     warmup: float = MISSING
+    stretch: float = 1.0
 
 
 @dataclass

@@ -11,7 +11,7 @@ from sts_lightning.data.readers.senteval import load_sickr, load_stsb
 
 
 class STSData(SentEvalData):
-    """Scored pairs of STS-B train and SICK-R train (Pcc-tuning, Sec. 4 and App. B).
+    """Scored pairs of STS-B train and SICK-R train (Pcc-tuning, Sec. 3 and App. B).
 
     Pairs that occur in one of the seven test sets, in either order, are dropped: 991 + 4,407 = 5,398
     pairs remain. SICK's relatedness r is mapped to 5 (r - 1) / 4.

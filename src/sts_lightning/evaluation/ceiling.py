@@ -105,7 +105,7 @@ def _best_partition(edges: np.ndarray, sums: np.ndarray, scale: float, levels: i
 def papers_ceiling(gold: np.ndarray) -> Ceiling:
     r"""Compute the papers' bound on a binary scorer, :math:`1 - 6 \sum d^2 / (N (N^2 - 1))`.
 
-    Pcc-tuning, Sec. 3.
+    Pcc-tuning, Sec. 2.3.
 
     The formula holds without ties only, and a binary score is nothing but ties: it gives 7/8 for two equal
     halves in the limit, above the correlation that is reported.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sts_lightning.losses.siamese import SiameseRegressionLoss
+from sts_lightning.losses.siamese import Clamp, Features, SiameseRegressionLoss
 
 
 class MSELoss(SiameseRegressionLoss):
     r"""Squared error of the predicted label: a baseline of STS-Regression, Table 1.
 
     .. math:: \mathrm{penalty}(x) = x^2
+
+    A prediction beyond an end of the label range counts in full, as in the paper, which bounds predictions
+    for the losses with a buffer zone only; ``clamp`` bounds them here too.
 
     See `SiameseRegressionLoss` for the arguments and the head.
 
@@ -22,6 +25,15 @@ class MSELoss(SiameseRegressionLoss):
         >>> loss.make_head(dimension=16, top_label=5)
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
+
+    def __init__(
+        self,
+        features: Features = "u_v_diff",
+        spacing: float = 1.0,
+        clamp: Clamp = "none",
+        official: bool = False,
+    ) -> None:
+        super().__init__(features, spacing, clamp, official)
 
     def penalty(self, error: Tensor) -> Tensor:
         """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""

@@ -43,7 +43,7 @@ def linear(head: nn.Linear, features: Tensor) -> Tensor:
 
 
 class SiameseRegressionLoss(Loss):
-    r"""Regression of the label with a linear head on both vectors (STS-Regression, Sec. 4).
+    r"""Regression of the label with a linear head on both vectors (STS-Regression, Sec. 3.1).
 
     .. math:: p = w \cdot [u; v; |u - v|] + b, \quad
         L = \frac1B \sum_i \mathrm{penalty}(|p_i - d\,y_i|)

@@ -9,7 +9,7 @@ from sts_lightning.losses.siamese import Clamp, Features, ZeroZoneLoss
 
 
 class SmoothK2Loss(ZeroZoneLoss):
-    r"""Zero near the label, then a parabola (STS-Regression, Eq. 6).
+    r"""Zero near the label, then a parabola (STS-Regression, Eq. 2).
 
     .. math:: \mathrm{penalty}(x) = k \max(0, x - x_0)^2
 

@@ -9,7 +9,7 @@ from sts_lightning.losses.siamese import Clamp, Features, ZeroZoneLoss
 
 
 class TranslatedReLULoss(ZeroZoneLoss):
-    r"""Zero near the label, then a line of slope k (STS-Regression, Eq. 5).
+    r"""Zero near the label, then a line of slope k (STS-Regression, Eq. 1).
 
     .. math:: \mathrm{penalty}(x) = k \max(0, x - x_0)
 

@@ -7,7 +7,8 @@ import inspect
 import warnings
 from typing import Any
 
-from peft import PeftConfig, PeftModel, PeftType, get_peft_model
+import torch
+from peft import PeftConfig, PeftModel, PeftType, PrefixEncoder, get_peft_model
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -32,7 +33,22 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"adapter does not fit {name}: {error}") from error
     assert isinstance(whole, PeftModel)
+    if adapter.peft_type == PeftType.PREFIX_TUNING:
+        _scale_prefix(whole, backbone)
     return whole
+
+
+@torch.no_grad()
+def _scale_prefix(whole: PeftModel, backbone: PreTrainedModel) -> None:
+    """Scale a new prefix from peft's N(0, 1) to the initial scale of the backbone's own embeddings.
+
+    It is 0.02 in BERT, as in `PromCSE's code
+    <https://github.com/YJiangcm/PromCSE/blob/4b319380fa13d018811dd0631bcbeee838c3218e/promcse/models.py#L132>`_.
+    """
+    scale = getattr(backbone.config, "initializer_range", None)
+    for encoder in whole.modules():
+        if isinstance(encoder, PrefixEncoder) and not encoder.prefix_projection and scale is not None:
+            encoder.embedding.weight.mul_(scale)
 
 
 def plain(backbone: nn.Module) -> PreTrainedModel:

@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import ConfigError
-from sts_lightning.reproduce.spec import RowSpec, Scale, TableSpec
+from sts_lightning.reproduce.spec import Preparation, RowSpec, Scale, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Demand, Job, job_folder, job_trust
 from sts_lightning.sweep.resources import demand_of
@@ -214,9 +214,10 @@ class Table:
         )
 
     def _prepared(self, name: str, model: str | None) -> Planned:
-        overrides = self.spec.before[name]
+        preparation = self.spec.before[name]
         cell = Cell(name, model)
-        return self._planned("train.py", (*self._shared(overrides), *_model(cell), *overrides), cell)
+        overrides = (*self._shared(preparation.overrides), *_model(cell), *_own(preparation, cell))
+        return self._planned("train.py", overrides, cell)
 
     def _shared(self, overrides: Sequence[str]) -> tuple[str, ...]:
         """Return the overrides of the table, then those of the scale, which take precedence."""
@@ -248,7 +249,7 @@ class Table:
         return Planned(script, overrides, self.root / name, demand, start.folder if start else None, trust)
 
 
-def _own(row: RowSpec, cell: Cell) -> tuple[str, ...]:
+def _own(row: RowSpec | Preparation, cell: Cell) -> tuple[str, ...]:
     return (*row.overrides, *row.at.get(cell.model or "", ()))
 
 

@@ -30,6 +30,19 @@ class Search:
 
 
 @dataclass
+class Preparation:
+    """A run that rows start from.
+
+    Attributes:
+        overrides: Overrides of train.py.
+        at: Further overrides by model.
+    """
+
+    overrides: list[str] = field(default_factory=list)
+    at: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
 class RowSpec:
     """One system of a table.
 
@@ -84,7 +97,7 @@ class TableSpec:
             empty, all scores of the runs.
         overrides: Overrides of all runs of train.py.
         search: Search by dev score.
-        before: Overrides of the preparatory runs of train.py, by name; each runs once per model.
+        before: Preparatory runs of train.py, by name; each runs once per model.
         rows: Systems by name.
         published: Published values of the columns, by model and row; under ``cited``, those of systems that
             are not run here. Without models, the key of the model is ``published``.
@@ -99,7 +112,7 @@ class TableSpec:
     columns: list[str] = field(default_factory=list)
     overrides: list[str] = field(default_factory=list)
     search: Search = field(default_factory=Search)
-    before: dict[str, list[str]] = field(default_factory=dict)
+    before: dict[str, Preparation] = field(default_factory=dict)
     rows: dict[str, RowSpec] = field(default_factory=dict)
     published: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     baselines: list[str] = field(default_factory=list)

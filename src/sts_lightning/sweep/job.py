@@ -19,7 +19,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from sts_lightning.config.keys import stage_overrides
-from sts_lightning.config.renamed import first_names
+from sts_lightning.config.renamed import first_names, without_added
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
 from sts_lightning.runs.folder import RunFolder
@@ -106,7 +106,7 @@ def job_folder(composed: DictConfig) -> Path:
         with open_dict(composed):
             composed.data_root = ""  # other keys contain it
     values, parent = _resolved(composed)
-    text = json.dumps(first_names(values), sort_keys=True, default=str)
+    text = json.dumps(first_names(without_added(values)), sort_keys=True, default=str)
     return Path(parent) / hashlib.sha256(text.encode()).hexdigest()[:10]
 
 

@@ -41,6 +41,7 @@ def check_optim(optim: DictConfig) -> None:
             0 <= optim.warmup < 1 or (optim.warmup % 1 == 0 and optim.warmup > 0),
             "be a fraction of the run in [0, 1), or a whole number of steps",
         ),
+        "stretch": (optim.stretch >= 1, "be at least 1"),
     }
     for key, (holds, what) in bounds.items():
         if not holds:
@@ -135,18 +136,29 @@ def check_warmup(warmup: float, total_steps: int) -> int:
 
 
 def make_schedule(
-    optimizer: torch.optim.Optimizer, schedule: Schedule, warmup: float, total_steps: int
+    optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
+    warmup: float,
+    total_steps: int,
+    stretch: float = 1.0,
 ) -> LRScheduler:
     """Build a schedule of warm-up, then decay to zero (linear, cosine) or a constant rate.
+
+    STS-Regression's code computes its schedules for more steps than it makes: `twice as many
+    <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/tune-jina-nomic.py#L111-L113>`_
+    with its two GPUs. The warm-up of 20 % then takes 40 % of the run, and the last rate is 62.5 % of the
+    peak: ``stretch=2``.
 
     Args:
         optimizer: The optimiser whose learning rates are scheduled.
         schedule: Course of the learning rate after the warm-up.
         warmup: Number of steps if at least 1, else a fraction of ``total_steps``.
         total_steps: Optimiser steps of the whole run.
+        stretch: Steps of the schedule, as a multiple of ``total_steps``.
     """
-    steps = check_warmup(warmup, total_steps)
+    planned = round(stretch * total_steps)
+    steps = check_warmup(warmup, planned)
     scheduler: LRScheduler = get_scheduler(
-        schedule, optimizer, num_warmup_steps=steps, num_training_steps=total_steps
+        schedule, optimizer, num_warmup_steps=steps, num_training_steps=planned
     )
     return scheduler

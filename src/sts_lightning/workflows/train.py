@@ -172,7 +172,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     )
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps
-    check_warmup(cfg.optim.warmup, plan.total_steps)
+    check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * plan.total_steps))
     module = _make_module(parts, encoder, keep, plan)
     with quiet_lightning():  # a rejected setting leaves no files
         trainer = make_trainer(
@@ -202,7 +202,11 @@ def _make_module(parts: Parts, encoder: SentenceEncoder, keep: set[str], plan: P
         fused=parts.machine.precision != "16-mixed",
     )
     schedule = partial(
-        make_schedule, schedule=optim.schedule, warmup=optim.warmup, total_steps=plan.total_steps
+        make_schedule,
+        schedule=optim.schedule,
+        warmup=optim.warmup,
+        total_steps=plan.total_steps,
+        stretch=optim.stretch,
     )
     return STSModule(
         encoder,
