@@ -59,5 +59,5 @@ Aggregate = Literal["all", "mean", "wmean"]
 ``mean``: mean of the subsets' correlations; ``wmean``: the same, weighted by size.
 """
 
-Suite = Literal["sts", "transfer", "probing", "relatedness", "mteb"]
+Suite = Literal["sts", "rank", "transfer", "probing", "relatedness", "mteb"]
 """Tasks that `eval.py` scores a model on."""

@@ -19,6 +19,7 @@ RENAMED = {
 
 ADDED: dict[tuple[str, ...], Any] = {
     ("optim", "stretch"): 1.0,
+    ("evaluation", "rank"): False,
 }
 """Value of each added setting that has the effect of earlier versions, which lacked it.
 

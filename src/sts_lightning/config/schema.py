@@ -101,6 +101,7 @@ class EvaluationConfig:
 
     final: bool = MISSING
     untuned: bool = MISSING
+    rank: bool = False
     aggregate: str = _one_of(Aggregate)
     precision: str | None = _one_of_or_none(Precision)
     text_edit: str = _one_of(TextEdit)

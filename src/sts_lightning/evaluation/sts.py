@@ -12,7 +12,7 @@ from sts_lightning.choices import Aggregate
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines
-from sts_lightning.evaluation.encoding import Encoder, encode_distinct
+from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
 
 
 class TaskResult(TypedDict):
@@ -56,22 +56,34 @@ def evaluate_sts(encoder: Encoder, tasks: Sequence[STSTask], aggregate: Aggregat
 
 
 def encode_pairs(encoder: Encoder, tables: Sequence[Dataset]) -> list[np.ndarray]:
-    """Compute the cosines of the pairs of each table; each distinct sentence of all tables is encoded once.
+    """Compute the cosines of the pairs of each table; see `encode_tables` and `table_cosines`."""
+    return table_cosines(encode_tables(encoder, tables), tables)
+
+
+def encode_tables(encoder: Encoder, tables: Sequence[Dataset]) -> Embedded:
+    """Encode each distinct sentence of all tables once.
 
     Args:
         encoder: Encoder to evaluate.
         tables: Tables with the columns sentence1 and sentence2.
 
-    Returns:
-        For each table, the cosines of its rows in float64.
-
     Raises:
         TrainingError: A vector is NaN or infinite.
     """
-    columns = [list(table[column]) for table in tables for column in ("sentence1", "sentence2")]
-    vectors = encode_distinct(encoder, (text for column in columns for text in column))
-    embedded = [vectors[column] for column in columns]
-    return [pair_cosines(first, second) for first, second in zip(embedded[::2], embedded[1::2], strict=True)]
+    columns = (table[column] for table in tables for column in ("sentence1", "sentence2"))
+    return encode_distinct(encoder, (text for column in columns for text in column))
+
+
+def table_cosines(vectors: Embedded, tables: Sequence[Dataset]) -> list[np.ndarray]:
+    """Compute the cosines of the pairs of each table, in float64.
+
+    Args:
+        vectors: Vectors of all sentences of the tables.
+        tables: Tables with the columns sentence1 and sentence2.
+    """
+    return [
+        pair_cosines(vectors[list(table["sentence1"])], vectors[list(table["sentence2"])]) for table in tables
+    ]
 
 
 def score_tasks(tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], aggregate: Aggregate) -> STSResult:

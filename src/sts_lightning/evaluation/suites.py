@@ -16,7 +16,7 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.data.readers.senteval import SEVEN_TASKS, load_sts_tasks
+from sts_lightning.data.readers.senteval import SEVEN_TASKS, STSTask, load_sts_tasks
 from sts_lightning.data.readers.supervised_sts import (
     RELATEDNESS_TASKS,
     RelatednessTask,
@@ -26,6 +26,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import require_finite
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
+from sts_lightning.evaluation.ranks import evaluate_ranks
 from sts_lightning.evaluation.relatedness import evaluate_relatedness
 from sts_lightning.evaluation.sts import check_aggregate, encode_pairs, score_tasks, spearman_row
 from sts_lightning.evaluation.transfer import evaluate_transfer
@@ -73,6 +74,8 @@ def open_suite(cfg: DictConfig) -> Score:
             raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.")
     if cfg.suite == "sts":
         return _sts(cfg, names or SEVEN_TASKS)
+    if cfg.suite == "rank":
+        return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS))
     if cfg.suite == "transfer":
         return _classification(load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS), cfg.folds)
     if cfg.suite == "probing":
@@ -113,6 +116,14 @@ def _sts(cfg: DictConfig, names: Sequence[str]) -> Score:
         folder.mkdir(parents=True, exist_ok=True)
         save_predictions(RunFolder(folder), tasks, cosines)
         return {**result}, spearman_row(result)
+
+    return score
+
+
+def _ranks(tasks: Sequence[STSTask]) -> Score:
+    def score(encoder: Encoder, folder: Path) -> Scored:
+        result = evaluate_ranks(encoder, tasks)
+        return {**result}, _row(result["average"], {**result["tasks"]})
 
     return score
 

@@ -93,8 +93,8 @@ class TableSpec:
         needs: Requirements of each run.
         like: Table whose specification is the base of this one.
         models: Choices of the group model, each with all rows; if empty, the overrides contain the model.
-        columns: ``dev``, test sets, ``average``, ``std`` (of the average over seeds) or ``memory`` (GB); if
-            empty, all scores of the runs.
+        columns: ``dev``, test sets, ``average``, ``std`` (of the average over seeds), ``memory`` (GB) or
+            ``rank`` (with ``evaluation.rank=true``); if empty, all scores of the runs.
         overrides: Overrides of all runs of train.py.
         search: Search by dev score.
         before: Preparatory runs of train.py, by name; each runs once per model.

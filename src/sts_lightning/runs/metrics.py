@@ -37,13 +37,14 @@ class RunMetrics:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Dev Spearman, the score of each test task and their average, where available."""
+        """Dev Spearman, the score of each test task, their average, and the rank, where available."""
         row = {} if self.dev is None else {"dev": float(self.dev["spearman"])}
         if self.test is not None:
             for name, task in self.test["tasks"].items():
                 row[name] = float(task["spearman" if "spearman" in task else "score"])
             row["average"] = float(self.test["average"])
-        return row
+        rank = self.details.get("rank")
+        return row if rank is None else {**row, "rank": float(rank["average"])}
 
     @property
     def peak_memory_gb(self) -> float | None:

@@ -79,6 +79,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     name = cfg.ckpt if cfg.ckpt is not None else cfg.model.get("name", cfg.model["_target_"])
     what = {
         "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
+        "rank": "Energy rank of the test sentences' vectors (99 % of the squared singular values, ",
         "transfer": f"Accuracy x 100 (logistic regression, {cfg.folds} folds, ",
         "probing": "Accuracy x 100 (logistic regression, ",
         "relatedness": "Correlation x 100 (regression on frozen vectors, ",

@@ -95,6 +95,11 @@ def check_extras(
         raise ConfigError(
             "regularizer.phase1 and phase2 differ, so the switch has to be found: add callbacks=rank_monitor."
         )
+    if cfg.evaluation.rank and not cfg.evaluation.final:
+        raise ConfigError(
+            "evaluation.rank=true has no effect with evaluation.final=false, which leaves the test sets out.",
+            key="evaluation.rank",
+        )
     if cfg.path is not None and cfg.data.get("path") != cfg.path:
         raise ConfigError(f"path={cfg.path} has no effect on this data; add data=pairs_file to train on it.")
     has_head = _has_head(loss)

@@ -17,7 +17,8 @@ from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_cu
 from sts_lightning.console import print_scores
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.evaluation.correlation import Correlations, correlate
-from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks, spearman_row
+from sts_lightning.evaluation.ranks import RankResult, rank_tasks
+from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, spearman_row, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_best
 from sts_lightning.runs.environment import environment, peak_memory
@@ -40,6 +41,7 @@ class Scores:
     dev_cosines: np.ndarray
     test: STSResult | None
     test_cosines: list[np.ndarray]
+    ranks: RankResult | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ def report(fitted: Fitted, started: float) -> float:
     before, selected = scores_before_and_at(history, MONITOR, best_step)
     worse = None if before is None or selected is None else selected < before
     details = _details(fitted, history, best_step, time.monotonic() - started)
+    if tuned.ranks is not None:
+        details["rank"] = tuned.ranks
     run.save_metrics(
         RunMetrics(tuned.test, {**tuned.dev}, {"dev_untuned": before, "worse_than_untuned": worse, **details})
     )
@@ -124,10 +128,12 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
         encoder.set_precision(precision)
     tasks = data.tests if evaluation.final else []
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
-    dev_cosines, *cosines = encode_pairs(encoder, tables)
+    vectors = encode_tables(encoder, tables)
+    dev_cosines, *cosines = table_cosines(vectors, tables)
     dev = correlate(dev_cosines, np.asarray(data.dev["label"], dtype=np.float64))
     test = score_tasks(tasks, cosines, evaluation.aggregate) if tasks else None
-    return Scores(dev, dev_cosines, test, cosines)
+    ranks = rank_tasks(tasks, vectors) if tasks and evaluation.rank else None
+    return Scores(dev, dev_cosines, test, cosines, ranks)
 
 
 def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Ranks of test sentences' vectors, against a singular value decomposition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.ranks import evaluate_ranks
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.train import train_in
+from tests.conftest import SHORT_RUN
+
+SENTENCES = [f"s{number}" for number in range(40)]
+VECTORS = np.random.default_rng(0).standard_normal((40, 12)) * np.geomspace(1, 0.01, 12)
+VECTORS[:5, 0] *= 100  # a few long rows, which dominate unless all are scaled
+
+
+class Given:
+    """Encoder with fixed vectors."""
+
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        return VECTORS[[SENTENCES.index(text) for text in sentences]].astype(np.float32)
+
+
+def by_decomposition(rows: range, normalize: bool) -> int:
+    matrix = VECTORS[rows].astype(np.float32).astype(np.float64)
+    if normalize:
+        matrix = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    energy = np.linalg.svd(matrix, compute_uv=False) ** 2
+    count = 1
+    while energy[:count].sum() < 0.99 * energy.sum():
+        count += 1
+    return count
+
+
+def test_all_readings() -> None:
+    # sentence 0 is repeated, which changes no rank
+    first, second = [*SENTENCES[:20], "s0"], [*SENTENCES[20:], "s39"]
+    table = make_table({"sentence1": first, "sentence2": second, "label": [1.0] * 21})
+    result = evaluate_ranks(Given(), [STSTask("STS12", {"x": table})])
+    task = result["tasks"]["STS12"]
+    assert task["sentences"] == 40
+    assert task["score"] == result["average"] == by_decomposition(range(40), normalize=False)
+    assert task["normalized"] == by_decomposition(range(40), normalize=True)
+    assert task["first"] == by_decomposition(range(20), normalize=False)
+    assert task["first_normalized"] == by_decomposition(range(20), normalize=True)
+    assert len({task["score"], task["normalized"]}) == 2
+
+
+def test_the_rank_is_in_the_metrics_of_a_run(config: Callable[..., DictConfig], tmp_path: Path) -> None:
+    train_in(tmp_path / "run", config(*SHORT_RUN, "trainer.max_steps=2", "evaluation.rank=true"))
+    metrics = RunFolder(tmp_path / "run").metrics()
+    ranks = metrics.details["rank"]
+    assert metrics.scores["rank"] == ranks["average"] >= 1
+    assert set(ranks["tasks"]) == set(metrics.test["tasks"])  # type: ignore[index]
+
+
+def test_ranks_need_the_test_sets(config: Callable[..., DictConfig], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        train_in(tmp_path / "run", config("evaluation.rank=true", "evaluation.final=false"))
+    assert error.value.key == "evaluation.rank"
