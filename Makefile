@@ -82,10 +82,10 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 tables: install  ## list the tables that can be re-run, with what each needs
 	$(BIN)/sts-lightning reproduce
 
-reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu]
+reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu] [EVALUATE="quantization=none precision=32-true"]
 	@test -n "$(TABLE)" || { echo 'which table? make reproduce TABLE=... (make tables lists them)'; exit 2; }
 	$(BIN)/sts-lightning reproduce $(TABLE) $(if $(MODEL),--model $(MODEL)) $(if $(PLAN),--plan) $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(if $(SET),--set $(SET))
+		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(if $(SET),--set $(SET)) $(if $(EVALUATE),--evaluate $(EVALUATE))
 
 reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PLAN=1 as above
 	@$(MAKE) --no-print-directory reproduce TABLE=pcc_table2

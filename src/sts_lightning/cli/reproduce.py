@@ -15,6 +15,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("table", nargs="?", help="a file of conf/reproduce; default: list them")
     parser.add_argument("--model", help="run the rows at the scale of conf/reproduce/scale/MODEL.yaml")
     parser.add_argument("--plan", action="store_true", help="only print the runs and an estimate")
+    parser.add_argument(
+        "--evaluate",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="report an evaluation of each trained row with these settings of eval.py; Pcc-tuning's are "
+        "quantization=none precision=32-true",
+    )
     parser.add_argument("--report", action="store_true", help="only collect what has finished")
     parser.add_argument(
         "--jobs", type=at_least(1), help="number of jobs at a time; default: one per GPU, or per two cores"
@@ -48,12 +56,12 @@ def run(options: argparse.Namespace) -> None:
     if options.table is None:
         steps.list_tables()
         return
-    table = steps.open_table(options.table, options.model, options.folder)
+    table = steps.open_table(options.table, options.model, options.folder, options.evaluate)
     if options.plan:
         steps.print_plan(table, options.jobs)
         return
     finished = options.report or steps.reproduce(table, options.jobs, options.launcher, options.set)
-    steps.write_report(table, options.table, options.resamples)
+    steps.write_report(table, options.table, options.resamples, options.evaluate)
     if not finished:
         raise UserError(
             "some runs have not finished; the messages above name them.", hint="The same command continues."

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
+from sts_lightning.reproduce.evaluated import evaluated_again
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
@@ -21,13 +22,17 @@ from sts_lightning.runs.folder import RunFolder
 log = logging.getLogger(__name__)
 
 
-def open_table(name: str, model: str | None, root: Path, conf: Path = Path("conf")) -> Table:
+def open_table(
+    name: str, model: str | None, root: Path, evaluate: Sequence[str] = (), conf: Path = Path("conf")
+) -> Table:
     """Load the plan of a table.
 
     Args:
         name: Name of a file in conf/reproduce, without .yaml.
         model: Name of a file in conf/reproduce/scale, to run the rows with that model; None: with their own.
         root: Folder of the runs.
+        evaluate: Overrides of eval.py with which the trained rows are evaluated again; if empty, their own
+            scores are reported.
         conf: Folder of the configuration.
 
     Raises:
@@ -37,6 +42,8 @@ def open_table(name: str, model: str | None, root: Path, conf: Path = Path("conf
         raise ConfigError("there is no train.py with its conf here; run this in the project's folder.")
     folder = conf / "reproduce"
     spec = load_spec(folder / f"{name}.yaml")
+    if evaluate:
+        spec = evaluated_again(spec, evaluate)
     scale = None if model is None else load_scale(folder / "scale" / f"{model}.yaml")
     return Table(spec, root, conf, model, scale)
 
@@ -134,8 +141,14 @@ def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[
     return run_table(table, open_launcher(launcher, given, table.conf, table.root))
 
 
-def write_report(table: Table, name: str, resamples: int) -> str:
+def write_report(table: Table, name: str, resamples: int, evaluate: Sequence[str] = ()) -> str:
     """Print a table and write it as Markdown, LaTeX, CSV and HTML below the folder of its runs.
+
+    Args:
+        table: Table to report.
+        name: Name of its file.
+        resamples: Number of bootstrap resamples.
+        evaluate: Overrides of `open_table`.
 
     Returns:
         The table as Markdown.
@@ -148,10 +161,13 @@ def write_report(table: Table, name: str, resamples: int) -> str:
     collected = collect(table, resamples)
     folder = table.root / "tables"
     folder.mkdir(parents=True, exist_ok=True)
-    stem = name if table.model is None else f"{name}_{table.model}"
+    stem = "_".join(
+        [name, *([] if table.model is None else [table.model]), *(["evaluated"] if evaluate else [])]
+    )
     text = markdown(collected)
     Console().print(text, markup=False, soft_wrap=True)
     made = f"sts-lightning reproduce {name}" + ("" if table.model is None else f" --model {table.model}")
+    made += f" --evaluate {' '.join(evaluate)}" if evaluate else ""
     for suffix, content in (
         ("md", text),
         ("tex", latex(collected)),

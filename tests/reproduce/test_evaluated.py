@@ -1,0 +1,56 @@
+"""Tables whose trained rows are evaluated again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.reproduce.evaluated import evaluated_again
+from sts_lightning.reproduce.plan import Cell, Table
+from sts_lightning.reproduce.run import groups
+from sts_lightning.reproduce.spec import RowSpec, load_spec
+from tests.conftest import CONF
+
+OVERRIDES = ["quantization=none", "precision=32-true"]
+
+
+def test_trained_rows_are_evaluated_with_the_settings(tmp_path: Path) -> None:
+    spec = load_spec(CONF / "reproduce" / "pcc_table2.yaml")
+    before = Table(spec, tmp_path, CONF)
+    after = Table(evaluated_again(spec, OVERRIDES), tmp_path, CONF)
+    cell = Cell("Pcc-tuning (SUM)", "mistral7b")
+    trained, evaluated = before.seed_runs(cell), after.seed_runs(cell)
+    assert [run.script for run in evaluated] == ["eval.py"] * 3
+    assert [run.after for run in evaluated] == [run.folder for run in trained]
+    assert all(set(OVERRIDES) <= set(run.overrides) for run in evaluated)
+
+    def by_script(table: Table, script: str) -> set[Path]:
+        return {run.folder for group in groups(table) for run in group if run.script == script}
+
+    assert by_script(after, "train.py") == by_script(before, "train.py")  # nothing is trained twice
+    assert len(by_script(after, "eval.py")) == len(by_script(before, "train.py")) == 30
+
+
+def test_names_shown_and_published_values_stay() -> None:
+    spec = load_spec(CONF / "reproduce" / "pcc_table2.yaml")
+    again = evaluated_again(spec, OVERRIDES)
+    assert [name for name, row in again.rows.items() if row.shown] == list(spec.rows)
+    assert again.published == spec.published
+    assert again.title == f"{spec.title}, evaluated with quantization=none precision=32-true"
+
+
+def test_preparations_and_evaluations_stay() -> None:
+    spec = load_spec(CONF / "reproduce" / "pcc_table8.yaml")
+    again = evaluated_again(spec, OVERRIDES)
+    assert {row.after for row in again.rows.values() if row.trains} == {"stage1"}
+    spec.rows = {"a": RowSpec(), "b": RowSpec(trains=False, after="a", overrides=["suite=transfer"])}
+    rows = evaluated_again(spec, OVERRIDES).rows
+    assert rows["b"] == RowSpec(trains=False, after="(a, trained)", overrides=["suite=transfer"])
+
+
+@pytest.mark.parametrize(("table", "reason"), [("pcc_table7", "memory"), ("rank_table1", "dev, std")])
+def test_columns_of_training_are_rejected(table: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        evaluated_again(load_spec(CONF / "reproduce" / f"{table}.yaml"), OVERRIDES)
