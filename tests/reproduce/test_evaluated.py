@@ -30,7 +30,8 @@ def test_trained_rows_are_evaluated_with_the_settings(tmp_path: Path) -> None:
         return {run.folder for group in groups(table) for run in group if run.script == script}
 
     assert by_script(after, "train.py") == by_script(before, "train.py")  # nothing is trained twice
-    assert len(by_script(after, "eval.py")) == len(by_script(before, "train.py")) == 30
+    again = by_script(after, "eval.py") - by_script(before, "eval.py")
+    assert len(again) == len(by_script(before, "train.py"))
 
 
 def test_names_shown_and_published_values_stay() -> None:
