@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 LFS_FROM = 64
-"""Size in bytes from which a file is stored as on the hub's LFS: hashed with SHA-256, served by another host."""
+"""Size in bytes from which a file is stored as in the hub's LFS: with a SHA-256, served by another host."""
 
 RESOLVE = re.compile(r"/(?P<kind>datasets/)?(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<path>.+)")
 API = re.compile(
@@ -63,6 +63,7 @@ class Hub:
         requests: All requests, in order.
         cut: Number of body bytes after which the connection is dropped, by part of the path; used once.
         errors: Status and X-Error-Code of the answer, by part of the path.
+        errors_after_cut: The same, from the moment at which a connection was dropped.
         false_hashes: SHA-256 that the server states instead of the true one, by file name.
     """
 
@@ -72,6 +73,7 @@ class Hub:
     requests: list[Request] = field(default_factory=list)
     cut: dict[str, int] = field(default_factory=dict)
     errors: dict[str, tuple[int, str]] = field(default_factory=dict)
+    errors_after_cut: dict[str, tuple[int, str]] = field(default_factory=dict)
     false_hashes: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, files: dict[str, bytes], commit: str | None = None) -> str:
@@ -101,13 +103,13 @@ class Handler(BaseHTTPRequestHandler):
     hub: Hub
     protocol_version = "HTTP/1.1"
 
-    def do_HEAD(self) -> None:  # noqa: N802
+    def do_HEAD(self) -> None:
         self.handle_request()
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         self.handle_request()
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         self.body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.handle_request()
 
@@ -214,6 +216,7 @@ class Handler(BaseHTTPRequestHandler):
         for part, count in list(self.hub.cut.items()):
             if part in self.path:
                 del self.hub.cut[part]
+                self.hub.errors |= self.hub.errors_after_cut
                 self.wfile.write(body[:count])
                 self.wfile.flush()
                 self.close_connection = True
