@@ -44,6 +44,8 @@ def get(parts: Sequence[Part], sources: Mapping[str, Source], root: Path, overwr
     missing = [part for part in parts if not _is_there(part, root, overwrite)]
     if not missing:
         return
+    for name in ("httpx", "httpx2"):  # the hub's client logs every request through one of them
+        logging.getLogger(name).setLevel(logging.WARNING)
     with _workplace(root) as folder:
         done: list[Path] = []
         for part in missing:
@@ -120,7 +122,7 @@ def _install(part: Part, stage: Path, root: Path, record: Record) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         (stage / name).replace(target)
     total = f"{sum(record.counts.values()):,}"
-    log.info("%s: %s rows in %d files below %s.", part.name, total, len(part.files), root)
+    log.info("%s: %s rows, %d file(s) below %s.", part.name, total, len(part.files), root)
 
 
 def _pinned(source: Source, part: Part, root: Path) -> Source:
