@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
+from tests.hub_server import hub as hub
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"

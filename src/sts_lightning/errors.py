@@ -39,11 +39,27 @@ class DataError(UserError):
         message: Description of what was expected and what was found.
         path: Path of the file.
         line: 1-based number of the malformed line.
+        hint: Suggested fix, shown after the message.
+
+    Attributes:
+        path: See above.
     """
 
-    def __init__(self, message: str, path: str | Path | None = None, line: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        path: str | Path | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+    ) -> None:
         where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
-        super().__init__(f"{where}{message}")
+        super().__init__(f"{where}{message}", hint=hint)
+        self.path = path
+
+    def add_hint(self, hint: str) -> None:
+        """Add a suggested fix to an error that has none."""
+        self.hint = hint
+        self.args = (f"{self} {hint}",)
 
 
 class CheckpointError(UserError):
@@ -64,6 +80,10 @@ class RunningElsewhereError(UserError):
     """Run folder in which another process is running."""
 
     exit_status = 75  # EX_TEMPFAIL: the same command may succeed later
+
+
+class FetchError(UserError):
+    """Download that failed, or that is not what was published."""
 
 
 class TrainingError(UserError):

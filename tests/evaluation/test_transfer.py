@@ -147,4 +147,4 @@ def test_command(tmp_path: Path, cli: Callable[..., subprocess.CompletedProcess[
     assert metrics["test"]["average"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 2)
     missing = cli("eval.py", "suite=transfer", f"data_root={tmp_path}", "model=tiny_bert")
     assert missing.returncode == 1
-    assert "rt-polarity.pos: cannot be read" in missing.stderr
+    assert f"sts-lightning data get transfer --root {tmp_path}" in missing.stderr

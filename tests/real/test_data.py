@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from sts_lightning.data.fetch.get import get
+from sts_lightning.data.fetch.inventory import take_stock
+from sts_lightning.data.fetch.manifest import read_manifest
+from sts_lightning.data.fetch.parts import PARTS
+from sts_lightning.data.fetch.sources import load_sources
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
@@ -13,6 +20,8 @@ from sts_lightning.data.readers.senteval import load_sts_tasks, load_stsb
 from sts_lightning.data.readers.supervised_sts import load_relatedness_tasks
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
+from tests.data.fetch.published import SIMCSE, tar
+from tests.hub_server import Hub
 
 
 def test_sizes_of_the_seven_tasks(data_root: str) -> None:
@@ -87,3 +96,15 @@ def test_sizes_of_the_relatedness_tasks(data_root: str) -> None:
         for task in load_relatedness_tasks(data_root)
     }
     assert found == {"STSB": [5749, 1500, 1379], "SICKR": [4500, 500, 4927]}
+
+
+def test_fetched_files_are_those_of_the_archive(data_root: str, hub: Hub, tmp_path: Path) -> None:
+    folder = Path(data_root) / "senteval"
+    parts = [PARTS["sts"], PARTS["transfer"]]
+    names = [name.removeprefix("senteval/") for part in parts for name in part.files]
+    hub.add(SIMCSE, {"senteval.tar": tar({name: (folder / name).read_bytes() for name in names})})
+    get(parts, load_sources(settings=["sts.revision=main", "transfer.revision=main"]), tmp_path)
+    for name in names:
+        assert (tmp_path / "senteval" / name).read_bytes() == (folder / name).read_bytes()
+    assert read_manifest(tmp_path)["sts"].notes == {"form": "raw"}
+    assert {stock.state for stock in take_stock(tmp_path, {}) if stock.part in parts} == {"complete"}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
+
+from sts_lightning.data.fetch.hints import default_root
 
 Commands = argparse._SubParsersAction  # generic in stubs only
 
 
 def add_file(parser: argparse.ArgumentParser, description: str) -> None:
     """Add an optional file, and the folder of the data that are read without it."""
-    root = os.environ.get("STS_DATA_ROOT", "data")
     parser.add_argument("file", nargs="?", type=Path, help=description)
-    parser.add_argument("--data-root", default=root, help="default: STS_DATA_ROOT, or data")
+    parser.add_argument("--data-root", default=default_root(), help="default: STS_DATA_ROOT, or data")
 
 
 def at_least(least: int) -> Callable[[str], int]:

@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from sts_lightning.choices import LabelKind
 from sts_lightning.data.collate import Prepare, View, ViewCollator
+from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount
 from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb
@@ -180,8 +181,13 @@ class SentEvalData(SentenceDataModule):
         """Return the seven test sets."""
         return load_sts_tasks(self.root)
 
-    def find(self, path: str | None, *names: str) -> Path:
+    def find(self, path: str | None, *names: str, part: str) -> Path:
         """Return ``path`` if given, otherwise the first of ``names`` that exists under the root.
+
+        Args:
+            path: Path of a file, or None.
+            names: Paths below the root.
+            part: Argument of ``sts-lightning data get`` that fetches the first of them.
 
         Raises:
             DataError: None of them exists.
@@ -191,4 +197,8 @@ class SentEvalData(SentenceDataModule):
         for name in names:
             if (Path(self.root) / name).is_file():
                 return Path(self.root) / name
-        raise DataError(f"no {' or '.join(names)} here; name the file with data.path=...", self.root)
+        raise DataError(
+            f"no {' or '.join(names)} here; name the file with data.path=...",
+            self.root,
+            hint=fetch_hint(part, self.root),
+        )

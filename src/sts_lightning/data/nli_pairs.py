@@ -75,7 +75,7 @@ class NLIPairsData(SentEvalData):
 
     def load_train(self) -> Dataset:
         """Return the pairs, in file order."""
-        path = self.find(self.path, "nli/nli_pairs.tsv")
+        path = self.find(self.path, "nli/nli_pairs.tsv", part="pairs")
         rows = [
             (
                 sentence(premise, path, line),

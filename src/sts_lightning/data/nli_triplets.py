@@ -33,7 +33,7 @@ class NLITripletsData(SentEvalData):
 
     def load_train(self) -> Dataset:
         """Return the triplets, in file order."""
-        path = self.find(self.path, "nli_for_simcse.csv", "nli/nli_triplets.csv")
+        path = self.find(self.path, "nli_for_simcse.csv", "nli/nli_triplets.csv", part="triplets")
         rows = [
             tuple(sentence(field, path, line) for field in fields)
             for line, fields in read_records(path, ["sent0", "sent1", "hard_neg"])

@@ -62,7 +62,7 @@ class SentencesData(SentEvalData):
 
     def load_train(self) -> Dataset:
         """Return the sentences, in file order."""
-        path = self.find(self.path, "wiki1m_for_simcse.txt", "unsup/sentences.txt")
+        path = self.find(self.path, "wiki1m_for_simcse.txt", "unsup/sentences.txt", part="wiki")
         lines = read_lines(path)
         texts = [sentence(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
         dropped = {"empty line": len(lines) - len(texts)}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sts_lightning.data.fetch.hints import fetched_by
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.senteval import check_count, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
@@ -69,6 +70,7 @@ class ClassificationTask:
     test: Split | None = None
 
 
+@fetched_by("transfer")
 def load_transfer_tasks(
     data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS
 ) -> list[ClassificationTask]:
@@ -78,10 +80,13 @@ def load_transfer_tasks(
         DataError: A file is missing or malformed, or a name is unknown.
     """
     _check_names(names, (*TRANSFER_TASKS, ENTAILMENT))
-    folder = senteval_folder(data_root)
+    folder = senteval_folder(
+        data_root, ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK"), "transfer"
+    )
     return [_load_transfer(folder, name) for name in names]
 
 
+@fetched_by("probing")
 def load_probing_tasks(
     data_root: str | Path, names: Sequence[str] = tuple(PROBING_TASKS)
 ) -> list[ClassificationTask]:
@@ -93,7 +98,7 @@ def load_probing_tasks(
         DataError: A file is missing or malformed, or a name is unknown.
     """
     _check_names(names, PROBING_TASKS)
-    folder = senteval_folder(data_root) / "probing"
+    folder = senteval_folder(data_root, ("probing",), "probing") / "probing"
     return [_load_probing(folder / f"{PROBING_TASKS[name]}.txt", name) for name in names]
 
 

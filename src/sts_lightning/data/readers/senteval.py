@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
 
+from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
 from sts_lightning.data.pair_tables import SCORE_RANGE, make_table, require_varied_scores
 from sts_lightning.data.readers.row_values import score, sentence
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
@@ -83,23 +84,29 @@ class STSTask:
     subsets: dict[str, Dataset]
 
 
-def senteval_folder(data_root: str | Path) -> Path:
+def senteval_folder(data_root: str | Path, contents: Sequence[str] = ("STS",), part: str = "sts") -> Path:
     """Return the folder ``senteval`` of a data root, or the root itself if it is SentEval's folder.
+
+    Args:
+        data_root: Data root.
+        contents: Folders of which the folder has at least one.
+        part: Argument of ``sts-lightning data get`` that fetches them.
 
     Raises:
         DataError: Neither exists.
     """
     root = Path(data_root)
     for folder in (root / "senteval", root):
-        if (folder / "STS").is_dir():
+        if any((folder / name).is_dir() for name in contents):
             return folder
     raise DataError(
-        "no STS data here (looked for senteval/STS). Set data_root=... or the environment variable "
-        "STS_DATA_ROOT; data=toy needs no files.",
+        f"no {contents[0]} data here (looked for senteval/{contents[0]}). {fetch_hint(part, data_root)}",
         root,
+        hint="Or set data_root=... or the environment variable STS_DATA_ROOT; data=toy needs no files.",
     )
 
 
+@fetched_by("sts")
 def load_sts_tasks(data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS) -> list[STSTask]:
     """Load the test tasks of a data root in SentEval's protocol, without unscored rows.
 
@@ -123,6 +130,7 @@ def load_sts_tasks(data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS) 
     return tasks
 
 
+@fetched_by("sts")
 def load_stsb(data_root: str | Path, split: str) -> Dataset:
     """Load STS-B ``train`` (5,749 pairs), ``dev`` (1,500) or ``test`` (1,379); scores in [0, 5].
 
@@ -134,6 +142,7 @@ def load_stsb(data_root: str | Path, split: str) -> Dataset:
     return _to_table(_read_stsb(path), path, folder)
 
 
+@fetched_by("sts")
 def load_sickr(data_root: str | Path, split: str) -> Dataset:
     """Load SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
 

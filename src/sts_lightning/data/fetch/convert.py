@@ -1,0 +1,168 @@
+"""Conversion of downloaded files to the layout that the readers read."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sts_lightning.data.fetch.parts import SENTEVAL, Part
+from sts_lightning.errors import FetchError
+
+LABELS = ("entailment", "neutral", "contradiction")
+"""Classes of SNLI and MultiNLI on the hub, in the order of their indices; -1 means no agreement."""
+
+PUBLISHED_PAIRS = {"snli": 549_367, "multinli": 392_702}
+"""Training pairs with a class."""
+
+Downloads = Mapping[str, list[Path]]
+"""Downloaded files by source, in the order of the table."""
+
+
+@dataclass
+class Converted:
+    """What a conversion found.
+
+    Attributes:
+        dropped: Rows that were left out because no reader takes them.
+        notes: Facts for the record.
+    """
+
+    dropped: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def convert(part: Part, downloads: Downloads, folder: Path) -> Converted:
+    """Write the files of a part below a folder.
+
+    Args:
+        part: Part of the data.
+        downloads: Its downloaded files.
+        folder: Empty folder.
+
+    Raises:
+        FetchError: A download does not contain what the part needs.
+    """
+    if part.name in ("sts", "transfer"):
+        (archive,) = downloads[part.name]
+        _unpack(archive, part, folder)
+        notes = {"form": text_form(folder)} if part.name == "sts" else {}
+        return Converted(notes=notes)
+    if part.name == "pairs":
+        return _write_pairs(downloads, folder / part.files[0])
+    paths, targets = sorted(downloads[part.name], key=_own_name), sorted(part.files)
+    if len(paths) != len(targets):
+        raise FetchError(
+            f"the source has {len(paths)} files for the {len(targets)} of {part.name}.",
+            key=f"{part.name}.files",
+        )
+    for path, target in zip(paths, targets, strict=True):
+        (folder / target).parent.mkdir(parents=True, exist_ok=True)
+        _link(path, folder / target)
+    return Converted()
+
+
+def _own_name(path: Path) -> str:
+    """Return the name of a download without the label in front of it."""
+    return path.name.partition("-")[2]
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give a file a second name, so that it takes no room twice; copy it where the disk has no such names."""
+    try:
+        target.hardlink_to(source)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _unpack(archive: Path, part: Part, folder: Path) -> None:
+    """Extract the files of a part from SentEval's data in a tar file.
+
+    Only the content of regular files with the wanted names is read, and it is written under names of our own:
+    nothing in the archive decides where.
+    """
+    wanted = {file.removeprefix(f"{SENTEVAL}/") for file in part.files}
+    tops = {name.partition("/")[0] for name in wanted}
+    found = set()
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                steps = member.name.split("/")
+                start = next((index for index, step in enumerate(steps) if step in tops), None)
+                name = "/".join(steps[start:])
+                content = tar.extractfile(member) if member.isfile() and name in wanted else None
+                if start is None or content is None:
+                    continue
+                target = folder / SENTEVAL / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with content, target.open("wb") as stream:
+                    shutil.copyfileobj(content, stream)
+                found.add(name)
+    except tarfile.TarError as error:
+        raise FetchError(f"{_own_name(archive)} is not a whole tar file ({error}).") from error
+    missing = sorted(wanted - found)
+    if missing:
+        raise FetchError(
+            f"{_own_name(archive)} lacks {len(missing)} of {len(wanted)} files, such as {missing[0]}.",
+            key=f"{part.name}.file",
+            hint=f"Name another archive with --source {part.name}.file=....",
+        )
+
+
+def text_form(root: Path) -> str:
+    """Return the form of the STS sentences: ``prepared`` as by SentEval's script, or ``raw``.
+
+    SentEval's script tokenises the sentences of STS12-16 and STS-B and puts them in lower case; the releases
+    have capital letters.
+    """
+    for path in sorted((root / SENTEVAL / "STS").rglob("STS.input.*.txt")):
+        text = path.read_bytes()
+        if text != text.lower():
+            return "raw"
+    return "prepared"
+
+
+def _write_pairs(downloads: Downloads, path: Path) -> Converted:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    empty, rows = 0, Counter[str]()
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.write("premise\thypothesis\tlabel\tsource\n")
+        for source, files in downloads.items():
+            for premise, hypothesis, label in _labelled_pairs(source, files):
+                rows[source] += 1
+                # Tabs and line ends would break the format; the reader folds white space, too.
+                first, second = (" ".join((text or "").split()) for text in (premise, hypothesis))
+                if first and second:
+                    stream.write(f"{first}\t{second}\t{label}\t{source}\n")
+                else:
+                    empty += 1
+    for source, wanted in PUBLISHED_PAIRS.items():
+        if rows[source] != wanted:
+            raise FetchError(
+                f"{source} has {rows[source]:,} pairs with a class, published {wanted:,}.",
+                key=f"{source}.file",
+            )
+    return Converted(empty, {"pairs": dict(rows), "empty sentence": empty})
+
+
+def _labelled_pairs(source: str, files: list[Path]) -> Iterator[tuple[str | None, str | None, str]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for path in files:
+        try:
+            table = pq.ParquetFile(path)
+            for batch in table.iter_batches(columns=["premise", "hypothesis", "label"], batch_size=10_000):
+                for row in batch.to_pylist():
+                    if row["label"] != -1:
+                        yield row["premise"], row["hypothesis"], LABELS[row["label"]]
+        except (pa.ArrowException, KeyError, IndexError, TypeError) as error:
+            raise FetchError(
+                f"{source}: {_own_name(path)} is not a parquet file with premise, hypothesis and label "
+                f"({error}).",
+                key=f"{source}.file",
+            ) from error

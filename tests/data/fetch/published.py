@@ -1,0 +1,84 @@
+"""Generated data with the published file names and numbers of rows."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sts_lightning.data.fetch.parts import TRANSFER_COUNTS
+from sts_lightning.data.readers.senteval import SCORED_PAIRS
+
+SIMCSE = "princeton-nlp/datasets-for-simcse"
+
+
+def _scored(index: int) -> tuple[str, str, str]:
+    return f"word{index} ran .", f"word{index} walked .", f"{index % 6}.0"
+
+
+def sts_files(capital: str = "") -> dict[str, bytes]:
+    """Files of STS12-16, STS-B and SICK; ``capital`` is put in front of the first sentences."""
+    files: dict[str, bytes] = {}
+    for name, count in SCORED_PAIRS.items():
+        rows = [_scored(index) for index in range(count)]
+        if "STS.gs." in name:
+            pairs = "".join(f"{capital}{first}\t{second}\n" for first, second, _ in rows)
+            files[name.replace("STS.gs.", "STS.input.")] = pairs.encode()
+            files[name] = "".join(f"{score}\n" for *_, score in rows).encode()
+        elif name.startswith("STS/"):
+            lines = [f"news\tfile\t2012\t{i}\t{s}\t{a}\t{b}\n" for i, (a, b, s) in enumerate(rows)]
+            files[name] = "".join(lines).encode()
+        else:
+            lines = [
+                f"{i}\t{a}\t{b}\t{1 + i % 5}\t{('NEUTRAL', 'ENTAILMENT')[i % 2]}\n"
+                for i, (a, b, _) in enumerate(rows)
+            ]
+            files[name] = "".join(
+                ["pair_ID\tsentence_A\tsentence_B\trelatedness\tjudgment\n", *lines]
+            ).encode()
+    return files
+
+
+def transfer_files() -> dict[str, bytes]:
+    """Files of the seven transfer tasks."""
+    halves = {
+        "MR": ("MR/rt-polarity.neg", "MR/rt-polarity.pos"),
+        "CR": ("CR/custrev.neg", "CR/custrev.pos"),
+        "SUBJ": ("SUBJ/subj.subjective", "SUBJ/subj.objective"),
+        "MPQA": ("MPQA/mpqa.neg", "MPQA/mpqa.pos"),
+    }
+    files = {}
+    for task, (first, second) in halves.items():
+        count = TRANSFER_COUNTS[f"{task} train"]
+        files[first] = b"some words\n" * (count // 2)
+        files[second] = b"other words\n" * (count - count // 2)
+    for split in ("train", "dev", "test"):
+        files[f"SST/binary/sentiment-{split}"] = b"fine\t1\n" * TRANSFER_COUNTS[f"SST2 {split}"]
+    files["TREC/train_5500.label"] = b"LOC:city Where ?\n" * TRANSFER_COUNTS["TREC train"]
+    files["TREC/TREC_10.label"] = b"NUM:date When ?\n" * TRANSFER_COUNTS["TREC test"]
+    for split in ("train", "test"):
+        rows = b"1\t7\t8\tOne text\tAnother\n" * TRANSFER_COUNTS[f"MRPC {split}"]
+        files[f"MRPC/msr_paraphrase_{split}.txt"] = b"Quality\t#1\t#2\tA\tB\n" + rows
+    return files
+
+
+def tar(files: Mapping[str, bytes]) -> bytes:
+    """A tar file of these files."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def parquet(rows: list[tuple[str, str, int]], **more: list[str]) -> bytes:
+    """A parquet file of premises, hypotheses and labels, as on the hub."""
+    columns = dict(zip(("premise", "hypothesis", "label"), map(list, zip(*rows, strict=True)), strict=True))
+    stream = io.BytesIO()
+    pq.write_table(pa.table({**more, **columns}), stream)
+    return stream.getvalue()

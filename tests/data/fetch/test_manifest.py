@@ -1,0 +1,31 @@
+"""The record of what was fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.data.fetch.manifest import FetchedFile, Record, read_manifest, write_record
+from sts_lightning.errors import DataError
+
+RECORD = Record(
+    "2026-01-01", [FetchedFile("wiki", "a/b", "c", "d", "e", 1)], {"f": "g"}, {"rows": 1}, {"h": 2}
+)
+
+
+def test_records_are_added_and_replaced(tmp_path: Path) -> None:
+    assert read_manifest(tmp_path) == {}
+    write_record(tmp_path, "wiki", RECORD)
+    write_record(tmp_path, "sts", RECORD)
+    newer = Record("2027-01-01", [], {}, {})
+    write_record(tmp_path, "wiki", newer)
+    assert read_manifest(tmp_path) == {"wiki": newer, "sts": RECORD}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"parts": {"wiki": {"x": 1}}}', '{"parts": {"wiki": 3}}'])
+def test_a_broken_record(text: str, tmp_path: Path) -> None:
+    (tmp_path / "sources.json").write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_manifest(tmp_path)
+    assert caught.value.hint is not None
