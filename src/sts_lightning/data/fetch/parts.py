@@ -190,6 +190,7 @@ NEEDS = {
     "data=nli_pairs": ("sts", "pairs"),
     "data=sentences": ("sts", "wiki"),
     "suite=sts": ("sts",),
+    "suite=rank": ("sts",),
     "suite=relatedness": ("sts",),
     "suite=transfer": ("transfer",),
     "suite=probing": ("probing",),
