@@ -20,6 +20,7 @@ from transformers import (
 from sts_lightning.choices import Quantization
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
+from sts_lightning.models.jina_bert import JinaBertModel, check_weights
 from sts_lightning.models.offline import packaged_copy
 from sts_lightning.models.quantization import (
     check_fraction,
@@ -99,6 +100,8 @@ def load_backbone(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
             "...); they would be random."
         )
+    if isinstance(backbone, JinaBertModel):
+        check_weights(name, set(report["unexpected_keys"]))
     _prepare(backbone)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":

@@ -11,6 +11,7 @@ from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedConfig, 
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.jina_bert import JinaBertModel, is_jina_bert
 
 SHARED_STATE = (
     "hf_quantizer",
@@ -38,12 +39,17 @@ class Origin:
     names: dict[str, str]
 
 
-def loader(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextEncoding]:
-    """Choose the library's loader for the encoder: T5's family has classes without a decoder.
+def loader(config: PreTrainedConfig) -> Any:
+    """Choose the loader of the encoder: T5's family has classes without a decoder, Jina's BERT one of ours.
 
     Args:
         config: Configuration of the model. If such a class is used, ``is_encoder_decoder`` is set to False.
+
+    Returns:
+        A class with ``from_pretrained``.
     """
+    if is_jina_bert(config):
+        return JinaBertModel
     known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
     model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
     if not known or not model.__name__.endswith("EncoderModel") or not hasattr(config, "num_hidden_layers"):
@@ -105,7 +111,15 @@ def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
     Args:
         backbone: Model, not quantised.
         folder: Output folder.
+
+    Raises:
+        ConfigError: The library has no such architecture.
     """
+    if isinstance(backbone, JinaBertModel):
+        raise ConfigError(
+            "Jina's BERT is an architecture that transformers lacks, so no other library could load the "
+            "export; use the run itself with sts_lightning.load, or --format adapter."
+        )
     origin = origin_of(backbone)
     if origin is None:
         backbone.save_pretrained(folder)
