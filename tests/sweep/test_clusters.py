@@ -75,6 +75,8 @@ def test_slurm_is_asked_for_the_gpus_of_each_job(tmp_path: Path, monkeypatch: py
     class Executor:
         """Notes each array: GPUs of a job, and the number of jobs."""
 
+        cluster = "slurm"
+
         def __init__(self, **_: object) -> None:
             self.gpus: int | None = None
 

@@ -189,6 +189,17 @@ class RunFolder:
         """
         return read_metrics(self.metrics_file)
 
+    def costs(self) -> list[dict[str, Any]]:
+        """Return folder, duration and peak memory of this run and of those that it started from, in order.
+
+        What is not known is None: weights may come without results.
+        """
+        details: Mapping[str, Any] = {}
+        with contextlib.suppress(CheckpointError):
+            details = self.metrics().details
+        own = {name: details.get(name) for name in ("wall_seconds", "peak_memory_bytes")}
+        return [*(details.get("earlier") or []), {"run": str(self.path), **own}]
+
     def save_metrics(self, metrics: RunMetrics) -> None:
         """Write the results, which marks the run as finished."""
         write_metrics(self.metrics_file, metrics)

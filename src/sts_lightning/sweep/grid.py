@@ -15,7 +15,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.stages import compose_stages
+from sts_lightning.config.stages import Compose, compose_stages
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.job import Job, job_config, job_folder, job_trust
 from sts_lightning.sweep.resources import demand_of
@@ -53,15 +53,16 @@ class Grid:
         self._owners: dict[Path, DictConfig] = {}
 
         @functools.cache
-        def composed(overrides: tuple[str, ...]) -> DictConfig:
-            return compose("train", list(overrides))
+        def with_hydra(overrides: tuple[str, ...]) -> DictConfig:
+            return compose("train", list(overrides), return_hydra_config=True)
 
         @functools.cache
-        def composed_job(overrides: tuple[str, ...]) -> DictConfig:
-            return compose_job(list(overrides), 0)
+        def without_hydra(overrides: tuple[str, ...]) -> DictConfig:
+            return _own(with_hydra(overrides))
 
-        self._compose_stage = lambda overrides: composed(tuple(overrides))
-        self._compose_for_trust = lambda overrides: composed_job(tuple(overrides))
+        # Jobs have stages in common, and composing one takes a third of a second.
+        self._whole: Compose = lambda overrides: with_hydra(tuple(overrides))
+        self._stage: Compose = lambda overrides: without_hydra(tuple(overrides))
 
     def add(self, number: int, overrides: Sequence[str]) -> Job:
         """Compose a job.
@@ -76,14 +77,14 @@ class Grid:
         Raises:
             ConfigError: The configuration is wrong; the message names the job.
         """
-        own = tuple(filter_overrides(overrides))
+        own = tuple(text for text in filter_overrides(overrides) if not text.startswith("plan="))
         with named(own):
             composed = self.compose_job(list(overrides), number)
             folder = job_folder(composed)
             if folder in self.jobs:
                 return self.jobs[folder].job
             job = Job(number, own, folder)
-            job.trust = job_trust(composed, overrides, self._compose_for_trust)
+            job.trust = job_trust(composed, overrides, self._whole)
             with job_config(composed):
                 configs = self._configs(job, composed)
             self.jobs[folder] = Planned(job, composed, configs)
@@ -94,11 +95,8 @@ class Grid:
     def _configs(self, job: Job, composed: DictConfig) -> dict[str, DictConfig]:
         if not composed.get("stages"):
             job.demand = demand_of(composed)
-            cfg = copy.deepcopy(composed)
-            with open_dict(cfg):
-                cfg.pop("hydra")
-            return {"": cfg}
-        stages = compose_stages(composed, job.overrides, self._compose_stage)
+            return {"": _own(composed)}
+        stages = compose_stages(composed, job.overrides, self._stage)
         return self.shared.add(job, stages, composed.share_stages is not False)
 
     def planned(self) -> list[Planned]:
@@ -113,6 +111,14 @@ class Grid:
         """Return the jobs that are to be started, shared stages that have not finished first."""
         stages = [job for job in self.shared.jobs.values() if not job.run_folder.finished]
         return [*stages, *(planned.job for planned in self.jobs.values())]
+
+
+def _own(composed: DictConfig) -> DictConfig:
+    """Return a copy without the ``hydra`` node."""
+    cfg = copy.deepcopy(composed)
+    with open_dict(cfg):
+        cfg.pop("hydra")
+    return cfg
 
 
 @contextmanager

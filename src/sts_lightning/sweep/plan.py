@@ -37,6 +37,7 @@ def print_plan(
     Raises:
         FailedJobsError: Some jobs cannot work; the message says which, and why.
     """
+    shared = _shared(planned)
     problems: list[str] = []
     lacking: Counter[str] = Counter()
     for one in planned:
@@ -44,7 +45,7 @@ def print_plan(
             try:
                 lacking.update(check_job(one, check))
             except UserError as error:
-                problems.append(f"{one.job.folder.name} ({one.job.title()}): {error}")
+                problems.append(f"{one.job.folder.name} ({one.job.title(shared)}): {error}")
     console = Console()
     if not console.is_terminal:
         console = Console(width=160)
@@ -103,7 +104,7 @@ def plan_table(
     table = Table(title=f"{what}: {counts}", title_justify="left")
     for heading in ("name", "job", "starts from", "state", "GPUs", *(["cost"] if cost else [])):
         table.add_column(heading, overflow="fold")
-    shared = common([job for job in jobs if job.stage is None])
+    shared = _shared(planned)
     for one, job in zip(planned, jobs, strict=True):
         spent = [] if cost is None else [" + ".join(cost(cfg) for cfg in one.configs.values())]
         start = job.needs[-1].name if job.needs else ""
@@ -120,6 +121,11 @@ def progress(job: Job) -> str:
     if is_locked(run.path):
         return "running"
     return "resumable" if run.resumable else "new"
+
+
+def _shared(planned: Sequence[Planned]) -> set[str]:
+    """Return the overrides that all jobs have."""
+    return common([one.job for one in planned if one.job.stage is None])
 
 
 def _gpus(demand: Demand, per_job: int | None) -> str:
