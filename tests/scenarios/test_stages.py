@@ -22,7 +22,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.testing.toy import ToyData
 from sts_lightning.training.module import STSModule
-from sts_lightning.workflows.stages import load_run_config, resume_stages, run_stages
+from sts_lightning.workflows.run_config import load_run_config
+from sts_lightning.workflows.stages import resume_stages, run_stages
 from tests.conftest import SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]

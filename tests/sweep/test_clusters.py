@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.errors import ConfigError, FailedJobsError, UserError
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import Handle, watch
-from sts_lightning.sweep.job import Demand
+from sts_lightning.sweep.job import Demand, Job
 from sts_lightning.sweep.ray_cluster import submit_to_ray
 from sts_lightning.sweep.slurm import submit_to_slurm
 from tests.sweep.conftest import jobs, starts
@@ -59,6 +59,19 @@ def test_ray_runs_fails_and_skips(tmp_path: Path, ray_address: str, caplog: pyte
     assert len(starts(again[0])) == 1
 
 
+def test_ray_places_a_job_after_its_stage(tmp_path: Path, ray_address: str) -> None:
+    stage = Job(0, ("what=wait",), tmp_path / "stages" / "first", stage="first")
+    bad = Job(0, ("what=fail",), tmp_path / "stages" / "bad", stage="first")
+    after, skipped, free = jobs(tmp_path, "after", "skipped", "free")
+    after.needs, skipped.needs = (stage.folder,), (bad.folder,)
+    planned = [stage, bad, after, skipped, free]
+    with pytest.raises(FailedJobsError, match="1 of 5 jobs failed; 1 that start"):
+        watch(planned, submit_to_ray(planned, ray_address, 1, None, None))
+    assert [job.state for job in planned] == ["done", "failed", "done", "not run", "done"]
+    assert float(starts(after)[0][-1]) > (stage.folder / "metrics.json").stat().st_mtime
+    assert not (skipped.folder / "starts").exists()
+
+
 def test_ray_has_no_room(tmp_path: Path, ray_address: str) -> None:
     (job,) = jobs(tmp_path, "one")
     with pytest.raises(ConfigError, match="a job needs 5 CPUs, but the Ray cluster has 2"):
@@ -74,6 +87,8 @@ def test_slurm_is_asked_for_the_gpus_of_each_job(tmp_path: Path, monkeypatch: py
 
     class Executor:
         """Notes each array: GPUs of a job, and the number of jobs."""
+
+        cluster = "slurm"
 
         def __init__(self, **_: object) -> None:
             self.gpus: int | None = None

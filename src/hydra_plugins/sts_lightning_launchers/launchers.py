@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.utils import JobReturn, JobStatus, configure_log, filter_overrides
+from hydra.core.utils import JobReturn, JobStatus, configure_log
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, open_dict, read_write
 
 from sts_lightning.errors import ConfigError, FailedJobsError
 
 if TYPE_CHECKING:
+    from sts_lightning.sweep.grid import Grid
     from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
@@ -32,12 +33,17 @@ class JobLauncher(Launcher):
     """
 
     gpus_per_job: int | None
+    scratch: TemporaryDirectory[str]
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Store what Hydra has composed.
 
         The sweeper reads the folder of the sweep next, whose name may contain ``${hydra:...}``.
         """
+        if config.get("plan"):  # the sweeper is about to write the settings of the sweep into its folder
+            self.scratch = TemporaryDirectory()
+            with read_write(config), open_dict(config):
+                config.hydra.sweep.dir = self.scratch.name
         HydraConfig.instance().set_config(config)
         self.hydra_context = hydra_context
         self.config = config
@@ -55,8 +61,7 @@ class JobLauncher(Launcher):
             FailedJobsError: Some jobs of a grid failed.
             UserError: The jobs cannot be run, or the user stopped the sweep.
         """
-        from sts_lightning.sweep.job import Job, job_folder, job_trust  # not needed before a sweep
-        from sts_lightning.sweep.resources import demand_of
+        from sts_lightning.sweep.grid import Grid  # not needed before a sweep
 
         direction = self.config.hydra.sweeper.get("direction")
         if getattr(direction, "name", direction) == "minimize":  # Optuna's sweeper by itself
@@ -65,19 +70,31 @@ class JobLauncher(Launcher):
                 "hydra/sweeper=search, or hydra.sweeper.direction=maximize."
             )
         configure_log(self.config.hydra.job_logging, self.config.hydra.verbose)
-        jobs: list[Job] = []
-        distinct: dict[Path, Job] = {}  # a sweeper may propose the same values twice
-        for number, overrides in enumerate(job_overrides, start=initial_job_idx):
-            composed = self._compose(list(overrides), number)
-            job = Job(number, tuple(filter_overrides(overrides)), job_folder(composed), demand_of(composed))
-            job.trust = job_trust(composed, overrides, partial(self._compose, number=number))
-            jobs.append(distinct.setdefault(job.folder, job))
+        adaptive = "BasicSweeper" not in self.config.hydra.sweeper._target_
+        grid = Grid(self._compose)
+        jobs = [
+            grid.add(number, overrides) for number, overrides in enumerate(job_overrides, initial_job_idx)
+        ]
+        if self.config.get("plan"):
+            if adaptive:
+                raise ConfigError(
+                    "plan=true lists the jobs of a grid; a search proposes its jobs as it goes.", key="plan"
+                )
+            self._plan(grid)
+            return []
         try:
-            self.run_jobs(list(distinct.values()))
+            self.run_jobs(grid.to_run())
         except FailedJobsError:
-            if "BasicSweeper" in self.config.hydra.sweeper._target_:
+            if not adaptive:
                 raise
         return [_returned(job) for job in jobs]
+
+    def _plan(self, grid: Grid) -> None:
+        """Check and print the jobs."""
+        from sts_lightning.sweep.plan import print_plan
+        from sts_lightning.workflows.check import RunCheck
+
+        print_plan(grid.planned(), RunCheck(), gpus_per_job=self.gpus_per_job)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:

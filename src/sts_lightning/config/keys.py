@@ -48,7 +48,7 @@ def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
 
 def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
     """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
-    own = ("experiment=", "stages.", "name=")
+    own = ("experiment=", "stages.", "name=", "stage=", "share_stages=", "plan=")
     return [
         f"experiment={experiment}",
         *(text for text in overrides if not text.lstrip("+~").startswith(own)),

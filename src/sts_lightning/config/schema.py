@@ -130,6 +130,9 @@ class TrainConfig:
     trust: list[str] = field(default_factory=list)
     trust_remote_code: bool = False
     stages: dict[str, Any] = field(default_factory=dict)
+    share_stages: bool | None = None
+    stage: str | None = None
+    plan: bool = False
     init_from: str | None = None
     init: str = _one_of(Init)
     freeze: str = _one_of(Frozen)

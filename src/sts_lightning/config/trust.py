@@ -25,6 +25,9 @@ from sts_lightning.errors import CheckpointError, UntrustedError
 CONSENT = {"trust": [], "trust_remote_code": False}
 """Settings that hold consent, with the values that replace them in a stored configuration."""
 
+SHARED = "shared"
+"""Key of a stage in the file of the stages: the name of its folder, if other runs share it."""
+
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_0-9][A-Za-z0-9_]*)*")
 
 
@@ -169,28 +172,39 @@ def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
             raise CheckpointError(f"{path}: {name} is not the configuration of a stage.")
         check(values[name], f"{path}: stage {name}", trust)
         stages[name] = cfg[name]
+        stages[name].pop(SHARED, None)
     return stages
 
 
-def stage_names(path: Path) -> list[str]:
-    """Return the names of the stages in their file, in order; each is the folder of a run.
+def stage_folders(path: Path) -> dict[str, str | None]:
+    """Return the stages in their file, in order, each with the name of its folder if other runs share it.
 
     Raises:
         CheckpointError: The file cannot be read, has no stage, or a name would lead out of its folder.
     """
     _, values = _read(path)
-    return _names(values, path)
+    folders: dict[str, str | None] = {}
+    for name in _names(values, path):
+        shared = values[name].get(SHARED) if isinstance(values[name], Mapping) else None
+        if shared is not None:
+            _check_name(shared, path)
+        folders[name] = shared
+    return folders
 
 
 def _names(values: Mapping[Any, Any], path: Path) -> list[str]:
     for name in values:
-        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-            raise CheckpointError(
-                f"{path}: {name!r} is not the name of a stage: letters, digits, '_', '-' and '.' only."
-            )
+        _check_name(name, path)
     if not values:
         raise CheckpointError(f"{path} has no stage.")
     return list(values)
+
+
+def _check_name(name: Any, path: Path) -> None:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
+        raise CheckpointError(
+            f"{path}: {name!r} is not the name of a stage: letters, digits, '_', '-' and '.' only."
+        )
 
 
 def check_links(run: Path) -> None:

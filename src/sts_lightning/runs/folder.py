@@ -7,7 +7,8 @@ history.csv                 one row for each logged step
 predictions.npz             cosines and gold scores of the test pairs
 checkpoints/best.ckpt       trained parameters at the best dev score
 checkpoints/last.ckpt       everything needed to resume
-stages.yaml                 configurations of the stages of a run; each stage has a subfolder
+stages.yaml                 configurations of the stages of a run; each stage has a subfolder, or one that
+                            runs share, in `stages` beside the run folder
 plots/*.png, train.log      for the user
 ==========================  ===========================================================================
 """
@@ -15,19 +16,17 @@ plots/*.png, train.log      for the user
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.trust import NOTHING, Trust, read_config, read_stages, stage_names
+from sts_lightning.config.trust import NOTHING, SHARED, Trust, read_config, read_stages, stage_folders
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, read_metrics, write_metrics
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 State = Literal["new", "started", "cut", "finished"]
 """Progress of a run.
@@ -118,7 +117,21 @@ class RunFolder:
         """
         if not self.has_stages:
             return []
-        return [RunFolder(self.path / name) for name in stage_names(self.stages_file)]
+        folders = stage_folders(self.stages_file).items()
+        return [self.stage(name) if shared is None else self.shared_stage(shared) for name, shared in folders]
+
+    def stage(self, name: str) -> RunFolder:
+        """Return the folder of a stage that belongs to this run alone."""
+        return RunFolder(self.path / name)
+
+    def shared_stage(self, folder: str) -> RunFolder:
+        """Return the folder of a stage that runs beside this one share.
+
+        Args:
+            folder: Name of the stage's folder.
+        """
+        path = self.path if self.path.name not in ("", "..") else self.path.resolve()
+        return RunFolder(path.parent / "stages" / folder)
 
     def last_stage(self) -> RunFolder:
         """Return the folder with the results: that of the last stage, or this one."""
@@ -128,9 +141,18 @@ class RunFolder:
         """Read the configuration of each stage; see `load_config`."""
         return read_stages(self.stages_file, trust)
 
-    def save_stages(self, stages: Mapping[str, DictConfig]) -> None:
-        """Write the configurations of stages, all interpolations resolved."""
-        plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
+    def save_stages(self, stages: Mapping[str, DictConfig], shared: Mapping[str, str] | None = None) -> None:
+        """Write the configurations of stages, all interpolations resolved.
+
+        Args:
+            stages: The configurations by name.
+            shared: Names of the folders of stages that runs share, by stage.
+        """
+        plain: dict[str, Any] = {
+            name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()
+        }
+        for name, folder in (shared or {}).items():
+            plain[name] = {SHARED: folder, **plain[name]}
         write_atomic(self.stages_file, OmegaConf.to_yaml(OmegaConf.create(plain)))
 
     def load_config(self, trust: Trust = NOTHING) -> DictConfig:
@@ -166,6 +188,17 @@ class RunFolder:
             CheckpointError: The file is missing or broken.
         """
         return read_metrics(self.metrics_file)
+
+    def costs(self) -> list[dict[str, Any]]:
+        """Return folder, duration and peak memory of this run and of those that it started from, in order.
+
+        What is not known is None: weights may come without results.
+        """
+        details: Mapping[str, Any] = {}
+        with contextlib.suppress(CheckpointError):
+            details = self.metrics().details
+        own = {name: details.get(name) for name in ("wall_seconds", "peak_memory_bytes")}
+        return [*(details.get("earlier") or []), {"run": str(self.path), **own}]
 
     def save_metrics(self, metrics: RunMetrics) -> None:
         """Write the results, which marks the run as finished."""

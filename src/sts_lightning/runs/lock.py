@@ -51,8 +51,9 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
+        who = f" ({name})" if (name := holder(folder)) else ""
         raise RunningElsewhereError(
-            f"another process is running in {folder}{_holder(path)}; wait for it, or choose another folder "
+            f"another process is running in {folder}{who}; wait for it, or choose another folder "
             "with hydra.run.dir=..."
         ) from None
     except OSError as error:
@@ -82,9 +83,25 @@ def _sign(descriptor: int) -> None:
     os.write(descriptor, f"pid {os.getpid()} on host {socket.gethostname()}\n".encode())
 
 
-def _holder(path: Path) -> str:
+def holder(folder: Path) -> str:
+    """Return the process that locked a run folder last; empty if that is not known."""
     try:
-        text = path.read_text("utf-8", errors="replace").strip()
+        return (folder / LOCK).read_text("utf-8", errors="replace").strip()
     except OSError:
         return ""
-    return f" ({text})" if text else ""
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process is running in a run folder; nothing is written."""
+    path = folder / LOCK
+    if not path.is_file():
+        return False
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    except OSError:  # no locks here, or no permission to take one
+        return False
+    lock.release()
+    return False

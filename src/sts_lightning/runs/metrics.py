@@ -59,6 +59,13 @@ class RunMetrics:
         seconds = self.details.get("wall_seconds")
         return None if seconds is None else float(seconds)
 
+    @property
+    def total_seconds(self) -> float | None:
+        """Duration in seconds together with the runs whose weights this one started from; None if unknown."""
+        own = [self.wall_seconds, *(cost["wall_seconds"] for cost in self.details.get("earlier") or [])]
+        known = [seconds for seconds in own if seconds is not None]
+        return sum(known) if len(known) == len(own) else None
+
     def as_dict(self) -> dict[str, Any]:
         """Return the contents of the file."""
         own = {name: value for name, value in dataclasses.asdict(self).items() if name != "details"}
@@ -82,7 +89,7 @@ def read_metrics(path: Path) -> RunMetrics:
         values = json.loads(path.read_text(encoding="utf-8"))
         details = {name: value for name, value in values.items() if name not in ("dev", "test")}
         metrics = RunMetrics(values.get("test"), values.get("dev"), details)
-        _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.wall_seconds)
+        _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.total_seconds)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:

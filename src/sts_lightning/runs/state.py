@@ -12,13 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from sts_lightning.config.identity import VOLATILE
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State
 
 log = logging.getLogger(__name__)
-
-VOLATILE = ("hydra", "debug", "resume", "data_root", "trust", "trust_remote_code")
-"""Keys that do not affect the result of a run."""
 
 
 def check_free(folder: RunFolder) -> State:

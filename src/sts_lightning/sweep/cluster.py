@@ -10,12 +10,22 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from sts_lightning.errors import UserError
-from sts_lightning.sweep.job import PATIENCE, Job, Resources, State, run_job, signal_job, wait_for_exit
+from sts_lightning.sweep.job import (
+    FAILED,
+    PATIENCE,
+    Job,
+    Resources,
+    State,
+    run_job,
+    signal_job,
+    skip_job,
+    wait_for_exit,
+)
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 
 POLL = 1.0
@@ -89,11 +99,12 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
     """
     begin = time.monotonic()
     left = dict(enumerate(handles))
+    stages = {job.folder: job for job in jobs if job.stage is not None}
     try:
         with overview(jobs, len(jobs), begin):
             while left:
                 for index, handle in list(left.items()):
-                    _update(jobs[index], handle)
+                    _update(jobs[index], handle, stages)
                     if jobs[index].state not in ("queued", "running"):
                         del left[index]
                         report_job(jobs[index])
@@ -105,7 +116,12 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
     conclude(jobs, len(jobs), begin)
 
 
-def _update(job: Job, handle: Handle) -> None:
+def _update(job: Job, handle: Handle, stages: Mapping[Path, Job]) -> None:
+    for need in job.needs:
+        if need in stages and stages[need].state in FAILED:
+            handle.cancel()
+            skip_job(job, need)
+            return
     state = handle.state()
     if state in ("queued", "running"):
         job.state = state

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import psutil
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig
 
+from sts_lightning.config.identity import configuration_hash, defining
 from sts_lightning.config.keys import stage_overrides
-from sts_lightning.config.renamed import first_names, without_added
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.state import VOLATILE
 
 PATIENCE = 60.0
 """Seconds that a job has to save its state once the user stops the sweep."""
@@ -34,7 +32,15 @@ STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 """Signal that ends a process at once."""
 
-State = Literal["queued", "running", "done", "was done", "runs elsewhere", "failed", "stopped", "timed out"]
+State = Literal[
+    "queued", "running", "done", "was done", "runs elsewhere", "failed", "stopped", "timed out", "not run"
+]
+
+ENDED = tuple(state for state in get_args(State) if state not in ("queued", "running"))
+"""States of a job that has nothing left to do."""
+
+FAILED = tuple(state for state in ENDED if state not in ("done", "was done"))
+"""States of a job without a result of this sweep."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,10 @@ class Job:
         demand: Requested GPUs.
         script: Path of the script; by default that of the current process.
         trust: Consent needed to resume the run. The user has given it by composing the job's configuration.
+        added: Further overrides, by which the sweep says how stages are shared.
+        needs: Folders of the shared stages that the job starts from, each trained by a job of its own.
+        stage: Name of the stage that this job trains for others; None for a job that the user asked for.
+        shown: Overrides that say what the job is; None: all of them.
         state: Current state.
         score: Result; None until there is one.
         seconds: Duration in seconds.
@@ -87,6 +97,10 @@ class Job:
     demand: Demand = Demand()
     script: str = field(default_factory=lambda: sys.argv[0])
     trust: Trust = NOTHING
+    added: tuple[str, ...] = ()
+    needs: tuple[Path, ...] = ()
+    stage: str | None = None
+    shown: tuple[str, ...] | None = None
     state: State = "queued"
     score: float | None = None
     seconds: float = 0.0
@@ -98,34 +112,38 @@ class Job:
         """Files of the run."""
         return RunFolder(self.folder)
 
+    def title(self, without: Collection[str] = ()) -> str:
+        """Return the overrides of the job in one line.
+
+        Args:
+            without: Overrides to leave out.
+        """
+        shown = self.overrides if self.shown is None else self.shown
+        text = " ".join(text for text in shown if text not in without)
+        return text if self.stage is None else f"{self.stage} of {text}" if text else self.stage
+
 
 def job_folder(composed: DictConfig) -> Path:
     """Return the folder of a run, named after a hash of its configuration, below the folder of the sweep."""
-    composed = composed.copy()
-    if "data_root" in composed:
-        with open_dict(composed):
-            composed.data_root = ""  # other keys contain it
-    values, parent = _resolved(composed)
-    text = json.dumps(first_names(without_added(values)), sort_keys=True, default=str)
-    return Path(parent) / hashlib.sha256(text.encode()).hexdigest()[:10]
+    with job_config(composed):
+        return Path(composed.hydra.sweep.dir) / configuration_hash(composed)
 
 
-def _resolved(composed: DictConfig) -> tuple[dict[str, Any], str]:
-    """Return the resolved settings that define a run, and the folder of the sweep."""
+@contextlib.contextmanager
+def job_config(composed: DictConfig) -> Iterator[None]:
+    """Resolve interpolations such as ``${hydra:runtime.choices.model}`` by the configuration of a job."""
     hydra = HydraConfig.instance()
     previous = hydra.cfg
-    hydra.set_config(composed)  # for interpolations such as ${hydra:runtime.choices.model}
+    hydra.set_config(composed)
     try:
-        values = {
-            str(key): OmegaConf.to_container(composed[key], resolve=True)
-            if OmegaConf.is_config(composed[key])
-            else composed[key]
-            for key in composed
-            if key not in VOLATILE and not OmegaConf.is_missing(composed, key)
-        }
-        return values, composed.hydra.sweep.dir
+        yield
     finally:
         hydra.cfg = previous
+
+
+def _resolved(composed: DictConfig) -> dict[str, Any]:
+    with job_config(composed):
+        return defining(composed)
 
 
 def job_trust(
@@ -138,13 +156,13 @@ def job_trust(
         overrides: Command-line overrides of the job.
         compose: Function that composes the configuration of other overrides, for the stages of a job.
     """
-    values, _ = _resolved(composed)
+    values = _resolved(composed)
     stages = values.pop("stages", None) or {}
     trust = Trust.of(composed.get("trust") or (), bool(composed.get("trust_remote_code"))) | wanted(values)
     for settings in stages.values():
         trust |= wanted(settings)
         if settings.get("experiment") is not None:
-            trust |= wanted(_resolved(compose(stage_overrides(overrides, settings["experiment"])))[0])
+            trust |= wanted(_resolved(compose(stage_overrides(overrides, settings["experiment"]))))
     return trust
 
 
@@ -157,12 +175,24 @@ def run_job(job: Job, resources: Resources, timeout_minutes: float | None = None
         timeout_minutes: Time limit, after which the job is killed; None: no limit.
     """
     try:
+        if (score := result(job.folder)) is not None:
+            job.state, job.score = "was done", score
+            return
+        missing = [need for need in job.needs if not RunFolder(need).finished]
+        if missing:
+            skip_job(job, missing[0])
+            return
         job.folder.mkdir(parents=True, exist_ok=True)
         _run(job, resources, timeout_minutes)
     except (OSError, UserError) as error:
         job.state, job.problem = "failed", str(error)
     if job.state == "failed" and job.problem is None:
         job.problem = _last_line(job.run_folder.output_file)
+
+
+def skip_job(job: Job, need: Path) -> None:
+    """Store that a job is not run, since the stage in a folder has not finished."""
+    job.state, job.problem = "not run", f"its first stage, {need}, has not finished"
 
 
 def _last_line(path: Path) -> str:
@@ -174,13 +204,10 @@ def _last_line(path: Path) -> str:
 
 
 def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
-    if (score := result(job.folder)) is not None:
-        job.state, job.score = "was done", score
-        return
-    if job.run_folder.resumable:
+    if job.run_folder.resumable and job.stage is None:  # a shared stage waits for others, then resumes
         arguments = [f"resume={job.folder}", *job.trust.arguments()]
     else:
-        arguments = [*job.overrides, f"hydra.run.dir={job.folder}"]
+        arguments = [*job.overrides, *job.added, f"hydra.run.dir={job.folder}"]
     job.state, begin = "running", time.monotonic()
     environment = {
         name: value for name, value in os.environ.items() if name != "LOCAL_RANK"

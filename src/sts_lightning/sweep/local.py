@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from sts_lightning.sweep.job import KILL, PATIENCE, Job, Resources, run_job, signal_job
+from sts_lightning.sweep.job import ENDED, KILL, PATIENCE, Job, Resources, run_job, signal_job
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 from sts_lightning.sweep.resources import Pool
 
@@ -51,10 +51,14 @@ def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = No
 
 
 class _Waiting:
-    """Queue of the jobs that have not started; the first one that fits into the pool starts next."""
+    """Queue of the jobs that have not started.
+
+    The first one starts next whose shared stages have ended, and that fits into the pool.
+    """
 
     def __init__(self, jobs: Sequence[Job], pool: Pool) -> None:
         self.jobs = list(jobs)
+        self.stages = {job.folder: job for job in jobs if job.stage is not None}
         self.pool = pool
         self.changed = threading.Condition()
 
@@ -62,12 +66,15 @@ class _Waiting:
         """Wait until a job fits into the pool; return None once no job is left."""
         with self.changed:
             while self.jobs and not stop.is_set():
-                for job in self.jobs:
+                for job in filter(self._is_ready, self.jobs):
                     if (resources := self.pool.take(job)) is not None:
                         self.jobs.remove(job)
                         return job, resources
                 self.changed.wait(0.2)
         return None
+
+    def _is_ready(self, job: Job) -> bool:
+        return all(self.stages[need].state in ENDED for need in job.needs if need in self.stages)
 
     def finish(self, resources: Resources) -> None:
         """Return the resources of a job to the pool."""

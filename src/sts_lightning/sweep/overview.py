@@ -20,11 +20,16 @@ log = logging.getLogger(__name__)
 UNFINISHED = ("failed", "timed out", "stopped")
 """States of a job that ran without a result."""
 
+SKIPPED = "not run"
+"""State of a job that needs a stage that has not finished."""
+
 
 def report_job(job: Job) -> None:
     """Log the outcome of a job."""
-    message = f"{job.state}: {' '.join(job.overrides)}"
-    if job.state in UNFINISHED:
+    message = f"{job.state}: {job.title()}"
+    if job.state == SKIPPED:
+        log.error("%s, since %s", message, job.problem)
+    elif job.state in UNFINISHED:
         log.error("%s\n  %s; see %s", message, job.problem, job.run_folder.output_file)
     else:
         log.info("%s%s", message, "" if job.score is None else f" ({job.score:.2f})")
@@ -46,7 +51,9 @@ def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
     if bad:
         what = "failed" if any(job.state != "stopped" for job in bad) else "were stopped"
         logs = ", ".join(str(job.run_folder.output_file) for job in bad)
-        raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs {what}; see {logs}.")
+        skipped = [job for job in jobs if job.state == SKIPPED]
+        were = f"; {len(skipped)} that start from them were not run" if skipped else ""
+        raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs {what}{were}; see {logs}.")
 
 
 def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRunError:
@@ -63,6 +70,11 @@ def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRun
         "The same command resumes them.",
         number,
     )
+
+
+def common(jobs: Sequence[Job]) -> set[str]:
+    """Return the overrides that all of several jobs have; empty for a single job."""
+    return set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
 
 
 @contextmanager
@@ -101,10 +113,9 @@ def overview_table(jobs: Sequence[Job], workers: int, begin: float) -> Table:
         table.add_column(
             heading, justify="right" if heading in ("score", "minutes") else "left", overflow="fold"
         )
-    shared = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
+    shared = common(jobs)
     for job in jobs:
-        own = " ".join(text for text in job.overrides if text not in shared)
         score = "" if job.score is None else f"{job.score:.2f}"
         minutes = f"{job.seconds / 60:.1f}" if job.seconds else ""
-        table.add_row(own, job.state, score, minutes, str(job.folder))
+        table.add_row(job.title(shared), job.state, score, minutes, str(job.folder))
     return table

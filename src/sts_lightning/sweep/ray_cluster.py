@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from sts_lightning.errors import ConfigError, UserError
@@ -22,8 +23,10 @@ def submit_to_ray(
 ) -> list[Handle]:
     """Submit jobs to a Ray cluster; each waits until the cluster has room for it.
 
+    A job that starts from shared stages is not placed, and holds nothing, before these have ended.
+
     Args:
-        jobs: Jobs of the sweep.
+        jobs: Jobs of the sweep, shared stages before the jobs that need them.
         address: Address of the cluster; None: that of the environment, or a new cluster on this machine.
         cpus: Number of cores of each job.
         gpus_per_job: Number of GPUs assigned to each job; None: the demand of the job decides, if the cluster
@@ -50,17 +53,19 @@ def submit_to_ray(
         )
     gpus = [gpus_for(job.demand, int(room.get("GPU", 0)), gpus_per_job) for job in jobs]
 
-    def call(remote: RemoteJob, threads: int) -> Job:
+    def call(remote: RemoteJob, threads: int, *_: Job) -> Job:
         os.environ["OMP_NUM_THREADS"] = str(threads)
         return remote()
 
     # A new worker for each job, so that no state is shared.
     task = ray.remote(num_cpus=cpus, max_calls=1, max_retries=0)(call)
     threads = max(1, int(cpus))
-    return [
-        _RayHandle(task.options(num_gpus=count).remote(RemoteJob(job, timeout_minutes), threads))
-        for job, count in zip(jobs, gpus, strict=True)
-    ]
+    references: dict[Path, Any] = {}
+    for job, count in zip(jobs, gpus, strict=True):
+        stages = [references[need] for need in job.needs if need in references]  # Ray waits for arguments
+        remote = RemoteJob(job, timeout_minutes)
+        references[job.folder] = task.options(num_gpus=count).remote(remote, threads, *stages)
+    return [_RayHandle(references[job.folder]) for job in jobs]
 
 
 class _RayHandle:

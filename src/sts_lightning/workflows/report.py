@@ -151,6 +151,7 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "phases": _phases(history),
         "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],
         "wall_seconds": round(seconds, 1),
+        "earlier": RunFolder(parts.cfg.init_from).costs() if parts.cfg.init_from else [],
         "peak_memory_bytes": peak_memory(),
         "resumed": parts.resumed,
         **environment(),

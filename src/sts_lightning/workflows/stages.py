@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.keys import flat_keys, stage_overrides
+from sts_lightning.config.stages import compose_stages, share_stages
 from sts_lightning.config.trust import NOTHING, Trust, wanted
-from sts_lightning.config.validate import check_config
-from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, UserError
+from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.trainer import several
+from sts_lightning.workflows.run_config import load_run_config
+from sts_lightning.workflows.shared_stage import run_shared_stage, train_shared
 from sts_lightning.workflows.train import train_in
 
 log = logging.getLogger(__name__)
-
-UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks", "published")
-"""Parts of the configuration whose keys differ by choice."""
 
 
 def train(cfg: DictConfig) -> float:
@@ -68,71 +65,37 @@ def train(cfg: DictConfig) -> float:
                 "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
                 "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
             )
+        if cfg.plan:
+            raise ConfigError(
+                "plan=true lists the jobs of a sweep: add -m, with any launcher but basic.", key="plan"
+            )
         if cfg.stages:
-            return run_stages(folder, _compose_stages(cfg, overrides), trust)
+            stages = compose_stages(cfg, overrides, partial(compose, "train"))
+            sweep = hydra.mode is RunMode.MULTIRUN
+            shared = share_stages(stages) if (sweep if cfg.share_stages is None else cfg.share_stages) else {}
+            if cfg.stage is not None:
+                return run_shared_stage(folder, cfg.stage, stages, shared, trust)
+            return run_stages(folder, stages, trust, shared)
+        if cfg.stage is not None:
+            raise ConfigError(f"stage={cfg.stage}: this run has no stages.", key="stage")
         return train_in(folder.path, cfg, trust=trust)
     finally:
         folder.remove_if_empty()
 
 
-def load_run_config(run: RunFolder, trust: Trust = NOTHING) -> DictConfig:
-    """Read the configuration of a run to resume; settings added after the run was created get their defaults.
-
-    Args:
-        run: The run folder.
-        trust: The user's word on what it may ask for.
-
-    Raises:
-        CheckpointError: It cannot be read, or has a setting that this version does not know.
-        UntrustedError: It asks for more than the user allows.
-    """
-    cfg = run.load_config(trust)
-    complete = compose("train")
-    with open_dict(complete):
-        for group in set(UNTYPED) & set(cfg):  # their defaults are in the signatures of their targets
-            complete[group] = cfg[group]
-    OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
-    added = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
-    try:
-        merged = OmegaConf.merge(complete, cfg)
-    except OmegaConfBaseException as error:
-        reason = str(error).splitlines()[0]
-        raise CheckpointError(f"{run.config_file}: {error.full_key}: {reason}") from error
-    if added:
-        log.info("using defaults for settings added after this run was created: %s", ", ".join(added))
-    assert isinstance(merged, DictConfig)
-    return merged
-
-
-def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConfig]:
-    """Compose each stage from its experiment, the command line, and its own settings, in this order.
-
-    Raises:
-        ConfigError: A stage has no experiment, or a setting that does not exist.
-    """
-    composed = {}
-    for name, settings in cfg.stages.items():
-        own: Any = OmegaConf.to_container(settings)
-        experiment = own.pop("experiment", None)
-        if experiment is None:
-            raise ConfigError(f"stages.{name}.experiment is missing.", key=f"stages.{name}.experiment")
-        try:
-            stage = OmegaConf.merge(compose("train", stage_overrides(overrides, experiment)), own)
-        except OmegaConfBaseException as error:
-            raise ConfigError(f"stages.{name}: {str(error).splitlines()[0]}") from error
-        assert isinstance(stage, DictConfig)
-        stage.name = f"{cfg.name}-{name}"
-        composed[str(name)] = check_config(stage)
-    return composed
-
-
-def run_stages(folder: RunFolder, stages: dict[str, DictConfig], trust: Trust = NOTHING) -> float:
+def run_stages(
+    folder: RunFolder,
+    stages: Mapping[str, DictConfig],
+    trust: Trust = NOTHING,
+    shared: Mapping[str, str] | None = None,
+) -> float:
     """Run stages in sub-folders, each from the weights of the previous one.
 
     Args:
         folder: The folder of the stages.
         stages: Their configurations by name, in order.
         trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+        shared: Names of the folders of stages that other runs share, by stage.
 
     Returns:
         Dev Spearman times 100 of the last stage.
@@ -144,12 +107,12 @@ def run_stages(folder: RunFolder, stages: dict[str, DictConfig], trust: Trust = 
         if first:  # the other processes of a run are started after this one has written the file
             if check_free(folder) == "started":
                 check_same(folder, OmegaConf.create(plain))
-            folder.save_stages(stages)
+            folder.save_stages(stages, shared)
         try:
             return _continue_stages(folder, trust)
         except UserError as error:
             interrupted = isinstance(error, InterruptedRunError)
-            if first and not interrupted and all(stage.state == "new" for stage in folder.stages()):
+            if first and not interrupted and all(folder.stage(name).state == "new" for name in stages):
                 folder.stages_file.unlink()  # nothing has begun, so the corrected command may start here
             raise
 
@@ -175,15 +138,19 @@ def _continue_stages(folder: RunFolder, trust: Trust) -> float:
     """Run the stages that have not finished."""
     score: float | None = None
     previous: RunFolder | None = None
-    for name, stage in folder.load_stages(trust).items():
-        run = RunFolder(folder.path / name)
+    for (name, stage), run in zip(folder.load_stages(trust).items(), folder.stages(), strict=True):
         if not run.finished:
             with open_dict(stage):
                 stage.init_from = stage.init_from if previous is None else str(previous.path)
             log.info("stage %s: %s", name, run.name)
-            begun = run.state != "new"
-            cfg = load_run_config(run, trust) if begun else stage
-            score = train_in(run.path, cfg, resume=begun, whole=folder.path, trust=trust)
+            if run == folder.stage(name):
+                begun = run.state != "new"
+                cfg = load_run_config(run, trust) if begun else stage
+                score = train_in(run.path, cfg, resume=begun, whole=folder.path, trust=trust)
+            else:
+                train_shared(run, stage, trust, folder.path)
+        elif run != folder.stage(name):
+            log.info("stage %s has finished: %s", name, run.name)
         previous = run
     assert score is not None  # a folder with all stages finished has been rejected
     return score

@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -76,14 +76,36 @@ def train_in(
         InterruptedRunError: A signal stopped the run.
         UserError: Configuration, data or checkpoint cannot be used.
     """
-    folder, named = RunFolder(run), RunFolder(whole or run)
+    folder = RunFolder(run)
+    with held(folder, cfg, whole, trust) as command:
+        return train_held(folder, cfg, resume, command, trust, callbacks)
+
+
+@contextlib.contextmanager
+def held(run: RunFolder, cfg: DictConfig, whole: Path | None = None, trust: Trust = NOTHING) -> Iterator[str]:
+    """Lock a run folder to train in it, and report a stop by a signal with what the user can do next.
+
+    Args:
+        run: The folder.
+        cfg: Configuration of the run.
+        whole: See `train_in`.
+        trust: See `train_in`.
+
+    Yields:
+        The command that resumes the run.
+
+    Raises:
+        RunningElsewhereError: Another process is running in the folder.
+        InterruptedRunError: A signal stopped the run.
+    """
+    named = RunFolder(whole or run.path)
     command = _resume_command(named, cfg, trust)
     first = is_first_process()  # of several; Lightning starts the others once this one is ready
     if not first:
         logging.getLogger("sts_lightning").setLevel(logging.WARNING)
-    with interrupts.listening(), locked(run) if first else contextlib.nullcontext():
+    with interrupts.listening(), locked(run.path) if first else contextlib.nullcontext():
         try:
-            return _train(folder, cfg, resume, command, trust, callbacks)
+            yield command
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
             number = (
                 signal.SIGTERM if isinstance(error, SIGTERMException) else interrupts.stopping_signal(error)
@@ -94,14 +116,24 @@ def train_in(
             raise InterruptedRunError(f"stopped by {interrupts.signal_name(number)}{how}", number) from error
 
 
-def _train(
+def train_held(
     run: RunFolder,
     cfg: DictConfig,
     resume: bool,
     command: str,
-    trust: Trust,
-    callbacks: Sequence[Callback],
+    trust: Trust = NOTHING,
+    callbacks: Sequence[Callback] = (),
 ) -> float:
+    """Train in a run folder that this process has locked; see `train_in`.
+
+    Args:
+        run: The folder.
+        cfg: A composed configuration of the schema `TrainConfig`.
+        resume: Whether to resume from the folder's last checkpoint.
+        command: What to tell the user who stops the run.
+        trust: See `train_in`.
+        callbacks: Callbacks besides those of the configuration.
+    """
     started = time.monotonic()
     parts = validate(run, cfg, resume, callbacks)
     experiment = build_experiment(parts, command, trust)

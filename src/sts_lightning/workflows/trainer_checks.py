@@ -60,15 +60,30 @@ def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> Non
     Raises:
         ConfigError: A setting is rejected; the message names it.
     """
-    if trainer.num_nodes < 1 or trainer.devices < -1 or trainer.devices == 0:
-        raise ConfigError(
-            "trainer.devices must be positive, or -1 for all; trainer.num_nodes must be positive."
-        )
+    check_settings(trainer, batch_size)
     if machine.devices == -1 and machine.accelerator != "gpu":
         raise ConfigError("trainer.devices=-1 means all GPUs; without any give the number of processes.")
     if machine.accelerator == "gpu" and machine.devices > cuda_devices():
         raise ConfigError(
             f"trainer.devices={machine.devices}, but {cuda_devices()} CUDA devices are visible."
+        )
+    if machine.accelerator != "gpu" and machine.precision == "16-mixed":
+        raise ConfigError("precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.")
+
+
+def check_settings(trainer: DictConfig, batch_size: int) -> None:
+    """Reject settings of the group ``trainer`` that no machine can run.
+
+    Args:
+        trainer: The group ``trainer``.
+        batch_size: Number of examples per batch.
+
+    Raises:
+        ConfigError: A setting is rejected; the message names it.
+    """
+    if trainer.num_nodes < 1 or trainer.devices < -1 or trainer.devices == 0:
+        raise ConfigError(
+            "trainer.devices must be positive, or -1 for all; trainer.num_nodes must be positive."
         )
     micro = trainer.micro_batch_size
     divides = type(micro) is int and micro >= 1 and batch_size % micro == 0  # True, too, is an int
@@ -78,8 +93,6 @@ def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> Non
             f"trainer.micro_batch_size={micro} does not divide data.batch_size={batch_size}; "
             f"choose among {', '.join(divisors)}, or auto."
         )
-    if machine.accelerator != "gpu" and machine.precision == "16-mixed":
-        raise ConfigError("precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.")
     check_ranges(trainer)
     check_extra(trainer.extra)
 

@@ -75,10 +75,50 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     again = state == "started"
     if resume and not again:
         check_links(run.path)
-        _check_checkpoints(run)
+        check_checkpoints(run)
     cfg = check_config(cfg)
     machine = decide(cfg.trainer)
     check_trainer(cfg.trainer, machine, cfg.data.batch_size)
+    built = build_parts(run, cfg)
+    if first and again and not resume:
+        check_same(run, decided(cfg, machine))
+    built.data.setup()
+    return Parts(
+        run,
+        cfg,
+        machine,
+        resume and not again,
+        again,
+        first,
+        built.loss,
+        built.data,
+        built.loggers,
+        [*built.callbacks, *callbacks],
+        built.regularizer,
+    )
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a configuration names, built and checked; the data is not read yet. See `Parts`."""
+
+    loss: Loss
+    data: SentenceDataModule
+    loggers: list[Logger]
+    callbacks: list[Callback]
+    regularizer: RankReduction | None
+
+
+def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
+    """Build what needs no weights, and check that it fits together.
+
+    Args:
+        run: The run folder, to which nothing is written.
+        cfg: A configuration without interpolations.
+
+    Raises:
+        ConfigError: Something cannot be built, or does not fit.
+    """
     check_optim(cfg.optim)
     loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
@@ -88,25 +128,10 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     own = [build(f"callbacks.{name}", node) for name, node in cfg.callbacks.items()]
     regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
     check_extras(cfg, loss, regularizer, own)
-    if first and again and not resume:
-        check_same(run, decided(cfg, machine))
-    data.setup()
-    return Parts(
-        run,
-        cfg,
-        machine,
-        resume and not again,
-        again,
-        first,
-        loss,
-        data,
-        loggers,
-        [*own, *callbacks],
-        regularizer,
-    )
+    return Built(loss, data, loggers, own, regularizer)
 
 
-def _check_checkpoints(run: RunFolder) -> None:
+def check_checkpoints(run: RunFolder) -> None:
     """Reject a run whose checkpoints are damaged, before hours of training lead up to the first use of one.
 
     Raises:

@@ -1,0 +1,53 @@
+"""What makes two runs the same: the settings that affect the result, and a hash of them."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from sts_lightning.config.renamed import first_names, without_added
+
+VOLATILE = (
+    "hydra",
+    "debug",
+    "resume",
+    "data_root",
+    "trust",
+    "trust_remote_code",
+    "plan",
+    "share_stages",
+    "stage",
+    "shared",
+)
+"""Keys that do not affect the result of a run."""
+
+
+def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
+    """Return a hash of the settings that define a run.
+
+    Args:
+        cfg: Composed configuration, its interpolations not resolved: several settings contain the data root.
+        named: Whether the name of the run is one of these settings.
+    """
+    cfg = copy.deepcopy(cfg)
+    with open_dict(cfg):
+        for key in ("data_root",) if named else ("data_root", "name"):
+            if key in cfg:
+                cfg[key] = ""
+    text = json.dumps(first_names(without_added(defining(cfg))), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def defining(cfg: DictConfig) -> dict[str, Any]:
+    """Return the settings that define a run, resolved."""
+    return {
+        str(key): OmegaConf.to_container(cfg[key], resolve=True)
+        if OmegaConf.is_config(cfg[key])
+        else cfg[key]
+        for key in cfg
+        if key not in VOLATILE and not OmegaConf.is_missing(cfg, key)
+    }

@@ -1,0 +1,48 @@
+"""The configuration of an earlier run that is resumed."""
+
+from __future__ import annotations
+
+import logging
+
+from hydra import compose
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.config.keys import flat_keys
+from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks", "published")
+"""Parts of the configuration whose keys differ by choice."""
+
+
+def load_run_config(run: RunFolder, trust: Trust = NOTHING) -> DictConfig:
+    """Read the configuration of a run to resume; settings added after the run was created get their defaults.
+
+    Args:
+        run: The run folder.
+        trust: The user's word on what it may ask for.
+
+    Raises:
+        CheckpointError: It cannot be read, or has a setting that this version does not know.
+        UntrustedError: It asks for more than the user allows.
+    """
+    cfg = run.load_config(trust)
+    complete = compose("train")
+    with open_dict(complete):
+        for group in set(UNTYPED) & set(cfg):  # their defaults are in the signatures of their targets
+            complete[group] = cfg[group]
+    OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
+    added = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
+    try:
+        merged = OmegaConf.merge(complete, cfg)
+    except OmegaConfBaseException as error:
+        reason = str(error).splitlines()[0]
+        raise CheckpointError(f"{run.config_file}: {error.full_key}: {reason}") from error
+    if added:
+        log.info("using defaults for settings added after this run was created: %s", ", ".join(added))
+    assert isinstance(merged, DictConfig)
+    return merged
