@@ -102,7 +102,7 @@ def call(command: list[str], deadline: float) -> Done:
             check=False,
         )
     except subprocess.TimeoutExpired as stopped:
-        output = stopped.stdout or b""
+        output: Any = stopped.stdout or b""  # bytes in spite of text=True
         text = output if isinstance(output, str) else output.decode(errors="replace")
         result = Done(None, text, time.monotonic() - begin)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +17,10 @@ from transformers import (
 )
 
 from sts_lightning.choices import Quantization
+from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
+from sts_lightning.models.limits import number_positions
 from sts_lightning.models.offline import packaged_copy
 from sts_lightning.models.quantization import (
     check_fraction,
@@ -133,11 +134,12 @@ def _configure(model_config: PreTrainedConfig, settings: dict[str, Any], name: s
 
 def _own_device() -> str:
     """Return the GPU of this process if there is one, else the CPU."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+    return f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
 
 
 def _prepare(backbone: Any) -> None:
     """Remove what an encoder does not use, and switch off what would change its results."""
+    number_positions(backbone)
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
     for module in backbone.modules():
