@@ -69,7 +69,8 @@ def step(
     encoder.zero_grad()
     loss.zero_grad()
     torch.manual_seed(2)
-    with torch.autocast(device.type, torch.bfloat16, enabled=mixed):
+    # As Lightning does: each use of a weight is converted by itself, and its gradients are summed in float32.
+    with torch.autocast(device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
         embedded = encoder(rows, recompute).unflatten(0, (views, -1))
         with torch.autocast(device.type, enabled=False):
             value = loss(embedded, labels)

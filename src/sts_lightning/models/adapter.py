@@ -11,6 +11,8 @@ from peft import PeftConfig, PeftModel, PeftType, get_peft_model
 from torch import nn
 from transformers import PreTrainedModel
 
+from sts_lightning.models.lora_dropout import save_inputs_once
+
 
 def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     """Wrap a backbone in a peft adapter, and freeze its own weights.
@@ -32,6 +34,7 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"adapter does not fit {name}: {error}") from error
     assert isinstance(whole, PeftModel)
+    save_inputs_once(whole)
     return whole
 
 
