@@ -8,7 +8,7 @@ OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest check-gpu lint format bench-encode bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
+	bench-prefix bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
 help:  ## list the targets
@@ -73,6 +73,9 @@ bench-decoder: install  ## time a small decoder's step against the papers' (5 mi
 
 bench-prefix: install  ## time encoding with the template's prefix read once (2 minutes)
 	$(BIN)/python benchmarks/shared_prefix.py
+
+bench-lora-dropout: install  ## memory that LoRA's dropout keeps against peft's layers (1 minute)
+	$(BIN)/python benchmarks/lora_dropout.py
 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
 	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,6 +70,8 @@ def load_backbone(
     check_quantization(quantization)
     source, options = _find(name)
     options["trust_remote_code"] = trust_remote_code
+    # The library would have a service convert older formats, and load what that proposes to the owner.
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "true")
     # The library's load report is replaced by the checks below.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
@@ -169,6 +172,18 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
             )
 
 
+def _conversion(name: str) -> str:
+    """Return the command that saves a model of the older format as safetensors, to a folder named FOLDER."""
+    source, _, revision = (name, "", "") if Path(name).is_dir() else name.partition("@")
+    code = (
+        "from transformers import AutoModel as M, AutoTokenizer as T; "
+        f"n, r, f = {source!r}, {revision or 'main'!r}, 'FOLDER'; "
+        "M.from_pretrained(n, revision=r, use_safetensors=False, dtype='auto').save_pretrained(f); "
+        "T.from_pretrained(n, revision=r).save_pretrained(f)"
+    )
+    return f'python -c "{code}"'
+
+
 def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
     """Translate a loading error of the library into one that names the remedy."""
     text = str(error).strip()
@@ -180,10 +195,18 @@ def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
         )
     if "gated" in text:
         return ConfigError(
-            f"{name} is gated: accept its licence on the model hub, log in with `hf auth login`, try again."
+            f"{name} is gated.",
+            key="model.name",
+            hint="Accept its licence on its page of the model hub, log in with `hf auth login` or set "
+            "HF_TOKEN, and try again; or set model.name to a folder with the files.",
         )
-    if "safetensors" in text and Path(name).is_dir():
-        return CheckpointError(f"{name} has no model.safetensors; other formats are not loaded. {first_line}")
+    if "named model.safetensors" in text:
+        return CheckpointError(
+            f"{name} has no model.safetensors; other formats are not loaded.",
+            key="model.name",
+            hint=f"Where it has a pytorch_model.bin, convert it once: {_conversion(name)} and set "
+            "model.name=FOLDER. This reads plain tensors only, for which torch has to be 2.6 or newer.",
+        )
     return ConfigError(
         f"cannot load {name}: {first_line} Check model.name (a hub id or a local folder with config.json, "
         "model.safetensors and tokenizer files) and the connection to the model hub; model=minilm works "
