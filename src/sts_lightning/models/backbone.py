@@ -70,11 +70,7 @@ def load_backbone(
     check_quantization(quantization)
     source, options = _find(name)
     options["trust_remote_code"] = trust_remote_code
-    # The library would have a service convert older formats, and load what that proposes to the owner.
-    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "true")
-    # The library's load report is replaced by the checks below.
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
+    _restrain_library()
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
         if not trust_remote_code:
@@ -108,6 +104,16 @@ def load_backbone(
     if quantization != "none":
         check_fraction(backbone, quantization, name)
     return backbone, tokenizer
+
+
+def _restrain_library() -> None:
+    """Switch off the library's load report, which checks of our own replace, and its conversion of old formats.
+
+    It would have a service convert them, and load what that proposes to the model's owner.
+    """
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "true")
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
 
 
 def _find(name: str) -> tuple[str, dict[str, Any]]:
