@@ -107,7 +107,7 @@ def load_backbone(
 
 
 def _restrain_library() -> None:
-    """Switch off the library's load report, which checks of our own replace, and its conversion of old formats.
+    """Switch off the library's load report, which our checks replace, and its conversion of old formats.
 
     It would have a service convert them, and load what that proposes to the model's owner.
     """
