@@ -7,8 +7,8 @@ STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest lint format bench-encode bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
+.PHONY: help install demo test test-fast test-oldest check-gpu lint format bench-encode bench-train bench-gradient-cache bench-decoder \
+	bench-prefix bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
 help:  ## list the targets
@@ -47,6 +47,9 @@ test-oldest:  ## run the tests with the oldest torch allowed, in an environment 
 	$(OLDEST)/bin/pip install --quiet 'torch==2.8.*'
 	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n $(or $(JOBS),2) --dist loadfile
 
+check-gpu: install  ## first thing on a machine with a GPU: tests, front page and speed as one table (10 minutes)
+	$(BIN)/python benchmarks/check_gpu.py
+
 lint: install  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -70,6 +73,9 @@ bench-decoder: install  ## time a small decoder's step against the papers' (5 mi
 
 bench-prefix: install  ## time encoding with the template's prefix read once (2 minutes)
 	$(BIN)/python benchmarks/shared_prefix.py
+
+bench-lora-dropout: install  ## memory that LoRA's dropout keeps against peft's layers (1 minute)
+	$(BIN)/python benchmarks/lora_dropout.py
 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
 	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \

@@ -9,9 +9,13 @@ is given. Both have the same weights, sentences, LoRA and loss.
 from __future__ import annotations
 
 import argparse
+import copy
+import json
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from decoders import SHAPES, TEMPLATES, lora, make_encoder, make_mistral, triplets
@@ -31,8 +35,12 @@ def papers_step(options: argparse.Namespace, views: list[list[str]], loss: Loss)
     """Return the papers' training step as a function."""
     dtype = DTYPES[options.papers_compute]
     body = make_mistral(options.shape, dtype, options.device, options.nf4)
-    whole = MistralForCausalLM(body.config)
+    empty = copy.deepcopy(body.config)
+    empty.num_hidden_layers = 0  # the layers are those of `body`
+    with torch.device(options.device):
+        whole = MistralForCausalLM(empty)
     whole.model = body
+    whole.config = body.config
     whole.lm_head = whole.lm_head.to(options.device, dtype)
     settings = lora()
     settings.exclude_modules = ["lm_head"]
@@ -80,8 +88,41 @@ def our_step(options: argparse.Namespace, views: list[list[str]], loss: Loss) ->
     return run
 
 
-def main() -> None:
-    """Measure both in turns and print the ratios."""
+def measure(options: argparse.Namespace, name: str, views: list[list[str]], loss: Loss) -> dict[str, Any]:
+    """Return speed and peak memory of one of the two steps."""
+    cuda = options.device == "cuda"
+    texts = [TEMPLATES["eol"].replace("{sentence}", text) for view in views for text in view]
+    tokens = sum(map(len, byte_tokenizer("<s>")(texts)["input_ids"]))
+    run = {"papers": papers_step, "ours": our_step}[name](options, views, loss)
+    run()
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()
+    times = []
+    for _ in range(options.turns):
+        if cuda:
+            torch.cuda.synchronize()  # the first pass runs on
+        begin = time.perf_counter()
+        run()
+        if cuda:
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+    seconds = statistics.median(times)
+    memory = torch.cuda.max_memory_allocated() if cuda else None
+    del run
+    if cuda:
+        torch.cuda.empty_cache()
+    return {
+        "step": name,
+        "batch": len(views[0]),
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+        "examples_per_second": len(views[0]) / seconds,
+        "peak_bytes": memory,
+    }
+
+
+def parse() -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shape", choices=list(SHAPES), default="small")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -95,38 +136,30 @@ def main() -> None:
     parser.add_argument("--micro", type=int, help="examples in each of our micro batches")
     parser.add_argument("--chunk-tokens", type=int, default=2048)
     parser.add_argument("--turns", type=int, default=3)
-    options = parser.parse_args()
+    parser.add_argument(
+        "--generated", action="store_true", help="sentences of the toy language: needs no data"
+    )
+    parser.add_argument("--json", type=Path, help="file to write the figures to")
+    return parser.parse_args()
 
+
+def main() -> None:
+    """Measure both in turns and print the ratios."""
+    options = parse()
     batches = {"papers": options.papers_batch or options.batch, "ours": options.batch}
-    columns = triplets(max(batches.values()))
-    tokenizer = byte_tokenizer("<s>")
+    columns = triplets(max(batches.values()), options.generated)
+    found: list[dict[str, Any]] = []
     for stage, num_views, loss in ((1, 3, InfoNCELoss()), (2, 2, PearsonLoss())):
-        speed, memory = {}, {}
-        for name, prepare in (("papers", papers_step), ("ours", our_step)):
-            views = [column[: batches[name]] for column in columns[:num_views]]
-            texts = [TEMPLATES["eol"].replace("{sentence}", text) for view in views for text in view]
-            tokens = sum(map(len, tokenizer(texts)["input_ids"]))
-            run = prepare(options, views, loss)
-            run()
-            if options.device == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-            times = []
-            for _ in range(options.turns):
-                begin = time.perf_counter()
-                run()
-                if options.device == "cuda":
-                    torch.cuda.synchronize()
-                times.append(time.perf_counter() - begin)
-            speed[name] = tokens / statistics.median(times)
-            memory[name] = torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else None
-            del run
-            if options.device == "cuda":
-                torch.cuda.empty_cache()
-        for name, rate in speed.items():
-            used = "" if memory[name] is None else f", peak {memory[name]:.1f} GiB"
-            print(
-                f"stage {stage}, {name:6} batch {batches[name]:4}: {rate:8.0f} real tokens per second{used}"
-            )
+        speed = {}
+        for name, batch in batches.items():
+            result = measure(options, name, [column[:batch] for column in columns[:num_views]], loss)
+            found.append({"stage": stage, **result})
+            speed[name] = result["tokens_per_second"]
+            peak = result["peak_bytes"]
+            used = "" if peak is None else f", peak {peak / 2**30:.1f} GiB"
+            print(f"stage {stage}, {name:6} batch {batch:4}: {speed[name]:8.0f} real tokens per second{used}")
+            if options.json:
+                options.json.write_text(json.dumps(found))
         goal = f" (goal: at least {GOAL})" if stage == 1 else ""
         print(f"stage {stage}: ours / papers' {speed['ours'] / speed['papers']:.2f}{goal}")
     if options.device == "cuda":

@@ -10,11 +10,14 @@ import torch
 from hydra import compose, initialize_config_dir
 from peft import LoraConfig
 from transformers import MistralConfig, MistralModel
+from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
 
 from sts_lightning.config.schema import register_schemas
+from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
+from sts_lightning.testing.toy import ToyData
 
 register_schemas()
 
@@ -58,27 +61,33 @@ def lora() -> LoraConfig:
 
 
 def make_mistral(shape: str, dtype: torch.dtype, device: str, nf4: bool) -> MistralModel:
-    """Build a Mistral with random weights, its linear layers in NF4 if `nf4`."""
+    """Build a Mistral with random weights, its linear layers in NF4 if `nf4`.
+
+    The weights are drawn on the device, and a layer is quantised before the next one is built: neither the
+    host nor a card of 24 GB would hold 7B weights otherwise.
+    """
     sizes = SHAPES[shape]
     vocabulary = 32000 if shape == "mistral7b" else len(byte_tokenizer("<s>"))
     config = MistralConfig(
         vocab_size=vocabulary,
         num_key_value_heads=sizes["num_attention_heads"] // 4,
         use_cache=False,
-        **sizes,
+        **{**sizes, "num_hidden_layers": 0},
     )
     torch.manual_seed(0)
     default = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        with torch.device("cpu" if nf4 else device):
+        with torch.device(device):
             model = MistralModel(config)
+            config.num_hidden_layers = model.config.num_hidden_layers = sizes["num_hidden_layers"]
+            for index in range(config.num_hidden_layers):
+                layer = MistralDecoderLayer(config, index).apply(model._init_weights)
+                if nf4:
+                    quantise(layer, dtype, device)
+                model.layers.append(layer)
     finally:
         torch.set_default_dtype(default)
-    if nf4:
-        quantise(model, dtype, device)
-    placed: Any = model
-    placed.to(device)
     return model
 
 
@@ -97,6 +106,7 @@ def quantise(model: torch.nn.Module, dtype: torch.dtype, device: str) -> None:
                     compute_dtype=dtype,
                     compress_statistics=True,
                     quant_type="nf4",
+                    device="meta",
                 )
                 linear.weight = nn.Params4bit(
                     child.weight.data, requires_grad=False, compress_statistics=True, quant_type="nf4"
@@ -122,8 +132,12 @@ def make_encoder(
     return encoder.to(device)
 
 
-def triplets(count: int) -> list[list[str]]:
-    """Return anchors, positives and hard negatives of real NLI triplets."""
-    table = NLITripletsData(os.environ["STS_DATA_ROOT"], batch_size=2, seed=1).load_train()
-    table = table.shuffle(seed=1).select(range(count))
+def triplets(count: int, generated: bool = False) -> list[list[str]]:
+    """Return anchors, positives and hard negatives of real NLI triplets, or of the toy language."""
+    data: SentenceDataModule
+    if generated:
+        data = ToyData(batch_size=2, seed=1, kind="triplets", train_size=count)
+    else:
+        data = NLITripletsData(os.environ["STS_DATA_ROOT"], batch_size=2, seed=1)
+    table = data.load_train().shuffle(seed=1).select(range(count))
     return [list(table[name]) for name in ("sentence1", "sentence2", "sentence3")]

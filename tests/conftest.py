@@ -21,8 +21,6 @@ CONF = ROOT / "conf"
 
 register_schemas()
 
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the expected numbers are those of a CPU
-
 EXACT = "precision=32-true"
 """Put first, so that a test may override it: precision=auto depends on the machine."""
 
@@ -37,6 +35,12 @@ SHORT_DATA = [EXACT, "data=toy", "data.train_size=256", "data.dev_size=40", "dat
 
 SHORT_RUN = ["model=tiny_bert", *SHORT_DATA]
 """Overrides that make a run of a few seconds: 16 steps an epoch with batch 16."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide the GPUs from all tests but those of `make check-gpu`: the expected numbers are those of a CPU."""
+    if config.getoption("markexpr", "") != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

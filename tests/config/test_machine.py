@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from omegaconf import DictConfig
 
 from sts_lightning.config import machine
-from sts_lightning.config.machine import decide, decided, weights_device
+from sts_lightning.config.machine import decide, decided, fix_workspace, weights_device, without_repetition
 from sts_lightning.errors import ConfigError
 
 Config = Callable[..., DictConfig]
@@ -38,7 +39,7 @@ def test_a_cuda_device_is_used(
     cuda(monkeypatch, 8, capability)
     found = decide(config(AUTO).trainer)
     assert (found.accelerator, found.devices, found.precision) == ("gpu", 1, precision)
-    assert (found.chunk_tokens, found.deterministic) == (16384, "warn")
+    assert (found.chunk_tokens, found.deterministic) == (16384, True)
     assert found.describe().startswith("machine: 1 of 8 CUDA devices, stand-in; ")
 
 
@@ -107,3 +108,48 @@ def test_a_run_stores_the_decision(config: Config, monkeypatch: pytest.MonkeyPat
     assert stored.trainer.deterministic is True
     assert stored.trainer.accelerator == "auto"
     assert cfg.trainer.precision == "auto"
+
+
+def test_the_workspace_of_a_deterministic_run_is_fixed_before_the_model_is_loaded(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda(monkeypatch, 1)
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    fix_workspace(decide(config("trainer=cpu").trainer))
+    fix_workspace(decide(config("trainer.deterministic=false").trainer))
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    fix_workspace(decide(config().trainer))
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+
+
+def test_a_model_without_deterministic_form_is_trained_all_the_same(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda(monkeypatch, 1)
+    trainer = config().trainer
+    found = without_repetition(decide(trainer), trainer, "mixtral")
+    assert found.deterministic == "warn"
+    assert "deterministic=true" not in found.describe()
+    assert "mixtral" in found.describe()
+    for given in (config("trainer.deterministic=true").trainer, config("trainer=cpu").trainer):
+        assert without_repetition(decide(given), given, "mixtral") == decide(given)
+
+
+@pytest.mark.parametrize(
+    ("variables", "device"),
+    [
+        ({}, "cuda:0"),
+        ({"SLURM_LOCALID": "3"}, "cuda:3"),
+        ({"LOCAL_RANK": "1", "SLURM_LOCALID": "0"}, "cuda:1"),
+    ],
+)
+def test_quantised_weights_go_to_the_card_of_the_process(
+    variables: dict[str, str], device: str, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda(monkeypatch, 8)
+    for name in ("LOCAL_RANK", "SLURM_LOCALID", "JSM_NAMESPACE_LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert weights_device(decide(config().trainer)) == device

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any
 
 import pytest
 from datasets import Dataset
 
-from sts_lightning.data.loader import ResumableLoader
+from sts_lightning.data.loader import ResumableLoader, prefetched
+from sts_lightning.errors import DataError
 
 
 def numbers(examples: list[dict[str, Any]]) -> list[int]:
@@ -59,3 +62,57 @@ def test_the_global_random_state_is_unchanged() -> None:
     state = torch.get_rng_state()
     list(loader())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 10])
+def test_prefetched_items_keep_their_order(count: int) -> None:
+    assert list(prefetched(iter(range(5)), count)) == [0, 1, 2, 3, 4]
+    assert list(prefetched(iter([]), count)) == []
+
+
+@pytest.mark.parametrize("epoch_batches", [None, 4])
+def test_batches_prepared_ahead_are_the_same_and_resume_the_same(epoch_batches: int | None) -> None:
+    plain, ahead = loader(epoch_batches=epoch_batches), loader(epoch_batches=epoch_batches, ahead=2)
+    assert [list(plain), list(plain)] == [list(ahead), list(ahead)]
+    begun = loader(epoch_batches=epoch_batches, ahead=2)
+    stream = iter(begun)
+    first = [next(stream), next(stream)]
+    assert begun.state_dict() == {"epoch": 0, "position": 2}  # not what the thread has prepared
+    resumed = loader(epoch_batches=epoch_batches, ahead=2)
+    resumed.load_state_dict(begun.state_dict())
+    assert [*first, *resumed] == list(loader(epoch_batches=epoch_batches))
+
+
+def test_the_next_batch_is_prepared_while_this_one_is_used() -> None:
+    prepared, used = threading.Event(), threading.Event()
+
+    def items() -> Iterator[int]:
+        yield 0
+        prepared.set()
+        yield 1
+        assert used.wait(10)
+        yield 2
+
+    stream = prefetched(items(), 2)
+    assert next(stream) == 0
+    assert prepared.wait(10)
+    used.set()
+    assert list(stream) == [1, 2]
+
+
+def test_an_error_of_the_thread_reaches_the_consumer() -> None:
+    def items() -> Iterator[int]:
+        yield 0
+        raise DataError("broken row")
+
+    stream = prefetched(items(), 2)
+    assert next(stream) == 0
+    with pytest.raises(DataError, match="broken row"):
+        next(stream)
+
+
+def test_a_consumer_that_stops_early_leaves_no_thread_behind() -> None:
+    stream = prefetched(iter(range(1000)), 2)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]  # a generator
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]

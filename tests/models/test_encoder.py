@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -126,14 +127,6 @@ def test_missing_weights_are_an_error(tmp_path: Path) -> None:
         SentenceEncoder.from_pretrained(str(tmp_path))
 
 
-def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
-    encoder = save_tiny(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    torch.save(encoder.backbone.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="other formats are not loaded"):
-        SentenceEncoder.from_pretrained(str(tmp_path))
-
-
 def test_model_settings_are_applied_and_checked(tmp_path: Path) -> None:
     save_tiny(tmp_path)
     loaded = SentenceEncoder.from_pretrained(str(tmp_path), config={"hidden_dropout_prob": 0.25})
@@ -254,3 +247,16 @@ def test_a_model_whose_configuration_does_not_tell_its_size() -> None:
     backbone.config = PreTrainedConfig()
     with pytest.raises(ConfigError, match=r"BertModel is not supported.*num_hidden_layers"):
         SentenceEncoder(backbone, character_tokenizer())
+
+
+def test_what_tokenises_a_batch_can_be_sent_to_a_worker_process_without_the_weights() -> None:
+    encoder = tiny_bert()
+    for training in (True, False):
+        prepare = encoder.prepare(64, training)
+        sent = pickle.dumps(prepare)
+        assert len(sent) < 100_000
+        views = [["a dog", "two men"], ["x", "someone plays"]]
+        here, there = prepare(views, [None, None]), pickle.loads(sent)(views, [None, None])
+        assert [chunk["input_ids"].tolist() for chunk in here.chunks] == [
+            chunk["input_ids"].tolist() for chunk in there.chunks
+        ]

@@ -18,6 +18,7 @@ from sts_lightning.choices import Quantization
 from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.quantization import dequantized, linear_weights
+from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.models.families import tiny, write
 
 SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x"]
@@ -106,3 +107,16 @@ def test_gpt2_with_lora_in_4bit_is_merged(tmp_path: Path) -> None:
     write_merged(encoder, tmp_path / "merged", "base")
     read = SentenceEncoder.from_pretrained(str(tmp_path / "merged")).eval()
     np.testing.assert_allclose(read.encode(SENTENCES), vectors, atol=1e-5 * abs(vectors).max())
+
+
+def test_what_8_bit_layers_keep_beside_their_weights_moves_with_them() -> None:
+    """A copy of every tensor stands in for a move to another device: the copy would stay on the GPU."""
+    encoder = tiny_mistral(quantization="8bit").eval()
+    vectors = encoder.encode(SENTENCES)  # the first pass makes the copy
+    layers = [module for module in encoder.modules() if isinstance(module, Linear8bitLt)]
+    assert all(layer.state.CB.data_ptr() == layer.weight.data_ptr() for layer in layers)
+    before = {layer.weight.data_ptr() for layer in layers}
+    encoder._apply(lambda tensor: tensor.clone())
+    assert not before & {layer.weight.data_ptr() for layer in layers}
+    assert all(layer.state.CB.data_ptr() == layer.weight.data_ptr() for layer in layers)
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), vectors)

@@ -57,3 +57,15 @@ def test_what_counts_as_out_of_memory() -> None:
     assert is_out_of_memory(torch.OutOfMemoryError("x"))
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."))
     assert not is_out_of_memory(RuntimeError("shape mismatch"))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("CUDA error: out of memory", True),
+        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
+        ("CUDA error: an illegal memory access was encountered", False),
+    ],
+)
+def test_memory_that_runs_out_outside_torchs_allocator(message: str, expected: bool) -> None:
+    assert is_out_of_memory(RuntimeError(message)) is expected

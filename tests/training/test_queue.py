@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from peft import LoraConfig
 
+from sts_lightning.choices import Quantization
 from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_decoders import tiny_mistral
 from sts_lightning.training.queue import MomentumQueue
 
 
@@ -45,3 +48,18 @@ def test_refuses() -> None:
         MomentumQueue(tiny_bert(), 0, 0.9)
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
         MomentumQueue(tiny_bert(), 4, 1.0)
+
+
+@pytest.mark.parametrize("quantization", ["4bit", "8bit"])
+def test_a_quantised_encoder_is_followed_in_its_trained_weights(quantization: Quantization) -> None:
+    adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
+    encoder = tiny_mistral(quantization=quantization, adapter=adapter)
+    queue = MomentumQueue(encoder, size=2, momentum=0.75)
+    with torch.no_grad():
+        for name, weight in encoder.named_parameters():
+            if "lora_B" in name:
+                weight.add_(4.0)
+    queue.follow(encoder)
+    for (name, mine), theirs in zip(queue.encoder_copy.named_parameters(), encoder.parameters(), strict=True):
+        expected = torch.ones_like(mine) if "lora_B" in name else theirs
+        assert torch.equal(mine, expected), name

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
 
+from sts_lightning.distributed import local_rank
 from sts_lightning.errors import ConfigError
 
 CPU_CHUNK_TOKENS = 512
@@ -52,8 +53,9 @@ def decide(trainer: DictConfig) -> Machine:
     ``accelerator=auto`` takes CUDA where a device is visible, then Apple's MPS, then the CPU.
     ``precision=auto`` takes ``bf16-mixed`` where the hardware multiplies bfloat16 natively (NVIDIA from
     compute capability 8.0; CPUs with AMX or AVX512_BF16), else ``32-true``: a CPU that has AVX2 alone
-    multiplies bfloat16 several times slower than float32. ``deterministic=auto`` is strict on a CPU, and a
-    warning elsewhere, since some CUDA operations have no deterministic form.
+    multiplies bfloat16 several times slower than float32. ``deterministic=auto`` is strict, and a warning on
+    Apple GPUs only: with a mere warning PyTorch keeps the fast backward pass of attention on CUDA, whose sums
+    depend on timing, so that the same seed would give other numbers.
 
     Args:
         trainer: The group ``trainer`` of a composed configuration.
@@ -73,7 +75,7 @@ def decide(trainer: DictConfig) -> Machine:
         reasons.append(f"chunks of {chunk_tokens:,} tokens")
     deterministic = trainer.deterministic
     if deterministic == "auto":
-        deterministic = True if accelerator == "cpu" else "warn"
+        deterministic = "warn" if accelerator == "mps" else True
         reasons.append(f"deterministic={str(deterministic).lower()}")
     return Machine(accelerator, trainer.devices, precision, chunk_tokens, deterministic, tuple(reasons))
 
@@ -91,9 +93,34 @@ def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
     return changed
 
 
+def without_repetition(machine: Machine, trainer: DictConfig, model_type: str) -> Machine:
+    """Return the decisions for a model that cannot repeat a run exactly on a GPU.
+
+    Args:
+        machine: The decisions for any other model.
+        trainer: The group ``trainer``; a value of ``deterministic`` that was given is kept.
+        model_type: Type of the model, for the reason.
+    """
+    if machine.accelerator != "gpu" or trainer.deterministic != "auto":
+        return machine
+    reasons = [reason for reason in machine.reasons if not reason.startswith("deterministic")]
+    reasons.append(f"deterministic=warn ({model_type} has no deterministic form on CUDA)")
+    return replace(machine, deterministic="warn", reasons=tuple(reasons))
+
+
 def weights_device(machine: Machine) -> str:
     """Return the device of this process, to which quantised weights are loaded."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if machine.accelerator == "gpu" else "cpu"
+    return f"cuda:{local_rank()}" if machine.accelerator == "gpu" else "cpu"
+
+
+def fix_workspace(machine: Machine) -> None:
+    """Have cuBLAS compute the same sums in every run, where the run is deterministic.
+
+    PyTorch reads this variable once, at the first matrix product of the process. Lightning sets it when its
+    Trainer is built, which is after that product if a quantised model of an unknown kind is probed.
+    """
+    if machine.accelerator == "gpu" and machine.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
 def cuda_devices() -> int:

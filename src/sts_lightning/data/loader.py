@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, TypeVar
 
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
+
+ItemT = TypeVar("ItemT")
 
 EPOCH_STRIDE = 1_000_003
 """Distance between the seeds of successive epochs: nearby run seeds then never share an order."""
@@ -37,6 +42,28 @@ class EpochSampler(Sampler[int]):
         yield from order[start:]
 
 
+def prefetched(items: Iterator[ItemT], count: int) -> Iterator[ItemT]:
+    """Yield items in order, while a thread computes the next ones.
+
+    Args:
+        items: Iterator that computes each item when asked for it.
+        count: Maximum number of items that are computed before they are asked for; 0: no thread.
+    """
+    if count == 0:
+        yield from items
+        return
+    end = object()
+    with ThreadPoolExecutor(1, "prefetch") as thread:
+        waiting = deque(thread.submit(next, items, end) for _ in range(count))
+        try:
+            while (item := waiting.popleft().result()) is not end:
+                waiting.append(thread.submit(next, items, end))
+                yield item  # type: ignore[misc]  # the end has been excluded
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
 class ResumableLoader(DataLoader[Any]):
     """Loader that reshuffles a table in each epoch, and resumes after the last batch that was used.
 
@@ -52,6 +79,9 @@ class ResumableLoader(DataLoader[Any]):
         num_workers: Number of worker processes that collate in the background; 0 collates in the training
             process.
         epoch_batches: Limit of the batches in an epoch; all batches of the table if None.
+        ahead: Number of batches that a thread of the training process collates before they are asked for, so
+            that a GPU does not wait for the tokeniser, which leaves Python's lock while it works. Without
+            effect if there are worker processes, which do the same.
     """
 
     def __init__(
@@ -62,6 +92,7 @@ class ResumableLoader(DataLoader[Any]):
         seed: int,
         num_workers: int = 0,
         epoch_batches: int | None = None,
+        ahead: int = 0,
     ) -> None:
         self.order = EpochSampler(len(table), seed)
         super().__init__(
@@ -75,6 +106,7 @@ class ResumableLoader(DataLoader[Any]):
         )
         available = super().__len__()
         self.epoch_batches = available if epoch_batches is None else min(available, epoch_batches)
+        self.ahead = 0 if num_workers else ahead
         self._epoch = -1
         self._position = 0
 
@@ -85,9 +117,8 @@ class ResumableLoader(DataLoader[Any]):
         self._epoch += 1
         start, self._position = self._position, 0
         self.order.epoch, self.order.skip = self._epoch, start * (self.batch_size or 1)
-        for position, batch in enumerate(super().__iter__(), start=start + 1):
-            if position > self.epoch_batches:
-                break
+        left = islice(super().__iter__(), self.epoch_batches - start)
+        for position, batch in enumerate(prefetched(left, self.ahead), start=start + 1):
             # The state counts batches that the consumer has received, not those that workers have prefetched.
             self._state = {"epoch": self._epoch, "position": position}
             yield batch

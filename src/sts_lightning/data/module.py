@@ -46,6 +46,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         num_classes: K, if the label is a class.
         counts: Rows read and dropped, by source; filled by `setup`.
         epoch_batches: Limit of the batches in an epoch, or None.
+        batches_ahead: Batches that a thread prepares ahead of the consumer, if there are no worker processes.
         train, dev, tests: Training table, dev table and test tasks; filled by `setup`.
     """
 
@@ -64,6 +65,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         self.num_workers = num_workers
         self.counts: list[SourceCount] = []
         self.epoch_batches: int | None = None
+        self.batches_ahead = 0
         self._loaded = False
         self._prepare: tuple[Prepare[Any], Prepare[Any]] | None = None
 
@@ -146,7 +148,13 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         prepare, _ = self._connected()
         collate = ViewCollator(self.views, self.label, prepare, Shard.current())
         return ResumableLoader(
-            self.train, self.batch_size, collate, self.seed, self.num_workers, self.epoch_batches
+            self.train,
+            self.batch_size,
+            collate,
+            self.seed,
+            self.num_workers,
+            self.epoch_batches,
+            self.batches_ahead,
         )
 
     def val_dataloader(self) -> DataLoader[Any]:

@@ -12,6 +12,8 @@ from peft import PeftConfig, PeftModel, PeftType, PrefixEncoder, get_peft_model
 from torch import nn
 from transformers import PreTrainedModel
 
+from sts_lightning.models.lora_dropout import save_inputs_once
+
 
 def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     """Wrap a backbone in a peft adapter, and freeze its own weights.
@@ -35,6 +37,7 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     assert isinstance(whole, PeftModel)
     if adapter.peft_type == PeftType.PREFIX_TUNING:
         _scale_prefix(whole, backbone)
+    save_inputs_once(whole)
     return whole
 
 

@@ -18,9 +18,11 @@ from transformers import (
 )
 
 from sts_lightning.choices import Quantization
+from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.jina_bert import JinaBertModel, check_weights
+from sts_lightning.models.limits import number_positions
 from sts_lightning.models.offline import packaged_copy
 from sts_lightning.models.quantization import (
     check_fraction,
@@ -69,9 +71,7 @@ def load_backbone(
     check_quantization(quantization)
     source, options = _find(name)
     options["trust_remote_code"] = trust_remote_code
-    # The library's load report is replaced by the checks below.
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
+    _restrain_library()
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
         if not trust_remote_code:
@@ -109,6 +109,16 @@ def load_backbone(
     return backbone, tokenizer
 
 
+def _restrain_library() -> None:
+    """Switch off the library's load report, which our checks replace, and its conversion of old formats.
+
+    It would have a service convert them, and load what that proposes to the model's owner.
+    """
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "true")
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+
+
 def _find(name: str) -> tuple[str, dict[str, Any]]:
     """Return the folder or hub id of a model, and its revision as an argument of ``from_pretrained``."""
     if Path(name).is_dir():
@@ -136,11 +146,12 @@ def _configure(model_config: PreTrainedConfig, settings: dict[str, Any], name: s
 
 def _own_device() -> str:
     """Return the GPU of this process if there is one, else the CPU."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
+    return f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
 
 
 def _prepare(backbone: Any) -> None:
     """Remove what an encoder does not use, and switch off what would change its results."""
+    number_positions(backbone)
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
     for module in backbone.modules():
@@ -170,6 +181,18 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
             )
 
 
+def _conversion(name: str) -> str:
+    """Return the command that saves a model of the older format as safetensors, to a folder named FOLDER."""
+    source, _, revision = (name, "", "") if Path(name).is_dir() else name.partition("@")
+    code = (
+        "from transformers import AutoModel as M, AutoTokenizer as T; "
+        f"n, r, f = {source!r}, {revision or 'main'!r}, 'FOLDER'; "
+        "M.from_pretrained(n, revision=r, use_safetensors=False, dtype='auto').save_pretrained(f); "
+        "T.from_pretrained(n, revision=r).save_pretrained(f)"
+    )
+    return f'python -c "{code}"'
+
+
 def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
     """Translate a loading error of the library into one that names the remedy."""
     text = str(error).strip()
@@ -181,10 +204,18 @@ def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
         )
     if "gated" in text:
         return ConfigError(
-            f"{name} is gated: accept its licence on the model hub, log in with `hf auth login`, try again."
+            f"{name} is gated.",
+            key="model.name",
+            hint="Accept its licence on its page of the model hub, log in with `hf auth login` or set "
+            "HF_TOKEN, and try again; or set model.name to a folder with the files.",
         )
-    if "safetensors" in text and Path(name).is_dir():
-        return CheckpointError(f"{name} has no model.safetensors; other formats are not loaded. {first_line}")
+    if "named model.safetensors" in text:
+        return CheckpointError(
+            f"{name} has no model.safetensors; other formats are not loaded.",
+            key="model.name",
+            hint=f"Where it has a pytorch_model.bin, convert it once: {_conversion(name)} and set "
+            "model.name=FOLDER. This reads plain tensors only, for which torch has to be 2.6 or newer.",
+        )
     return ConfigError(
         f"cannot load {name}: {first_line} Check model.name (a hub id or a local folder with config.json, "
         "model.safetensors and tokenizer files) and the connection to the model hub; model=minilm works "

@@ -26,6 +26,7 @@ from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, e
 from sts_lightning.models.limits import check_length, position_offset
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
+from sts_lightning.models.quantization import follow_weights
 from sts_lightning.models.text_edit import edit
 from sts_lightning.models.tokenize import Augment, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
@@ -161,17 +162,17 @@ class SentenceEncoder(nn.Module):
 
         Args:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
-            training: Whether to tokenise as in training: with the templates of the views, and with the bare
-                templates to subtract.
+            training: Whether to use the templates of the views, and the bare templates to subtract.
         """
+        tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
+        if training:
+            return partial(tokenizer.training_rows, chunk_tokens=chunk_tokens)
+        return partial(tokenizer.evaluation_rows, chunk_tokens=chunk_tokens, denoise=self.denoise_evaluation)
 
-        def tokenize(views: Sequence[Sequence[str]], changes: Sequence[Augment | None]) -> TokenizedBatch:
-            if training:
-                return self.tokenizer.training_rows(views, changes, chunk_tokens)
-            texts = [text for view in views for text in view]
-            return self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation)
-
-        return tokenize
+    def _apply(self, *args: Any, **options: Any) -> Self:
+        super()._apply(*args, **options)  # type: ignore[no-untyped-call]
+        follow_weights(self)
+        return self
 
     def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: values.to(self.device) for name, values in chunk.items()}
@@ -312,8 +313,7 @@ class SentenceEncoder(nn.Module):
             # Reading inner layers registers hooks in the modules, which is not safe in threads.
             threaded = on_cpu and not self._reads_inner_layers
             vectors = self._finish(embed_chunks(embed, batch.chunks, threaded, progress), batch)
-        result: np.ndarray = vectors.cpu().numpy()
-        return result
+        return np.asarray(vectors.cpu().numpy())
 
     @property
     def _reads_inner_layers(self) -> bool:

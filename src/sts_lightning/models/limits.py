@@ -1,11 +1,41 @@
-"""Limits of a model: number of positions, width of attention windows."""
+"""Limits of a model: number of positions, width of attention windows, exact repetition on a GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
+
+NOT_REPEATABLE = frozenset(("gpt_oss", "mixtral", "qwen3_moe"))
+"""Model types that PyTorch rejects on CUDA under ``deterministic=true``: their experts count by histc."""
+
+
+def number_positions(backbone: PreTrainedModel) -> None:
+    """Give OPT its positions, which it otherwise sums up in float32: CUDA has no deterministic form of that.
+
+    Args:
+        backbone: Model, changed in place; other model types are left as they are.
+    """
+    if backbone.config.model_type == "opt":
+        backbone.register_forward_pre_hook(_add_positions, with_kwargs=True)
+
+
+def _add_positions(
+    backbone: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Add the positions of rows without an attention mask, all of which are tokens."""
+    given = [kwargs.get(name) for name in ("attention_mask", "position_ids")]
+    tokens = kwargs.get("input_ids")
+    tokens = kwargs.get("inputs_embeds") if tokens is None else tokens
+    if args or tokens is None or any(value is not None for value in given):
+        return args, kwargs
+    cache = kwargs.get("past_key_values")
+    start = 0 if cache is None else cache.get_seq_length()
+    positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+    return args, {**kwargs, "position_ids": positions.expand(len(tokens), -1)}
 
 
 def position_offset(backbone: PreTrainedModel) -> int:

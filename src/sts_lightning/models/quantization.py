@@ -92,6 +92,21 @@ def check_fraction(backbone: PreTrainedModel, quantization: Quantization, name: 
     log.info("%s bit: %.0f %% of %s linear weights", bits, 100 * fraction, _count(total))
 
 
+def follow_weights(module: nn.Module) -> None:
+    """Move what bitsandbytes keeps beside 8-bit weights after the weights have been moved.
+
+    From the first forward pass on, the layer holds the weights a second time, together with their scales, in
+    an object that moving a whole model does not reach: the copy would stay on the GPU, take its memory twice
+    when the model comes back, and fail on another device.
+    """
+    for layer in module.modules():
+        state = getattr(layer, "state", None)
+        if _is_quantised(layer) and state is not None and state.CB is not None:
+            weight: Any = layer.weight
+            state.CB = weight.data
+            state.SCB = state.SCB.to(weight.device)
+
+
 def linear_weights(backbone: nn.Module) -> dict[str, tuple[int, bool]]:
     """Return the size of each matrix that multiplies activations, and whether it is quantised, by name.
 

@@ -159,6 +159,23 @@ class SentenceTokenizer:
         batch = self._chunk(ids, chunk_tokens)
         return self._with_baselines(batch, [ids], [self.template or SLOT]) if denoise else batch
 
+    def evaluation_rows(
+        self,
+        views: Sequence[Sequence[str]],
+        augmentations: Sequence[Augment | None],
+        chunk_tokens: int,
+        denoise: bool,
+    ) -> TokenizedBatch:
+        """Tokenise the views of a batch as in evaluation, one after the other; nothing is augmented.
+
+        Args:
+            views: Sentences of each view.
+            augmentations: Ignored.
+            chunk_tokens: Maximum number of tokens of a chunk, padding included.
+            denoise: Whether to append the bare templates to subtract.
+        """
+        return self.rows([text for view in views for text in view], chunk_tokens, denoise)
+
     def training_rows(
         self,
         views: Sequence[Sequence[str]],

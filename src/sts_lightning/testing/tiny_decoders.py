@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 from typing import Any, Unpack
 
 import torch
@@ -104,6 +105,24 @@ def _load(config: PreTrainedConfig, start: str, **shape: Any) -> SentenceEncoder
         AutoModel.from_config(config).save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         return SentenceEncoder.from_pretrained(folder, **shape)
+
+
+def write_mistral(folder: Path, config: MistralConfig, device: str = "cpu", seed: int = 0) -> None:
+    """Write a Mistral with random bfloat16 weights as a folder that ``model.name`` can name.
+
+    Args:
+        folder: Output folder, created if necessary.
+        config: Shape of the model; ``MistralConfig()`` is that of Mistral-7B. The vocabulary must hold the
+            259 tokens of the byte tokenizer.
+        device: Device that the weights are drawn on: 7B take minutes on a CPU, and 14 GB of memory.
+        seed: Random seed of the weights; the global random state is left unchanged.
+    """
+    logging.disable_progress_bar()
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(seed)
+        model = AutoModel.from_config(config, dtype=torch.bfloat16)
+    model.save_pretrained(folder, max_shard_size="2GB")
+    byte_tokenizer("<s>").save_pretrained(folder)
 
 
 def byte_tokenizer(start: str) -> PreTrainedTokenizerFast:

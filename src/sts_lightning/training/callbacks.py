@@ -25,7 +25,8 @@ class Throughput(Callback):
     """Logs steps and tokens (without padding) per second of training time.
 
     Time in dev evaluations and checkpoints is not counted. Every process is assumed to embed as many tokens
-    as the first.
+    as the first. A GPU is still at work on a step when its Python code has ended: there a step counts once
+    the events around it have passed, usually in the step after, without waiting for the GPU.
 
     Args:
         window: Number of steps to average over.
@@ -33,12 +34,16 @@ class Throughput(Callback):
 
     def __init__(self, window: int = 20) -> None:
         self.recent: deque[tuple[float, int]] = deque(maxlen=window)
+        self._running: deque[tuple[torch.cuda.Event, torch.cuda.Event, int]] = deque()
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Start the clock."""
         self._start = time.perf_counter()
+        if pl_module.device.type == "cuda":
+            self._first_event = torch.cuda.Event(enable_timing=True)
+            self._first_event.record()
 
     def on_train_batch_end(
         self,
@@ -50,11 +55,24 @@ class Throughput(Callback):
     ) -> None:
         """Stop the clock and log."""
         tokens = batch.rows.num_tokens * trainer.world_size
-        self.recent.append((time.perf_counter() - self._start, tokens))
+        if pl_module.device.type == "cuda":
+            self._collect_events(tokens)
+        else:
+            self.recent.append((time.perf_counter() - self._start, tokens))
         seconds = sum(duration for duration, _ in self.recent)
         counted = sum(count for _, count in self.recent)
         pl_module.log("steps_per_second", len(self.recent) / seconds, prog_bar=True, batch_size=1)
         pl_module.log("tokens_per_second", counted / seconds, prog_bar=True, batch_size=1)
+
+    def _collect_events(self, tokens: int) -> None:
+        last = torch.cuda.Event(enable_timing=True)
+        last.record()
+        self._running.append((self._first_event, last, tokens))
+        if not self.recent:
+            self._running[0][1].synchronize()
+        while self._running and self._running[0][1].query():
+            first, last, count = self._running.popleft()
+            self.recent.append((first.elapsed_time(last) / 1000, count))
 
 
 class RandomState(Callback):
@@ -65,12 +83,18 @@ class RandomState(Callback):
 
     def __init__(self) -> None:
         self._restore: list[dict[str, Any]] | None = None
+        self._device = torch.device("cpu")
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Remember the device, whose generator dropout draws from."""
+        self._device = trainer.strategy.root_device
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the CPU, CUDA and Apple GPU generators of each process."""
-        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-        own: dict[str, Any] = {"cpu": torch.get_rng_state(), "cuda": cuda}
-        if torch.backends.mps.is_available():
+        """Return the states of the CPU's generator and of that of its GPU, of each process."""
+        own: dict[str, Any] = {"cpu": torch.get_rng_state()}
+        if self._device.type == "cuda":
+            own["cuda"] = torch.cuda.get_rng_state(self._device)
+        elif self._device.type == "mps":
             own["mps"] = torch.mps.get_rng_state()
         world_size = Shard.current().world_size
         states = [own] * world_size
@@ -103,9 +127,13 @@ class RandomState(Callback):
         if self._restore is not None:
             own = self._restore[trainer.global_rank]
             torch.set_rng_state(own["cpu"].cpu())
-            if own["cuda"]:
-                torch.cuda.set_rng_state_all([state.cpu() for state in own["cuda"]])
-            if "mps" in own and torch.backends.mps.is_available():
+            if "cuda" in own and self._device.type == "cuda":  # the run may resume on other hardware
+                state = own["cuda"]
+                if isinstance(state, list):  # of all cards, as earlier versions stored it
+                    state = state[min(self._device.index or 0, len(state) - 1)] if state else None
+                if state is not None:
+                    torch.cuda.set_rng_state(state.cpu(), self._device)
+            if "mps" in own and self._device.type == "mps":
                 torch.mps.set_rng_state(own["mps"].cpu())
             self._restore = None
 

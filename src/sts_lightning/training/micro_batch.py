@@ -26,7 +26,9 @@ REMEDY = (
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory ran out, on a GPU or on the host."""
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    # A library outside torch's allocator, such as cuBLAS or bitsandbytes, reports an error of its own.
+    signs = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in signs)
 
 
 @contextmanager
@@ -82,8 +84,8 @@ def find_micro_batch_size(
     """
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
     size = batch_size
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    on_gpu = next(encoder.parameters()).is_cuda
+    on_gpu = encoder.device.type == "cuda"
+    devices = [encoder.device] if on_gpu else []
     with torch.random.fork_rng(devices), nullcontext() if on_gpu else host_memory_limit():
         while True:
             reserved: list[torch.Tensor] = []
@@ -103,7 +105,7 @@ def find_micro_batch_size(
                 vectors = None
                 for parameter in trained:
                     parameter.grad = None
-                if torch.cuda.is_available():
+                if on_gpu:
                     torch.cuda.empty_cache()
             if size == 1:
                 raise TrainingError(

@@ -71,9 +71,10 @@ class MomentumQueue(nn.Module):
 
     @torch.no_grad()
     def follow(self, encoder: SentenceEncoder) -> None:
-        """Move the weights of the copy towards those of the encoder."""
+        """Move the trained weights of the copy towards those of the encoder; frozen ones are equal."""
         for mine, theirs in zip(self.encoder_copy.parameters(), encoder.parameters(), strict=True):
-            mine.lerp_(theirs.detach(), 1 - self.momentum)
+            if theirs.requires_grad:
+                mine.lerp_(theirs.detach(), 1 - self.momentum)
 
     @torch.no_grad()
     def embed(self, rows: TokenizedBatch) -> Tensor:

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,12 +23,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import interrupts
 from sts_lightning.config.build import name_setting
-from sts_lightning.config.machine import decided, weights_device
+from sts_lightning.config.machine import decided, fix_workspace, weights_device, without_repetition
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.errors import InterruptedRunError, TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
+from sts_lightning.models.limits import NOT_REPEATABLE
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
@@ -44,6 +45,12 @@ from sts_lightning.workflows.validate import Parts, validate
 from sts_lightning.workflows.warm_start import warm_start
 
 log = logging.getLogger(__name__)
+
+BATCHES_AHEAD = 2
+"""Batches that are tokenised while a GPU trains; on a CPU tokenising would take cores from training."""
+
+NOT_DETERMINISTIC = "does not have a deterministic implementation"
+"""Part of PyTorch's message about an operation under ``trainer.deterministic=true``."""
 
 
 def train_in(
@@ -184,6 +191,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         UserError: The model or the earlier run cannot be loaded, or the settings leave no step to train.
     """
     cfg, machine, data, loss = parts.cfg, parts.machine, parts.data, parts.loss
+    fix_workspace(machine)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine))
     with name_setting("loss", ()):
@@ -198,12 +206,17 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     encoder.text_edit = cfg.evaluation.text_edit
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
+    model_type = encoder.plain_backbone.config.model_type
+    if model_type in NOT_REPEATABLE:
+        machine = without_repetition(machine, cfg.trainer, model_type)
+        parts = replace(parts, machine=machine)
     data.connect(
         encoder.prepare(machine.chunk_tokens, training=True),
         encoder.prepare(machine.chunk_tokens, training=False),
     )
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps
+    data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
     check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * plan.total_steps))
     module = _make_module(parts, encoder, keep, plan)
     with quiet_lightning():  # a rejected setting leaves no files
@@ -264,7 +277,9 @@ def fit(experiment: Experiment) -> Fitted:
     _begin(experiment)
     untuned: Scores | None = None
     if parts.cfg.evaluation.untuned and parts.first and not parts.resumed:
-        untuned = score(copy.deepcopy(module.encoder), parts.data, parts.cfg.evaluation)
+        encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
+        untuned = score(encoder, parts.data, parts.cfg.evaluation)
+        del encoder
     if parts.resumed:
         _continue_history(parts)
     else:
@@ -276,6 +291,12 @@ def fit(experiment: Experiment) -> Fitted:
     except RuntimeError as error:
         if is_out_of_memory(error):
             raise TrainingError(f"memory ran out at step {trainer.global_step + 1}. {REMEDY}") from error
+        if NOT_DETERMINISTIC in str(error):
+            raise TrainingError(
+                f"{str(error).partition('.')[0]}, so the run could not be repeated exactly.",
+                key="trainer.deterministic",
+                hint="trainer.deterministic=warn trains it; the same seed then gives other numbers.",
+            ) from error
         raise
     dev = float(trainer.callback_metrics.get(MONITOR, math.nan))
     device, processes = trainer.strategy.root_device, trainer.world_size

@@ -1,0 +1,29 @@
+"""Tests of the paths that a GPU takes: the same bodies run on the CPU, and on CUDA with `make check-gpu`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from sts_lightning.config.machine import decide
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(
+    request: pytest.FixtureRequest, config: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[torch.device]:
+    """A device, under the determinism that trainer=auto takes on it."""
+    kind: str = request.param
+    if kind == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device: make check-gpu")
+    chosen = decide(config(f"trainer={'gpu' if kind == 'cuda' else 'cpu'}").trainer).deterministic
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once in a process
+    torch.use_deterministic_algorithms(bool(chosen), warn_only=chosen == "warn")
+    yield torch.device(kind, 0) if kind == "cuda" else torch.device(kind)
+    torch.use_deterministic_algorithms(before, warn_only=warn_only)
