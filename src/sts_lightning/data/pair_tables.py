@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, DatasetInfo
 
 from sts_lightning.errors import DataError
 
@@ -44,9 +44,10 @@ class SourceCount:
         log.info("%s: %s rows read%s, %s kept", self.source, f"{self.read:,}", reasons, f"{self.kept:,}")
 
 
-def make_table(columns: Mapping[str, Sequence[Any]]) -> Dataset:
+def make_table(columns: Mapping[str, Sequence[Any]], description: str = "") -> Dataset:
     """Build a table from named columns of equal length."""
-    return Dataset.from_dict({name: list(values) for name, values in columns.items()})
+    values = {name: list(column) for name, column in columns.items()}
+    return Dataset.from_dict(values, info=DatasetInfo(description=description))
 
 
 def keep_rows(table: Dataset, keep: Callable[[str, str], bool]) -> Dataset:
