@@ -28,15 +28,15 @@ attended to (CoT-BERT).
 TextEdit = Literal["none", "official", "prompt_bert"]
 """Edit of dev and test sentences before the template.
 
-``none``: the sentence as it is. ``official``: the three edits of PromptEOL's evaluation code, which Pcc-tuning
-shares. ``prompt_bert``: a final period and nothing else, as in the code of PromptBERT and CoT-BERT.
+``none``: the sentence as it is. ``official``: the three edits in the code of PromptEOL and Pcc-tuning.
+``prompt_bert``: a final period and nothing else, as in the code of PromptBERT and CoT-BERT.
 """
 
 SentEvalText = Literal["raw", "prepared"]
 """Text of STS12-16, STS-B and SICK.
 
-``raw``: that of the files. ``prepared``: that of SentEval's script, which the papers read: tokenised by Moses, and
-all but SICK lower-cased.
+``raw``: that of the files. ``prepared``: that of SentEval's script, which the papers read: tokenised by Moses
+and, all but SICK, lower-cased.
 """
 
 TextFound = Literal["raw", "prepared", "prepared_files"]

@@ -1,4 +1,4 @@
-"""Targets that have moved since they were written to run folders."""
+"""Settings of run folders of former versions: targets that have moved, and what was not a setting yet."""
 
 from __future__ import annotations
 
@@ -30,6 +30,26 @@ def update_targets(node: DictConfig | ListConfig) -> None:
             update_targets(child)
         elif key == "_target_" and child is not None and child._value() in RENAMED:  # type: ignore[union-attr]
             node[key] = RENAMED[child._value()]  # type: ignore[union-attr]
+
+
+def add_former_settings(cfg: DictConfig) -> None:
+    """Add what runs of former versions did where a setting did not exist yet, in place.
+
+    They cut dev and test sentences at the length of training.
+
+    Args:
+        cfg: Configuration of a run, or configurations of its stages by name.
+    """
+    parts = [cfg, *(cfg._get_node(key) for key in cfg)]
+    for part in parts:
+        if not isinstance(part, DictConfig):
+            continue
+        model, evaluation = (part._get_node(key) for key in ("model", "evaluation"))
+        if not (isinstance(model, DictConfig) and isinstance(evaluation, DictConfig)):
+            continue
+        length = model._get_node("max_length")
+        if "max_length" not in evaluation and length is not None:
+            evaluation.max_length = length._value()
 
 
 def first_names(value: Any) -> Any:

@@ -52,8 +52,13 @@ def make_table(columns: Mapping[str, Sequence[Any]], description: str = "") -> D
 
 def keep_rows(table: Dataset, keep: Callable[[str, str], bool]) -> Dataset:
     """Return the rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
+    return table.select(rows_to_keep(table, keep))
+
+
+def rows_to_keep(table: Dataset, keep: Callable[[str, str], bool]) -> list[int]:
+    """Return the indices of the rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
     pairs = zip(table["sentence1"], table["sentence2"], strict=True)
-    return table.select([row for row, pair in enumerate(pairs) if keep(*pair)])
+    return [row for row, pair in enumerate(pairs) if keep(*pair)]
 
 
 def check_limit(limit: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The text of SentEval's STS files: Moses tokens, lower-cased for the SemEval sets, made from raw sentences."""
+"""Text of the STS files as SentEval's script prepares it."""
 
 from __future__ import annotations
 

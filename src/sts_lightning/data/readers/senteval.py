@@ -200,18 +200,24 @@ def _own_counts(path: Path) -> dict[str, int]:
 
 
 def text_found(tables: Iterable[Dataset]) -> TextFound | None:
-    """Return the text of tables read from SentEval's files, the least prepared if they differ; None for others."""
-    found = {table.info.description for table in tables}
+    """Return the text of tables read from SentEval's files; None for others."""
+    return least_prepared(table.info.description for table in tables)
+
+
+def least_prepared(texts: Iterable[str | None]) -> TextFound | None:
+    """Return the first of raw, prepared and prepared files that occurs, None if none does."""
+    found = set(texts)
     return next((kind for kind in get_args(TextFound) if kind in found), None)
 
 
 def _to_table(
     pairs: Iterator[Pair], path: Path, folder: Path, text: SentEvalText, lower: bool = True
 ) -> Dataset:
-    firsts, seconds, labels = list(zip(*pairs, strict=True)) or [(), (), ()]
+    columns: list[tuple[str, ...]] = list(zip(*pairs, strict=True)) or [(), (), ()]
+    firsts, seconds, labels = columns
     found: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
     if text == "prepared" and found == "raw":
-        firsts, seconds = ([prepare(one, lower) for one in column] for column in (firsts, seconds))
+        firsts, seconds = (tuple(prepare(one, lower) for one in column) for column in (firsts, seconds))
         found = "prepared"
     table = make_table({"sentence1": firsts, "sentence2": seconds, "label": labels}, found)
     check_count(path, folder, len(table))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ class RelatednessTask:
     train: ScoredPairs
     dev: ScoredPairs
     test: ScoredPairs
-    text: TextFound | None = None
+    text: TextFound | None = field(default=None, kw_only=True)
 
 
 def load_relatedness_tasks(
@@ -65,7 +65,7 @@ def load_relatedness_tasks(
         else:
             tables = [load_sickr(data_root, part, text) for part in ("train", "trial", "test")]
             parts = [_in_order(table, scale=4 / 5, shift=1) for table in tables]
-        tasks.append(RelatednessTask(name, *parts, text_found(tables)))
+        tasks.append(RelatednessTask(name, *parts, text=text_found(tables)))
     return tasks
 
 
