@@ -176,7 +176,9 @@ def test_errors_of_a_search_are_in_the_notes(tmp_path: Path) -> None:
 def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[float]]) -> None:
     text = latex(collect(table, 50))
     assert r"a\textbar{}b\_c & here" in text
-    assert r"\caption{Toy \& \textless{}others\textgreater{}}" in text
+    assert (
+        r"\caption{Toy \& \textless{}others\textgreater{}. Dev and test sentences: senteval\_text=raw" in text
+    )
     body = text[: text.index(r"\caption")].split(r"\midrule")[1]
     assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {7}
 
