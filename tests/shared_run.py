@@ -16,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 import sts_lightning
+from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows import stages as job
@@ -123,4 +124,6 @@ def edit(path: Path, change: Edit) -> None:
 
 def no_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let eval.py load the encoder without data to score."""
-    monkeypatch.setattr(evaluate, "open_suite", lambda cfg: lambda encoder, folder: ({"average": 0.0}, {}))
+    monkeypatch.setattr(
+        evaluate, "open_suite", lambda cfg, text: Suite(lambda encoder, folder: ({"average": 0.0}, {}))
+    )

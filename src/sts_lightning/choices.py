@@ -25,11 +25,22 @@ shifted by the length of the sentence (PromptBERT); ``pad``: the template with a
 attended to (CoT-BERT).
 """
 
-TextEdit = Literal["none", "official"]
-"""Edit of test sentences before the template.
+TextEdit = Literal["none", "official", "prompt_bert"]
+"""Edit of dev and test sentences before the template.
 
-``none``: the sentence as it is. ``official``: the edits of the prompt papers' evaluation code.
+``none``: the sentence as it is. ``official``: the three edits in the code of PromptEOL and Pcc-tuning.
+``prompt_bert``: a final period and nothing else, as in the code of PromptBERT and CoT-BERT.
 """
+
+SentEvalText = Literal["raw", "prepared"]
+"""Text of STS12-16, STS-B and SICK.
+
+``raw``: that of the files. ``prepared``: that of SentEval's script, which the papers read: tokenised by Moses
+and, all but SICK, lower-cased.
+"""
+
+TextFound = Literal["raw", "prepared", "prepared_files"]
+"""Text that was read: raw, prepared here from raw files, or from files that are prepared already."""
 
 Quantization = Literal["none", "4bit", "8bit"]
 """``4bit``: NF4 with quantised scales (QLoRA); ``8bit``: LLM.int8()."""

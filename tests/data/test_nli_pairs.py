@@ -15,7 +15,7 @@ from sts_lightning.errors import DataError
 @pytest.fixture(autouse=True)
 def one_test_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
-    monkeypatch.setattr(module, "load_sts_tasks", lambda root: [STSTask("toy", {"test": table})])
+    monkeypatch.setattr(module, "load_sts_tasks", lambda root, **_: [STSTask("toy", {"test": table})])
 
 
 def data(path: Path, **settings: Any) -> NLIPairsData:

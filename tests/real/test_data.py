@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
+from sts_lightning.choices import SentEvalText
 from sts_lightning.data.fetch.get import get
 from sts_lightning.data.fetch.inventory import take_stock
 from sts_lightning.data.fetch.manifest import read_manifest
@@ -16,7 +18,8 @@ from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
-from sts_lightning.data.readers.senteval import load_sts_tasks, load_stsb
+from sts_lightning.data.readers.moses import is_prepared
+from sts_lightning.data.readers.senteval import load_sts_tasks, load_stsb, text_found
 from sts_lightning.data.readers.supervised_sts import load_relatedness_tasks
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
@@ -41,11 +44,27 @@ def test_sizes_of_the_seven_tasks(data_root: str) -> None:
 @pytest.mark.parametrize(
     ("how", "kept"), [("exact", (991, 4407)), ("none", (5749, 4500)), ("normalized", (951, 4367))]
 )
-def test_sizes_of_the_filtered_corpus(data_root: str, how: OverlapFilter, kept: tuple[int, int]) -> None:
-    data = STSData(data_root, batch_size=64, seed=1, filter=how)
+@pytest.mark.parametrize("text", get_args(SentEvalText))
+def test_sizes_of_the_filtered_corpus(
+    data_root: str, how: OverlapFilter, kept: tuple[int, int], text: SentEvalText
+) -> None:
+    data = STSData(data_root, batch_size=64, seed=1, filter=how, senteval_text=text)
     data.setup()
+    assert data.text == text
     assert tuple(count.kept for count in data.counts) == kept
     assert len(data.train) == sum(kept)
+
+
+def test_every_file_is_raw_and_is_recognised_once_prepared(data_root: str) -> None:
+    for text in get_args(SentEvalText):
+        tasks = load_sts_tasks(data_root, text=text)
+        tables = {name: table for task in tasks for name, table in task.subsets.items()}
+        for name, table in tables.items():
+            assert text_found([table]) == text, name
+            sentences = [*table["sentence1"], *table["sentence2"]]
+            assert is_prepared(sentences, lower=tasks[-1].subsets["test"] is not table) == (text != "raw"), (
+                name
+            )
 
 
 def test_number_of_triplets(data_root: str) -> None:

@@ -94,6 +94,18 @@ def test_published_stands_next_to_ours(table: Table, scores: dict[str, list[floa
     assert len(lines(text, "closed")) == 1
 
 
+def test_what_was_read_is_named(table: Table, scores: dict[str, list[float]]) -> None:
+    old = "senteval_text=raw, text_edit=none, max_length=that of training"
+    for text in (markdown(collect(table, 50)), latex(collect(table, 50)).replace("\\_", "_")):
+        assert f"Dev and test sentences: {old}." in text
+    for run in table.seed_runs(Cell("plain", "minilm")):
+        path = run.folder / "metrics.json"
+        read = {"senteval_text": "prepared", "text_edit": "prompt_bert", "max_length": 512}
+        path.write_text(json.dumps({**json.loads(path.read_text()), **read}))
+    new = "senteval_text=prepared, text_edit=prompt_bert, max_length=512"
+    assert f"{new} (plain), or {old} (a|b_c)" in markdown(collect(table, 50))
+
+
 def test_missing_rows_are_missing_and_never_zero(table: Table, scores: dict[str, list[float]]) -> None:
     collected = collect(table, 50)
     assert lines(markdown(collected), "absent")[1][1:4] == ["here", "missing", "missing"]
@@ -164,7 +176,9 @@ def test_errors_of_a_search_are_in_the_notes(tmp_path: Path) -> None:
 def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[float]]) -> None:
     text = latex(collect(table, 50))
     assert r"a\textbar{}b\_c & here" in text
-    assert r"\caption{Toy \& \textless{}others\textgreater{}}" in text
+    assert (
+        r"\caption{Toy \& \textless{}others\textgreater{}. Dev and test sentences: senteval\_text=raw" in text
+    )
     body = text[: text.index(r"\caption")].split(r"\midrule")[1]
     assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {7}
 

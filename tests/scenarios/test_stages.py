@@ -71,6 +71,8 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
         {name.removeprefix("encoder."): value for name, value in end.items()}, strict=False
     )
 
+    encoder.text_edit = "official"  # dev sentences are edited like the reported ones
+    encoder.tokenizer.set_evaluation_length(None)
     arguments = {k: v for k, v in RunFolder(second).load_config().data.items() if k != "_target_"}
     dev = ToyData(**arguments).load_dev()
     expected = correlate(encode_pairs(encoder, [dev])[0], np.asarray(dev["label"]))

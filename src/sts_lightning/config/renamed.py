@@ -1,4 +1,4 @@
-"""Targets that have moved, and settings that were added, since runs were written to folders."""
+"""Settings of run folders of earlier versions: targets that have moved, settings that were added since."""
 
 from __future__ import annotations
 
@@ -53,6 +53,26 @@ def without_added(values: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(group, dict) and path[-1] in group and group[path[-1]] == neutral:
             del group[path[-1]]
     return copy
+
+
+def add_former_settings(cfg: DictConfig) -> None:
+    """Add what runs of former versions did where a setting did not exist yet, in place.
+
+    They cut dev and test sentences at the length of training.
+
+    Args:
+        cfg: Configuration of a run, or configurations of its stages by name.
+    """
+    parts = [cfg, *(cfg._get_node(key) for key in cfg)]
+    for part in parts:
+        if not isinstance(part, DictConfig):
+            continue
+        model, evaluation = (part._get_node(key) for key in ("model", "evaluation"))
+        if not (isinstance(model, DictConfig) and isinstance(evaluation, DictConfig)):
+            continue
+        length = model._get_node("max_length")
+        if "max_length" not in evaluation and length is not None:
+            evaluation.max_length = length._value()
 
 
 def first_names(value: Any) -> Any:

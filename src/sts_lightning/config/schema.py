@@ -23,6 +23,7 @@ from sts_lightning.choices import (
     Precision,
     Quantization,
     Schedule,
+    SentEvalText,
     Suite,
     TextEdit,
     TrainPrecision,
@@ -105,6 +106,7 @@ class EvaluationConfig:
     aggregate: str = _one_of(Aggregate)
     precision: str | None = _one_of_or_none(Precision)
     text_edit: str = _one_of(TextEdit)
+    max_length: int | None = None
 
 
 @dataclass
@@ -122,6 +124,7 @@ class TrainConfig:
     name: str = MISSING
     seed: int = _between(0, 2**32 - 1)  # the range of NumPy's seeds
     data_root: str = MISSING
+    senteval_text: str = _one_of(SentEvalText)
     path: str | None = None
     precision: str = MISSING
     debug: bool = MISSING
@@ -157,6 +160,7 @@ class EvalConfig:
     trust: list[str] = field(default_factory=list)
     trust_remote_code: bool = False
     data_root: str = MISSING
+    senteval_text: str | None = _one_of_or_none(SentEvalText)
     suite: str = _one_of(Suite)
     tasks: list[str] | None = None
     languages: list[str] | None = None
@@ -167,6 +171,7 @@ class EvalConfig:
     aggregate: str = _one_of(Aggregate)
     precision: str | None = _one_of_or_none(Precision)
     text_edit: str | None = _one_of_or_none(TextEdit)
+    max_length: int | None = None
     quantization: str | None = _one_of_or_none(Quantization)
     accelerator: str = _one_of(EvalAccelerator)
     debug: bool = MISSING

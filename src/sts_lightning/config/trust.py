@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.config.allowed import is_known, suspects
-from sts_lightning.config.renamed import update_targets
+from sts_lightning.config.renamed import add_former_settings, update_targets
 from sts_lightning.errors import CheckpointError, UntrustedError
 
 CONSENT = {"trust": [], "trust_remote_code": False}
@@ -228,6 +228,7 @@ def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:
     if not isinstance(cfg, DictConfig):
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")
     update_targets(cfg)
+    add_former_settings(cfg)
     return cfg, _plain(cfg, resolve=False)
 
 

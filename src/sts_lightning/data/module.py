@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import lightning.pytorch as pl
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
 
-from sts_lightning.choices import LabelKind
+from sts_lightning.choices import LabelKind, SentEvalText, TextFound
 from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount
-from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb, text_found
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import DataError
 
@@ -115,6 +115,11 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         self._loaded = True
 
     @property
+    def text(self) -> TextFound | None:
+        """Text of dev and test sentences, if they come from SentEval's files."""
+        return text_found([self.dev, *(table for task in self.tests for table in task.subsets.values())])
+
+    @property
     def views(self) -> tuple[View, ...]:
         """Views of an example: by default one column each."""
         return tuple(View(column) for column in COLUMNS[: self.num_views])
@@ -175,19 +180,35 @@ class SentEvalData(SentenceDataModule):
         batch_size: Examples in a training batch.
         seed: Random seed of the order of training examples.
         num_workers: Number of worker processes that tokenise in the background.
+        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
     """
 
-    def __init__(self, root: str, batch_size: int, seed: int, num_workers: int = 0) -> None:
+    def __init__(
+        self,
+        root: str,
+        batch_size: int,
+        seed: int,
+        num_workers: int = 0,
+        senteval_text: SentEvalText = "raw",
+    ) -> None:
         super().__init__(batch_size, seed, num_workers)
+        if senteval_text not in get_args(SentEvalText):
+            known = ", ".join(get_args(SentEvalText))
+            raise ValueError(f"senteval_text must be one of {known}, got {senteval_text!r}.")
         self.root = root
+        self.senteval_text: SentEvalText = senteval_text
 
     def load_dev(self) -> Dataset:
         """Return STS-B dev."""
-        return load_stsb(self.root, "dev")
+        return load_stsb(self.root, "dev", self.senteval_text)
 
     def load_tests(self) -> list[STSTask]:
         """Return the seven test sets."""
-        return load_sts_tasks(self.root)
+        return load_sts_tasks(self.root, text=self.senteval_text)
+
+    def tables_to_avoid(self) -> list[Dataset]:
+        """Return the pairs of the test sets as the files have them, to compare training pairs with."""
+        return [table for task in load_sts_tasks(self.root) for table in task.subsets.values()]
 
     def find(self, path: str | None, *names: str, part: str) -> Path:
         """Return ``path`` if given, otherwise the first of ``names`` that exists under the root.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from sts_lightning.choices import LabelKind
+from sts_lightning.choices import LabelKind, SentEvalText
 from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in
 from sts_lightning.data.pair_tables import (
@@ -40,6 +40,7 @@ class NLIPairsData(SentEvalData):
         scored: Whether to replace classes by scores, as AnglE does: entailment gets the highest score,
             contradiction the lowest, and neutral pairs are dropped.
         num_workers: Number of worker processes that tokenise in the background.
+        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
 
     Raises:
         ValueError: An argument is out of range.
@@ -60,8 +61,9 @@ class NLIPairsData(SentEvalData):
         filter: OverlapFilter = "exact",
         scored: bool = False,
         num_workers: int = 0,
+        senteval_text: SentEvalText = "raw",
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text)
         if len(columns) != 3 or len(set(columns)) != 3:
             raise ValueError(f"columns must be three different names, got {', '.join(columns) or 'none'}.")
         check_limit(limit)
@@ -89,8 +91,7 @@ class NLIPairsData(SentEvalData):
         whole = make_table(
             dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True))
         )
-        tests = [table for task in self.load_tests() for table in task.subsets.values()]
-        table = keep_rows(whole, not_in(tests, self.filter))
+        table = keep_rows(whole, not_in(self.tables_to_avoid(), self.filter))
         dropped = {f"in a test set ({self.filter})": len(whole) - len(table)}
         if self.scored:
             definite = [index for index, label in enumerate(table["label"]) if label != 1]

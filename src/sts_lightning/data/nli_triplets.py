@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datasets import Dataset
 
+from sts_lightning.choices import SentEvalText
 from sts_lightning.data.module import COLUMNS, SentEvalData
 from sts_lightning.data.pair_tables import SourceCount, make_table
 from sts_lightning.data.readers.row_values import sentence
@@ -20,15 +21,22 @@ class NLITripletsData(SentEvalData):
         batch_size: Triplets in a batch.
         seed: Random seed of the order.
         num_workers: Number of worker processes that tokenise in the background.
+        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
     """
 
     num_views = 3
     label = "none"
 
     def __init__(
-        self, root: str, batch_size: int, seed: int, path: str | None = None, num_workers: int = 0
+        self,
+        root: str,
+        batch_size: int,
+        seed: int,
+        path: str | None = None,
+        num_workers: int = 0,
+        senteval_text: SentEvalText = "raw",
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text)
         self.path = path
 
     def load_train(self) -> Dataset:

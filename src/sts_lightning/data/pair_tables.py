@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, DatasetInfo
 
 from sts_lightning.errors import DataError
 
@@ -44,15 +44,21 @@ class SourceCount:
         log.info("%s: %s rows read%s, %s kept", self.source, f"{self.read:,}", reasons, f"{self.kept:,}")
 
 
-def make_table(columns: Mapping[str, Sequence[Any]]) -> Dataset:
+def make_table(columns: Mapping[str, Sequence[Any]], description: str = "") -> Dataset:
     """Build a table from named columns of equal length."""
-    return Dataset.from_dict({name: list(values) for name, values in columns.items()})
+    values = {name: list(column) for name, column in columns.items()}
+    return Dataset.from_dict(values, info=DatasetInfo(description=description))
 
 
 def keep_rows(table: Dataset, keep: Callable[[str, str], bool]) -> Dataset:
     """Return the rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
+    return table.select(rows_to_keep(table, keep))
+
+
+def rows_to_keep(table: Dataset, keep: Callable[[str, str], bool]) -> list[int]:
+    """Return the indices of the rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
     pairs = zip(table["sentence1"], table["sentence2"], strict=True)
-    return table.select([row for row, pair in enumerate(pairs) if keep(*pair)])
+    return [row for row, pair in enumerate(pairs) if keep(*pair)]
 
 
 def check_limit(limit: int | None) -> None:

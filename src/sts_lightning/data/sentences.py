@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datasets import Dataset
 
+from sts_lightning.choices import SentEvalText
 from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS, SentEvalData
@@ -27,6 +28,7 @@ class SentencesData(SentEvalData):
         official_repetition: Whether repetitions are drawn as in ESimCSE's code.
         limit: Number of sentences to use, a fixed random sample; all if not given.
         num_workers: Number of worker processes that tokenise in the background.
+        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
 
     Raises:
         ValueError: An argument is out of range.
@@ -45,8 +47,9 @@ class SentencesData(SentEvalData):
         official_repetition: bool = False,
         limit: int | None = None,
         num_workers: int = 0,
+        senteval_text: SentEvalText = "raw",
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text)
         check_limit(limit)
         if official_repetition and not repetition:
             raise ValueError("official_repetition has no effect without repetition; set that, too.")

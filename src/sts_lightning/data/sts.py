@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datasets import Dataset, concatenate_datasets
 
+from sts_lightning.choices import SentEvalText
 from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in
-from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, keep_rows
+from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, rows_to_keep
 from sts_lightning.data.readers.senteval import load_sickr, load_stsb
 
 
@@ -27,6 +28,7 @@ class STSData(SentEvalData):
             losses: 4.0 gives the 1,543 positives of Pcc-tuning's comparison (its Table 3). The paper says
             "greater than 4.0", which would be 1,328.
         num_workers: Number of worker processes that tokenise in the background.
+        senteval_text: Text of STS-B dev and the test sets, and of the training pairs (see `SentEvalText`).
 
     Raises:
         ValueError: ``positives_from`` is out of range.
@@ -40,8 +42,9 @@ class STSData(SentEvalData):
         filter: OverlapFilter = "exact",
         positives_from: float | None = None,
         num_workers: int = 0,
+        senteval_text: SentEvalText = "raw",
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text)
         low, high = SCORE_RANGE
         if positives_from is not None and not low <= positives_from <= high:
             raise ValueError(f"positives_from must lie in [{low:g}, {high:g}], got {positives_from}.")
@@ -51,14 +54,15 @@ class STSData(SentEvalData):
 
     def load_train(self) -> Dataset:
         """Return the filtered pairs: STS-B, then SICK-R."""
-        tests = [table for task in self.load_tests() for table in task.subsets.values()]
-        keep = not_in(tests, self.filter)
+        keep = not_in(self.tables_to_avoid(), self.filter)
         kept = []
-        for name, table in (
-            ("STS-B train", load_stsb(self.root, "train")),
-            ("SICK-R train", load_sickr(self.root, "train")),
-        ):
-            clean = keep_rows(table, keep)
+        for name, load in (("STS-B train", load_stsb), ("SICK-R train", load_sickr)):
+            table = load(self.root, "train")
+            # By the text of the files, so that the corpus is the same whatever text trains.
+            rows = rows_to_keep(table, keep)
+            if self.senteval_text != "raw":
+                table = load(self.root, "train", self.senteval_text)
+            clean = table.select(rows)
             dropped = {f"in a test set ({self.filter})": len(table) - len(clean)}
             if self.positives_from is not None:
                 high = [row for row, score in enumerate(clean["label"]) if score >= self.positives_from]

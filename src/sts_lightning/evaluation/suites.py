@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
 
+from sts_lightning.choices import SentEvalText, TextFound
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
     TRANSFER_TASKS,
@@ -16,7 +18,13 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.data.readers.senteval import SEVEN_TASKS, STSTask, load_sts_tasks
+from sts_lightning.data.readers.senteval import (
+    SEVEN_TASKS,
+    STSTask,
+    least_prepared,
+    load_sts_tasks,
+    text_found,
+)
 from sts_lightning.data.readers.supervised_sts import (
     RELATEDNESS_TASKS,
     RelatednessTask,
@@ -40,6 +48,19 @@ Score = Callable[[Encoder, Path], Scored]
 """Scores an encoder; further files go into the folder, which it makes."""
 
 
+@dataclass(frozen=True)
+class Suite:
+    """Tasks that have been read.
+
+    Attributes:
+        score: Scores an encoder on them.
+        text: Text of the sentences of STS12-16, STS-B and SICK, if the suite has some of these.
+    """
+
+    score: Score
+    text: TextFound | None = None
+
+
 class UnitVectors:
     """An encoder whose vectors are scaled to length 1, as some models' own pipelines do.
 
@@ -60,8 +81,12 @@ class UnitVectors:
         return unit
 
 
-def open_suite(cfg: DictConfig) -> Score:
+def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     """Read the tasks of a suite, before any weight is loaded.
+
+    Args:
+        cfg: Configuration of the schema `EvalConfig`.
+        text: Text of STS12-16, STS-B and SICK.
 
     Raises:
         UserError: A task is unknown, its data cannot be read, or a package is missing.
@@ -73,15 +98,16 @@ def open_suite(cfg: DictConfig) -> Score:
         if unused:
             raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.")
     if cfg.suite == "sts":
-        return _sts(cfg, names or SEVEN_TASKS)
+        return _sts(cfg, names or SEVEN_TASKS, text)
     if cfg.suite == "rank":
-        return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS))
+        return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS, text))
     if cfg.suite == "transfer":
-        return _classification(load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS), cfg.folds)
+        tasks = load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS, text)
+        return _classification(tasks, cfg.folds)
     if cfg.suite == "probing":
         return _classification(load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS)), cfg.folds)
     if cfg.suite == "relatedness":
-        return _relatedness(load_relatedness_tasks(cfg.data_root, names or RELATEDNESS_TASKS))
+        return _relatedness(load_relatedness_tasks(cfg.data_root, names or RELATEDNESS_TASKS, text))
     if not names:
         raise ConfigError(
             "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
@@ -106,29 +132,30 @@ def _listed(cfg: DictConfig, key: str) -> tuple[str, ...] | None:
     return names
 
 
-def _sts(cfg: DictConfig, names: Sequence[str]) -> Score:
-    tasks = load_sts_tasks(cfg.data_root, tuple(names))
+def _sts(cfg: DictConfig, names: Sequence[str], text: SentEvalText) -> Suite:
+    tasks = load_sts_tasks(cfg.data_root, tuple(names), text)
+    tables = [table for task in tasks for table in task.subsets.values()]
     check_aggregate(cfg.aggregate)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
-        cosines = encode_pairs(encoder, [table for task in tasks for table in task.subsets.values()])
+        cosines = encode_pairs(encoder, tables)
         result = score_tasks(tasks, cosines, cfg.aggregate)
         folder.mkdir(parents=True, exist_ok=True)
         save_predictions(RunFolder(folder), tasks, cosines)
         return {**result}, spearman_row(result)
 
-    return score
+    return Suite(score, text_found(tables))
 
 
-def _ranks(tasks: Sequence[STSTask]) -> Score:
+def _ranks(tasks: Sequence[STSTask]) -> Suite:
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_ranks(encoder, tasks)
         return {**result}, _row(result["average"], {**result["tasks"]})
 
-    return score
+    return Suite(score, text_found([table for task in tasks for table in task.subsets.values()]))
 
 
-def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Score:
+def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
     if folds < 2:
         raise ConfigError(f"folds must be at least 2, got {folds}.")
 
@@ -136,10 +163,10 @@ def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Score:
         result = evaluate_transfer(encoder, tasks, folds)
         return {**result, "folds": folds}, _row(result["average"], result["tasks"])
 
-    return score
+    return Suite(score, least_prepared(task.text for task in tasks))
 
 
-def _relatedness(tasks: Sequence[RelatednessTask]) -> Score:
+def _relatedness(tasks: Sequence[RelatednessTask]) -> Suite:
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_relatedness(encoder, tasks)
         row = {
@@ -149,10 +176,10 @@ def _relatedness(tasks: Sequence[RelatednessTask]) -> Score:
         }
         return {**result}, row
 
-    return score
+    return Suite(score, least_prepared(task.text for task in tasks))
 
 
-def _mteb(names: Sequence[str], chosen: dict[str, tuple[str, ...] | None]) -> Score:
+def _mteb(names: Sequence[str], chosen: dict[str, tuple[str, ...] | None]) -> Suite:
     tasks = find_mteb_tasks(names, **chosen)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
@@ -160,7 +187,7 @@ def _mteb(names: Sequence[str], chosen: dict[str, tuple[str, ...] | None]) -> Sc
         labelled = {_label(name, task): task for name, task in result["tasks"].items()}
         return {**result}, _row(result["average"], labelled)
 
-    return score
+    return Suite(score)
 
 
 def _label(name: str, task: MTEBScore) -> str:

@@ -99,7 +99,7 @@ def _settings(encoder: SentenceEncoder) -> dict[str, Any]:
     return {
         "pooling": encoder.pooling,
         "template": encoder.tokenizer.template,
-        "max_length": encoder.tokenizer.max_length,
+        "max_length": encoder.tokenizer.evaluation_length,
         "layer": encoder.layer,
         "bidirectional_layers": encoder.bidirectional_layers,
         "projection": encoder.projection,

@@ -53,13 +53,13 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
     with tempfile.TemporaryDirectory() as merged_folder:
         write_merged(encoder, Path(merged_folder), name)
         if tokenizer.template is None and encoder.text_edit == "none":
-            first: nn.Module = Transformer(merged_folder, max_seq_length=tokenizer.max_length)
+            first: nn.Module = Transformer(merged_folder, max_seq_length=tokenizer.evaluation_length)
         else:
             first = template_transformer.TemplateTransformer(
                 merged_folder,
                 template=tokenizer.template or "{sentence}",
-                sentence_tokens=tokenizer.max_length,
-                edit=encoder.text_edit == "official",
+                sentence_tokens=tokenizer.evaluation_length,
+                edit=encoder.text_edit,
                 read_mask=encoder.pooling == "mask_token",
             )
         modules = [first, PoolingModule(encoder.dimension, POOLING[encoder.pooling])]

@@ -18,8 +18,9 @@ class TemplateTransformer(Transformer):
     Args:
         model_name_or_path: Folder of the model.
         template: Text with the slot ``{sentence}``.
-        sentence_tokens: Maximum number of tokens of the bare sentence.
-        edit: Whether to end sentences in a period and to replace double quotes by single ones first.
+        sentence_tokens: Maximum number of tokens of the bare sentence; None for no limit.
+        edit: Edit of sentences: ``none``; ``prompt_bert``, a final period; ``official``, which replaces
+            double quotes and a final question mark too.
         read_mask: Whether the vector is that of the last mask token; the next module must be mean pooling.
         **kwargs: Further arguments of `Transformer`.
     """
@@ -37,8 +38,8 @@ class TemplateTransformer(Transformer):
         model_name_or_path: str,
         *,
         template: str = "{sentence}",
-        sentence_tokens: int = 128,
-        edit: bool = False,
+        sentence_tokens: int | None = 128,
+        edit: str = "none",
         read_mask: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -57,14 +58,18 @@ class TemplateTransformer(Transformer):
         return super().preprocess(texts, **kwargs)
 
     def _edited(self, text: str) -> str:
-        if not self.edit or not text:
+        if self.edit == "none" or not text:
             return text
         if text[-1] not in ".?\"'":
             text += "."
+        if self.edit == "prompt_bert":
+            return text
         text = text.replace('"', "'")
         return f"{text[:-1]}." if text.endswith("?") else text
 
     def _cut(self, text: str) -> str:
+        if self.sentence_tokens is None:
+            return text
         assert self.tokenizer is not None
         spans = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
         return text[: spans[self.sentence_tokens - 1][1]] if len(spans) > self.sentence_tokens else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
@@ -21,13 +21,12 @@ from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName, load_backbone
 from sts_lightning.models.batch_probe import is_proven, probe
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
-from sts_lightning.models.encoder_checks import Projection, check_settings
+from sts_lightning.models.encoder_checks import EncoderSettings, Projection, check_settings
 from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, embed_chunks, evaluation_mode
-from sts_lightning.models.limits import check_length, position_offset
+from sts_lightning.models.limits import check_length, longest_sentence, position_offset
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.quantization import follow_weights
-from sts_lightning.models.text_edit import edit
 from sts_lightning.models.tokenize import Augment, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
@@ -36,21 +35,6 @@ DTYPES: dict[Precision, torch.dtype] = {
     "bf16-true": torch.bfloat16,
     "16-true": torch.float16,
 }
-
-
-class EncoderSettings(TypedDict, total=False):
-    """Arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that pass them on."""
-
-    pooling: Pooling
-    max_length: int
-    layer: int
-    template: str | None
-    view_templates: Sequence[str] | None
-    denoise: Denoise
-    denoise_evaluation: bool
-    projection: Projection
-    adapter: PeftConfig | None
-    bidirectional_layers: int
 
 
 class SentenceEncoder(nn.Module):
@@ -71,9 +55,11 @@ class SentenceEncoder(nn.Module):
         adapter: Settings of a peft adapter; the backbone's own weights are then frozen.
         bidirectional_layers: Number of last layers of a causal model in which tokens attend to later tokens
             too; -1 for all.
+        limit: Maximum number of tokens of a sentence that the model is meant to read, if that is less than
+            it has positions for; see `SentenceTokenizer.set_evaluation_length`.
 
     Attributes:
-        text_edit: Edit of sentences in `encode` (see `edit`); training never edits.
+        text_edit: Edit of sentences in evaluation (see `edit`); training never edits.
 
     Raises:
         ValueError: An argument is out of range, or the arguments do not fit together or the backbone.
@@ -95,6 +81,7 @@ class SentenceEncoder(nn.Module):
         projection: Projection = "none",
         adapter: PeftConfig | None = None,
         bidirectional_layers: int = 0,
+        limit: int | None = None,
     ) -> None:
         super().__init__()
         check_settings(backbone, pooling, layer, template, view_templates, denoise, projection)
@@ -107,7 +94,10 @@ class SentenceEncoder(nn.Module):
             tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
         )
         longest = self.tokenizer.longest_row
-        check_length(backbone, longest, max_length, getattr(adapter, "num_virtual_tokens", None) or 0)
+        virtual = getattr(adapter, "num_virtual_tokens", None) or 0
+        check_length(backbone, longest, max_length, virtual)
+        fits = longest_sentence(backbone, longest - max_length + virtual, bidirectional_layers != 0)
+        self.tokenizer.set_limits(fits, limit)
         if bidirectional_layers:
             make_bidirectional(backbone, bidirectional_layers, longest)
         self.bidirectional_layers = bidirectional_layers
@@ -155,6 +145,11 @@ class SentenceEncoder(nn.Module):
         """Device of the weights."""
         return next(self.parameters()).device
 
+    @property
+    def evaluation_text(self) -> dict[str, str | int | None]:
+        """What evaluation does with a sentence, for the metrics of a run."""
+        return {"text_edit": self.text_edit, "max_length": self.tokenizer.evaluation_length}
+
     def prepare(
         self, chunk_tokens: int, training: bool
     ) -> Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], TokenizedBatch]:
@@ -162,12 +157,18 @@ class SentenceEncoder(nn.Module):
 
         Args:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
-            training: Whether to use the templates of the views, and the bare templates to subtract.
+            training: Whether to tokenise as in training: with the templates of the views, and with the bare
+                templates to subtract; otherwise as `encode` does.
         """
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
         if training:
             return partial(tokenizer.training_rows, chunk_tokens=chunk_tokens)
-        return partial(tokenizer.evaluation_rows, chunk_tokens=chunk_tokens, denoise=self.denoise_evaluation)
+        return partial(
+            tokenizer.evaluation_rows,
+            chunk_tokens=chunk_tokens,
+            denoise=self.denoise_evaluation,
+            text_edit=self.text_edit,
+        )
 
     def _apply(self, *args: Any, **options: Any) -> Self:
         super()._apply(*args, **options)  # type: ignore[no-untyped-call]
@@ -299,9 +300,8 @@ class SentenceEncoder(nn.Module):
             return np.zeros((0, self.dimension), dtype=np.float32)
         on_cpu = self.device.type == "cpu"
         chunk_tokens = chunk_tokens or (CPU_CHUNK_TOKENS if on_cpu else GPU_CHUNK_TOKENS)
-        texts = [edit(text, self.text_edit) for text in sentences]
         with evaluation_mode(self):
-            batch = self.tokenizer.rows(texts, chunk_tokens, self.denoise_evaluation)
+            batch = self.prepare(chunk_tokens, training=False)([sentences], [])
             prefix = None
             if share_prefix and self.causal and self.pooling == "last_token" and can_share(self.backbone):
                 depth = self.backbone.config.num_hidden_layers

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal, TypedDict, get_args
 
+from peft import PeftConfig
 from transformers import PreTrainedModel
 
 from sts_lightning.choices import Denoise
@@ -15,6 +16,22 @@ from sts_lightning.models.tokenize import MASK
 
 Projection = Literal["none", "train", "always"]
 """When a linear layer with tanh is applied to the pooled vector."""
+
+
+class EncoderSettings(TypedDict, total=False):
+    """Arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that pass them on."""
+
+    pooling: Pooling
+    max_length: int
+    layer: int
+    template: str | None
+    view_templates: Sequence[str] | None
+    denoise: Denoise
+    denoise_evaluation: bool
+    projection: Projection
+    adapter: PeftConfig | None
+    bidirectional_layers: int
+    limit: int | None
 
 
 def check_settings(

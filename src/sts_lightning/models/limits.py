@@ -87,6 +87,20 @@ def check_length(backbone: PreTrainedModel, longest: int, max_length: int, virtu
     )
 
 
+def longest_sentence(backbone: PreTrainedModel, added: int, bidirectional: bool) -> int | None:
+    """Return the maximum number of tokens of a sentence that a model can read, None if there is no limit.
+
+    Args:
+        backbone: Model.
+        added: Number of further tokens of a row: template, special tokens and trained prefix.
+        bidirectional: Whether layers of a causal model are bidirectional, for which a row has to fit into
+            the attention windows.
+    """
+    windows = layer_windows(backbone.config, backbone.config.num_hidden_layers) if bidirectional else ()
+    known = [count for count in (most_positions(backbone), *windows) if count is not None]
+    return min(known) - added if known else None
+
+
 def layer_windows(config: PreTrainedConfig, depth: int) -> Sequence[int | None]:
     """Return the width of each layer's attention window in tokens, the token itself included; None for all.
 

@@ -10,6 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 from torch import Tensor, nn
 
+from sts_lightning.choices import TextEdit
 from sts_lightning.config.build import build
 from sts_lightning.config.trust import Trust
 from sts_lightning.config.validate import check_target
@@ -97,7 +98,28 @@ def load_from(run: RunFolder, cfg: DictConfig, device: str | None = None) -> Sen
     """
     encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.get("freeze", "none"))
     load_best(run, encoder)
-    encoder.text_edit = cfg.evaluation.get("text_edit", "none")
+    return edit_and_cut(encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length"))
+
+
+def edit_and_cut(
+    encoder: SentenceEncoder, text_edit: TextEdit, max_length: int | None, key: str = "evaluation.max_length"
+) -> SentenceEncoder:
+    """Set what evaluation does with a sentence before it is embedded; return the encoder.
+
+    Args:
+        encoder: Encoder to change.
+        text_edit: Edit of the sentence.
+        max_length: Number of tokens after which it is cut; None for the model's own limit.
+        key: Setting that ``max_length`` comes from, for the message.
+
+    Raises:
+        ConfigError: The model has no positions for so many tokens.
+    """
+    encoder.text_edit = text_edit
+    try:
+        encoder.tokenizer.set_evaluation_length(max_length)
+    except ValueError as error:
+        raise ConfigError(str(error).replace("max_length", key, 1), key=key) from error
     return encoder
 
 

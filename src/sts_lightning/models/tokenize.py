@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from sts_lightning.choices import Denoise
+from sts_lightning.choices import Denoise, TextEdit
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.text_edit import edit
 from sts_lightning.models.tokenized_batch import TokenizedBatch, chunk, pad
 
 SLOT = "{sentence}"
@@ -34,6 +35,10 @@ class SentenceTokenizer:
         view_templates: Template of each view in training; by default ``template`` for all.
         denoise: Vector that is subtracted in training.
         position_offset: Position of a row's first token, 0 except for models of RoBERTa's family.
+
+    Attributes:
+        evaluation_length: Maximum number of tokens of a sentence in evaluation, counted in the same way;
+            None for no limit. By default that of training.
 
     Raises:
         ValueError: An argument is out of range, or the arguments do not fit together.
@@ -71,12 +76,38 @@ class SentenceTokenizer:
             raise ValueError("view_templates need a template too, for evaluation.")
         self.tokenizer = tokenizer
         self.max_length = max_length
+        self.evaluation_length: int | None = max_length
+        self.set_limits(None, None)
         self.template = None if template is None else self._fill_mask("template", template)
         self.view_templates = (
             [self._fill_mask("view_templates", text) for text in view_templates] if view_templates else None
         )
         self.denoise: Denoise = denoise
         self.position_offset = position_offset
+
+    def set_limits(self, fits: int | None, limit: int | None) -> None:
+        """Set the limits of `set_evaluation_length`.
+
+        Args:
+            fits: Maximum number of tokens of a sentence for which the model has positions; None for any.
+            limit: Maximum number that the model is meant to read, if it is less.
+        """
+        self.fits = fits
+        self.limit = min((count for count in (limit, fits) if count is not None), default=None)
+
+    def set_evaluation_length(self, max_length: int | None) -> None:
+        """Set the number of tokens after which evaluation cuts a sentence, by default that of training.
+
+        Args:
+            max_length: Number of tokens; None for the model's own limit.
+
+        Raises:
+            ValueError: The number is below 3, or larger than what fits into the model's positions.
+        """
+        if max_length is not None and not 3 <= max_length <= (self.fits or max_length):
+            most = "" if self.fits is None else f" and at most {self.fits}"
+            raise ValueError(f"max_length must be at least 3{most}, got {max_length}.")
+        self.evaluation_length = self.limit if max_length is None else max_length
 
     def _fill_mask(self, argument: str, template: str) -> str:
         """Replace ``{mask}`` in a template by the tokenizer's mask token."""
@@ -98,20 +129,24 @@ class SentenceTokenizer:
         return mask_id
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of each sentence in the template of evaluation, not padded."""
-        return self._ids(sentences, self.template)
+        """Return the token ids of each sentence as in evaluation, not padded."""
+        return self._ids(sentences, self.template, self.evaluation_length)
 
     def _ids(
-        self, sentences: Sequence[str], template: str | None, augment: Augment | None = None
+        self,
+        sentences: Sequence[str],
+        template: str | None,
+        max_length: int | None,
+        augment: Augment | None = None,
     ) -> list[list[int]]:
         texts = list(sentences)
         if template is not None:
             prefix, suffix = template.split(SLOT)
-            texts = [f"{prefix}{text}{suffix}" for text in self._cut(texts)]
+            texts = [f"{prefix}{text}{suffix}" for text in self._cut(texts, max_length)]
         encoded = self.tokenizer(
             texts,
-            truncation=template is None,
-            max_length=self.max_length if template is None else None,
+            truncation=template is None and max_length is not None,
+            max_length=max_length if template is None else None,
             return_attention_mask=False,
             return_token_type_ids=False,
             return_special_tokens_mask=augment is not None,
@@ -131,19 +166,21 @@ class SentenceTokenizer:
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         return int(next(token for token in known if token is not None))
 
-    def _cut(self, texts: list[str]) -> list[str]:
+    def _cut(self, texts: list[str], max_length: int | None) -> list[str]:
         """Cut each text after its first ``max_length`` tokens."""
+        if max_length is None:
+            return texts
         encoded = self.tokenizer(
             texts,
             truncation=True,
-            max_length=self.max_length,
+            max_length=max_length,
             add_special_tokens=False,
             return_offsets_mapping=True,
             return_attention_mask=False,
             return_token_type_ids=False,
         )
         return [
-            text[: spans[-1][1]] if len(spans) == self.max_length else text
+            text[: spans[-1][1]] if len(spans) == max_length else text
             for text, spans in zip(texts, encoded["offset_mapping"], strict=True)
         ]
 
@@ -165,16 +202,18 @@ class SentenceTokenizer:
         augmentations: Sequence[Augment | None],
         chunk_tokens: int,
         denoise: bool,
+        text_edit: TextEdit,
     ) -> TokenizedBatch:
-        """Tokenise the views of a batch as in evaluation, one after the other; nothing is augmented.
+        """Edit, cut and tokenise the views of a batch as in evaluation, one after the other; augment nothing.
 
         Args:
             views: Sentences of each view.
             augmentations: Ignored.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             denoise: Whether to append the bare templates to subtract.
+            text_edit: Edit of each sentence.
         """
-        return self.rows([text for view in views for text in view], chunk_tokens, denoise)
+        return self.rows([edit(text, text_edit) for view in views for text in view], chunk_tokens, denoise)
 
     def training_rows(
         self,
@@ -198,7 +237,7 @@ class SentenceTokenizer:
                 f"prompt.view_templates has {len(templates)} templates for {len(views)} views of the data."
             )
         ids = [
-            self._ids(sentences, template, augment)
+            self._ids(sentences, template, self.max_length, augment)
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
         batch = self._chunk([row for view in ids for row in view], chunk_tokens)

@@ -14,6 +14,7 @@ from sts_lightning.analysis.phases import find_phases
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.evaluation.ceiling import ceiling
+from sts_lightning.reproduce.evaluation_text import evaluation_text
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import CITED
 from sts_lightning.runs.folder import RunFolder
@@ -37,6 +38,7 @@ class System:
         predictions: Test predictions of each run that has some.
         ranks: History rows with ranks, of each run with a `RankMonitor`.
         selected: Selection criterion of the reported weights.
+        texts: How dev and test sentences were read, of each finished run.
     """
 
     name: str
@@ -48,6 +50,7 @@ class System:
     predictions: list[Predictions] = field(default_factory=list)
     ranks: list[list[dict[str, float]]] = field(default_factory=list)
     selected: str = ""
+    texts: list[str] = field(default_factory=list)
 
     def mean(self, column: str) -> float | None:
         """Return the mean of a column over the runs; for ``std``, the standard deviation over the seeds."""
@@ -142,6 +145,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
         if metrics is None:
             continue
         system.folders.append(run.folder)
+        system.texts.append(evaluation_text(metrics.details))
         scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})
         if "average" in scores and run.run_folder.predictions_file.is_file():

@@ -6,6 +6,7 @@ import csv
 import io
 
 from sts_lightning.reproduce.collect import Collected
+from sts_lightning.reproduce.evaluation_text import text_note
 from sts_lightning.reproduce.grids import Grid, grids, notes
 
 PAGE = 90
@@ -26,8 +27,12 @@ def markdown(collected: Collected) -> str:
 
 
 def latex(collected: Collected) -> str:
-    """Return a ``table`` environment for each grid, in the style of booktabs."""
-    return "\n".join(_latex(grid) for grid in grids(collected))
+    """Return a ``table`` environment for each grid, the first with a note on what was read."""
+    found, read = grids(collected), text_note(collected)
+    captions = [
+        grid.title if number or read is None else f"{grid.title}. {read}" for number, grid in enumerate(found)
+    ]
+    return "\n".join(_latex(grid, caption) for grid, caption in zip(found, captions, strict=True))
 
 
 def csv_text(collected: Collected) -> str:
@@ -62,7 +67,7 @@ def _escape(cells: object) -> list[str]:
     return [str(cell).replace("|", "\\|") for cell in cells]
 
 
-def _latex(grid: Grid) -> str:
+def _latex(grid: Grid, caption: str) -> str:
     def line(cells: object) -> str:
         assert isinstance(cells, list | tuple)
         return " & ".join(_tex(str(cell)) for cell in cells) + r" \\"
@@ -78,7 +83,7 @@ def _latex(grid: Grid) -> str:
         tabular = f"\\resizebox{{\\linewidth}}{{!}}{{%\n{tabular}}}"
     return (
         f"% \\usepackage{{booktabs,graphicx}}\n\\begin{{table}}\n\\centering\n{tabular}\n"
-        f"\\caption{{{_tex(grid.title)}}}\n\\end{{table}}\n"
+        f"\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sts_lightning.evaluation.bootstrap import Interval
 from sts_lightning.reproduce.collect import Collected, System, rank_summary
+from sts_lightning.reproduce.evaluation_text import text_note
 
 MISSING = "missing"
 
@@ -50,6 +51,9 @@ def notes(collected: Collected) -> list[str]:
         if "average" in collected.columns
         else "`here`: mean over seeds. Weights are selected by STS-B dev."
     )
+    read = text_note(collected)
+    if read is not None:
+        text.append(read)
     if collected.ceilings:
         text.append(
             "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "

@@ -10,14 +10,14 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from sts_lightning.choices import Precision
+from sts_lightning.choices import Precision, SentEvalText
 from sts_lightning.config.trust import Trust
 from sts_lightning.config.validate import check_config
 from sts_lightning.console import print_scores
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import build_encoder, load_from, with_quantization
+from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
@@ -62,15 +62,18 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     if state == "started":
         check_same(RunFolder(folder), cfg)
     device = _device(cfg.accelerator)
-    score = open_suite(cfg)
-    encoder, precision = _load_encoder(cfg, str(device))
+    run = None if cfg.ckpt is None else RunFolder(cfg.ckpt)
+    config = None if run is None else run.load_config(Trust.of(cfg.trust, cfg.trust_remote_code))
+    suite = open_suite(cfg, cfg.senteval_text or _text_of(config))
+    encoder, precision = _load_encoder(cfg, run, config, str(device))
     encoder = encoder.to(device).set_precision(precision).eval()
-    result, row = score(UnitVectors(encoder) if cfg.normalize else encoder, folder)
+    result, row = suite.score(UnitVectors(encoder) if cfg.normalize else encoder, folder)
     RunFolder(folder).save_config(cfg)
     details = {
         "suite": cfg.suite,
         "precision": precision,
-        "text_edit": encoder.text_edit,
+        **encoder.evaluation_text,
+        "senteval_text": suite.text,
         "normalize": cfg.normalize,
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),
@@ -85,28 +88,38 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "relatedness": "Correlation x 100 (regression on frozen vectors, ",
         "mteb": "MTEB's main scores x 100 (",
     }[cfg.suite]
-    title = f"{what}{precision}, text_edit={encoder.text_edit})"
+    text = "" if suite.text is None else f", senteval_text={suite.text}"
+    title = f"{what}{precision}, text_edit={encoder.text_edit}{text})"
     print_scores(title, {Path(name.partition("@")[0]).name: row})
     log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
     return float(result["average"])
 
 
-def _load_encoder(cfg: DictConfig, device: str) -> tuple[SentenceEncoder, Precision]:
-    if cfg.ckpt is None:
+def _text_of(config: DictConfig | None) -> SentEvalText:
+    """Text of the dev and test sentences of a run."""
+    if config is None:
+        return "raw"
+    text: SentEvalText = config.data.get("senteval_text") or config.get("senteval_text", "raw")
+    return text
+
+
+def _load_encoder(
+    cfg: DictConfig, run: RunFolder | None, config: DictConfig | None, device: str
+) -> tuple[SentenceEncoder, Precision]:
+    if run is None or config is None:
         model = with_quantization(cfg.model, cfg.quantization)
         if model.get("adapter") is not None:
             model.adapter = None  # not trained, it adds nothing
         encoder = build_encoder(model, cfg.prompt, device)
-        precision = cfg.precision or encoder.precision
-    else:
-        run = Path(cfg.ckpt)
-        config = RunFolder(run).load_config(Trust.of(cfg.trust, cfg.trust_remote_code))
-        config.model = with_quantization(config.model, cfg.quantization)
-        encoder = load_from(RunFolder(run), config, device)
-        precision = cfg.precision or config.evaluation.precision or encoder.precision
+        edit_and_cut(encoder, cfg.text_edit or "none", cfg.max_length, "max_length")
+        return encoder, cfg.precision or encoder.precision
+    config.model = with_quantization(config.model, cfg.quantization)
+    encoder = load_from(run, config, device)
     if cfg.text_edit is not None:
         encoder.text_edit = cfg.text_edit
-    return encoder, precision
+    if cfg.max_length is not None:
+        edit_and_cut(encoder, encoder.text_edit, cfg.max_length, "max_length")
+    return encoder, cfg.precision or config.evaluation.precision or encoder.precision
 
 
 def _device(accelerator: str) -> torch.device:

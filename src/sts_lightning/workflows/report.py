@@ -108,7 +108,7 @@ def report(fitted: Fitted, started: float) -> float:
             selected,
             before,
         )
-    _print_scores(tuned, fitted.untuned, history, cfg, encoder)
+    _print_scores(tuned, fitted.untuned, history, parts, encoder)
     log.info(
         "selected step %d of %d; results, plots and weights: %s", best_step, fitted.plan.total_steps, run.name
     )
@@ -145,7 +145,8 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "seed": parts.cfg.seed,
         "precision": encoder.precision,
         "machine": parts.machine.record(),
-        "text_edit": encoder.text_edit,
+        **encoder.evaluation_text,
+        "senteval_text": parts.data.text,
         "processes": fitted.processes,
         "micro_batch_size": fitted.module.micro_batch_size,
         "phases": _phases(history),
@@ -179,7 +180,7 @@ def _print_scores(
     tuned: Scores,
     untuned: Scores | None,
     history: list[dict[str, Any]],
-    cfg: DictConfig,
+    parts: Parts,
     encoder: SentenceEncoder,
 ) -> None:
     def row(scores: Scores) -> dict[str, float]:
@@ -191,6 +192,7 @@ def _print_scores(
         rows["gain"] = {name: value - rows["untuned"][name] for name, value in rows["tuned"].items()}
     elif history and history[0]["step"] == 0 and MONITOR in history[0]:
         rows = {"untuned": {"dev": history[0][MONITOR]}, **rows}
-    evaluation = cfg.evaluation
-    how = f"aggregate={evaluation.aggregate}, {encoder.precision}, text_edit={evaluation.text_edit}"
+    how = f"aggregate={parts.cfg.evaluation.aggregate}, {encoder.precision}, text_edit={encoder.text_edit}"
+    if parts.data.text is not None:
+        how += f", senteval_text={parts.data.text}"
     print_scores(f"Spearman x 100 ({how})", rows)

@@ -30,7 +30,7 @@ from sts_lightning.errors import InterruptedRunError, TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.limits import NOT_REPEATABLE
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading import build_encoder, edit_and_cut
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
@@ -203,7 +203,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         names = warm_start(earlier, cfg.init, encoder, loss, cfg.model, trust | wanted(cfg))
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.freeze)
-    encoder.text_edit = cfg.evaluation.text_edit
+    edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
     model_type = encoder.plain_backbone.config.model_type

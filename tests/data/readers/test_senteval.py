@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from sts_lightning.data.readers.senteval import STS_YEARS, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.choices import SentEvalText
+from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.readers.senteval import (
+    STS_YEARS,
+    load_sickr,
+    load_sts_tasks,
+    load_stsb,
+    text_found,
+)
 from sts_lightning.data.sts import STSData
 from sts_lightning.errors import DataError
 
@@ -132,3 +141,40 @@ def test_a_folder_without_data(tmp_path: Path) -> None:
 def test_an_unknown_task(root: Path) -> None:
     with pytest.raises(DataError, match="unknown task STS17; the tasks are STS12"):
         load_sts_tasks(root, ("STS17",))
+
+
+def test_prepared_text_is_made_from_raw_files(root: Path) -> None:
+    table = load_stsb(root, "test", "prepared")
+    assert list(table["sentence1"]) == ["a dog , barks .", "p"]
+    assert list(load_stsb(root, "test")["sentence1"]) == ["A dog, barks.", "p"]
+    assert text_found([table, load_sickr(root, "test", "prepared")]) == "prepared"
+    assert text_found([load_stsb(root, "test")]) == "raw"
+    assert text_found([make_table({"sentence1": []})]) is None
+
+
+@pytest.mark.parametrize("asked", get_args(SentEvalText))
+def test_prepared_files_are_read_as_they_are(root: Path, asked: SentEvalText) -> None:
+    path = root / "senteval" / "STS" / "STSBenchmark" / "sts-test.csv"
+    path.write_text("\n".join(stsb_row(*row) for row in [("it ' s a b.", "p .", "1"), ("q", "r , s", "2")]))
+    table = load_stsb(root, "test", asked)
+    assert table.to_dict() == {
+        "sentence1": ["it ' s a b.", "q"],
+        "sentence2": ["p .", "r , s"],
+        "label": [1, 2],
+    }
+    assert text_found([table]) == "prepared_files"
+
+
+def test_the_corpus_is_the_same_in_both_texts(root: Path) -> None:
+    corpora = [STSData(str(root), batch_size=2, seed=0, senteval_text=text) for text in ("raw", "prepared")]
+    for data in corpora:
+        data.setup()
+    raw, prepared = (data.train.to_dict() for data in corpora)
+    assert prepared["label"] == raw["label"]
+    assert "a CAT" in raw["sentence1"] and "a cat" in prepared["sentence1"]
+    assert [data.text for data in corpora] == ["raw", "prepared"]
+
+
+def test_an_unknown_text(root: Path) -> None:
+    with pytest.raises(ValueError, match="senteval_text must be one of raw, prepared"):
+        STSData(str(root), batch_size=2, seed=0, senteval_text="clean")

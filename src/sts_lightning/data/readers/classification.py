@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from sts_lightning.choices import SentEvalText, TextFound
 from sts_lightning.data.fetch.hints import fetched_by
+from sts_lightning.data.readers.moses import is_prepared, prepare
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.senteval import check_count, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
@@ -62,19 +64,26 @@ class ClassificationTask:
         train: Training split; all examples if there is no test split.
         dev: Dev split. If None, the regularisation is chosen by cross-validation on the training split.
         test: Test split. If None, the score is that of cross-validation.
+        text: Text of the sentences of SICK; None for other tasks.
     """
 
     name: str
     train: Split
     dev: Split | None = None
     test: Split | None = None
+    text: TextFound | None = field(default=None, kw_only=True)
 
 
 @fetched_by("transfer")
 def load_transfer_tasks(
-    data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS
+    data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS, text: SentEvalText = "raw"
 ) -> list[ClassificationTask]:
     """Load transfer tasks of a data root, by default all but SICKE.
+
+    Args:
+        data_root: Data root.
+        names: Names of the tasks.
+        text: Text of SICKE; the other tasks are read as their files are.
 
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
@@ -83,7 +92,7 @@ def load_transfer_tasks(
     folder = senteval_folder(
         data_root, ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK"), "transfer"
     )
-    return [_load_transfer(folder, name) for name in names]
+    return [_load_transfer(folder, name, text) for name in names]
 
 
 @fetched_by("probing")
@@ -108,7 +117,7 @@ def _check_names(names: Sequence[str], known: Sequence[str] | dict[str, str]) ->
         raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.")
 
 
-def _load_transfer(folder: Path, name: str) -> ClassificationTask:
+def _load_transfer(folder: Path, name: str, text: SentEvalText) -> ClassificationTask:
     if name in BINARY:
         rows = [
             (text, label)
@@ -130,10 +139,26 @@ def _load_transfer(folder: Path, name: str) -> ClassificationTask:
         splits = [_split(_read_sick(path), classes, path) for path in files]
         for path, split in zip(files, splits, strict=True):
             check_count(path, folder, len(split.labels))
-        return ClassificationTask(name, *splits)
+        return _with_text(name, splits, text)
     paths = [folder / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")]
     train, test = (_split(_read_mrpc(path), ["0", "1"], path) for path in paths)
     return ClassificationTask(name, train, test=test)
+
+
+def _with_text(name: str, splits: list[Split], text: SentEvalText) -> ClassificationTask:
+    """Return SICKE in the text asked for; files that are prepared already keep theirs."""
+    if is_prepared([one for split in splits for pair in split.sentences for one in pair], lower=False):
+        return ClassificationTask(name, *splits, text="prepared_files")
+    if text == "raw":
+        return ClassificationTask(name, *splits, text="raw")
+    examples = [
+        [
+            (tuple(prepare(one, lower=False) for one in pair), label)
+            for pair, label in zip(split.sentences, split.labels, strict=True)
+        ]
+        for split in splits
+    ]
+    return ClassificationTask(name, *map(_sorted, examples), text="prepared")
 
 
 Row = tuple[int, str, tuple[str, ...]]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from datasets import Dataset
 
+from sts_lightning.choices import SentEvalText, TextFound
 from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
 from sts_lightning.data.pair_tables import SCORE_RANGE, make_table, require_varied_scores
+from sts_lightning.data.readers.moses import is_prepared, prepare
 from sts_lightning.data.readers.row_values import score, sentence
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
 from sts_lightning.errors import DataError
@@ -107,8 +109,15 @@ def senteval_folder(data_root: str | Path, contents: Sequence[str] = ("STS",), p
 
 
 @fetched_by("sts")
-def load_sts_tasks(data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS) -> list[STSTask]:
+def load_sts_tasks(
+    data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS, text: SentEvalText = "raw"
+) -> list[STSTask]:
     """Load the test tasks of a data root in SentEval's protocol, without unscored rows.
+
+    Args:
+        data_root: Data root.
+        names: Names of the tasks.
+        text: Text of the sentences; files that are prepared already are read as they are.
 
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
@@ -120,34 +129,44 @@ def load_sts_tasks(data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS) 
     tasks = []
     for name in names:
         if name == "STSB":
-            subsets = {"test": load_stsb(data_root, "test")}
+            subsets = {"test": load_stsb(data_root, "test", text)}
         elif name == "SICKR":
-            subsets = {"test": load_sickr(data_root, "test")}
+            subsets = {"test": load_sickr(data_root, "test", text)}
         else:
             year = f"{name}-en-test"
-            subsets = {subset: _load_subset(folder, year, subset) for subset in STS_YEARS[name]}
+            subsets = {subset: _load_subset(folder, year, subset, text) for subset in STS_YEARS[name]}
         tasks.append(STSTask(name, subsets))
     return tasks
 
 
 @fetched_by("sts")
-def load_stsb(data_root: str | Path, split: str) -> Dataset:
+def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
     """Load STS-B ``train`` (5,749 pairs), ``dev`` (1,500) or ``test`` (1,379); scores in [0, 5].
+
+    Args:
+        data_root: Data root.
+        split: One of the three.
+        text: Text of the sentences; a file that is prepared already is read as it is.
 
     Raises:
         DataError: The file is missing, malformed, or has an unexpected number of pairs.
     """
     folder = senteval_folder(data_root)
     path = folder / "STS" / "STSBenchmark" / f"sts-{split}.csv"
-    return _to_table(_read_stsb(path), path, folder)
+    return _to_table(_read_stsb(path), path, folder, text)
 
 
 @fetched_by("sts")
-def load_sickr(data_root: str | Path, split: str) -> Dataset:
+def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
     """Load SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
 
     The relatedness r in [1, 5] is mapped to [0, 5] by 5 (r - 1) / 4, as in the papers' corpus; this does
     not change correlations.
+
+    Args:
+        data_root: Data root.
+        split: One of the three.
+        text: Text of the sentences; a file that is prepared already is read as it is.
 
     Raises:
         DataError: The file is missing, malformed, or has an unexpected number of pairs.
@@ -155,7 +174,7 @@ def load_sickr(data_root: str | Path, split: str) -> Dataset:
     folder = senteval_folder(data_root)
     name = "SICK_test_annotated.txt" if split == "test" else f"SICK_{split}.txt"
     path = folder / "SICK" / name
-    return _to_table(_read_sickr(path), path, folder)
+    return _to_table(_read_sickr(path), path, folder, text, lower=False)
 
 
 def check_count(path: Path, folder: Path, found: int) -> None:
@@ -189,17 +208,35 @@ def _own_counts(path: Path) -> dict[str, int]:
     return counts
 
 
-def _to_table(pairs: Iterator[Pair], path: Path, folder: Path) -> Dataset:
-    columns = list(zip(*pairs, strict=True)) or [(), (), ()]
-    table = make_table(dict(zip(("sentence1", "sentence2", "label"), columns, strict=True)))
+def text_found(tables: Iterable[Dataset]) -> TextFound | None:
+    """Return the text of tables read from SentEval's files; None for others."""
+    return least_prepared(table.info.description for table in tables)
+
+
+def least_prepared(texts: Iterable[str | None]) -> TextFound | None:
+    """Return the first of raw, prepared and prepared files that occurs, None if none does."""
+    found = set(texts)
+    return next((kind for kind in get_args(TextFound) if kind in found), None)
+
+
+def _to_table(
+    pairs: Iterator[Pair], path: Path, folder: Path, text: SentEvalText, lower: bool = True
+) -> Dataset:
+    columns: list[tuple[str, ...]] = list(zip(*pairs, strict=True)) or [(), (), ()]
+    firsts, seconds, labels = columns
+    found: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
+    if text == "prepared" and found == "raw":
+        firsts, seconds = (tuple(prepare(one, lower) for one in column) for column in (firsts, seconds))
+        found = "prepared"
+    table = make_table({"sentence1": firsts, "sentence2": seconds, "label": labels}, found)
     check_count(path, folder, len(table))
     require_varied_scores(table, path)
     return table
 
 
-def _load_subset(folder: Path, year: str, subset: str) -> Dataset:
+def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Dataset:
     inputs, golds = (folder / "STS" / year / f"STS.{kind}.{subset}.txt" for kind in ("input", "gs"))
-    return _to_table(_read_subset(inputs, golds), golds, folder)
+    return _to_table(_read_subset(inputs, golds), golds, folder, text)
 
 
 def _read_subset(inputs: Path, golds: Path) -> Iterator[Pair]:

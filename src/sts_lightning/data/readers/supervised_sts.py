@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.readers.senteval import load_sickr, load_stsb
+from sts_lightning.choices import SentEvalText, TextFound
+from sts_lightning.data.readers.senteval import load_sickr, load_stsb, text_found
 from sts_lightning.errors import DataError
 
 RELATEDNESS_TASKS = ("STSB", "SICKR")
@@ -30,18 +31,25 @@ class RelatednessTask:
     Attributes:
         name: Name of the task, such as ``SICKR``.
         train, dev, test: Scored pairs of each split.
+        text: Text of the sentences.
     """
 
     name: str
     train: ScoredPairs
     dev: ScoredPairs
     test: ScoredPairs
+    text: TextFound | None = field(default=None, kw_only=True)
 
 
 def load_relatedness_tasks(
-    data_root: str | Path, names: Sequence[str] = RELATEDNESS_TASKS
+    data_root: str | Path, names: Sequence[str] = RELATEDNESS_TASKS, text: SentEvalText = "raw"
 ) -> list[RelatednessTask]:
     """Load STS-B (scores in [0, 5]) and SICK-R (in [1, 5]) of a data root, unfiltered.
+
+    Args:
+        data_root: Data root.
+        names: Names of the tasks.
+        text: Text of the sentences; files that are prepared already are read as they are.
 
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
@@ -52,11 +60,12 @@ def load_relatedness_tasks(
     tasks = []
     for name in names:
         if name == "STSB":
-            parts = [_in_order(load_stsb(data_root, part)) for part in ("train", "dev", "test")]
+            tables = [load_stsb(data_root, part, text) for part in ("train", "dev", "test")]
+            parts = [_in_order(table) for table in tables]
         else:
-            tables = [load_sickr(data_root, part) for part in ("train", "trial", "test")]
+            tables = [load_sickr(data_root, part, text) for part in ("train", "trial", "test")]
             parts = [_in_order(table, scale=4 / 5, shift=1) for table in tables]
-        tasks.append(RelatednessTask(name, *parts))
+        tasks.append(RelatednessTask(name, *parts, text=text_found(tables)))
     return tasks
 
 

@@ -1,0 +1,82 @@
+"""Dev sentences of training and of the report, and runs of former versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from omegaconf import DictConfig
+
+import sts_lightning
+from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.correlation import correlate
+from sts_lightning.evaluation.sts import encode_pairs
+from sts_lightning.runs.history import read_history
+from sts_lightning.testing.toy import ToyData
+from sts_lightning.workflows.train import train_in
+from tests.conftest import SHORT_RUN
+
+Config = Callable[..., DictConfig]
+
+SHORT = [
+    *SHORT_RUN,
+    "data.batch_size=16",
+    "logger=csv",
+    "trainer.max_epochs=1",
+    "trainer.val_every=4",
+    "data.dev_size=200",
+]
+EDITED = ["model.max_length=8", "evaluation.text_edit=official"]
+
+
+def trained(run: Path, config: Config, *overrides: str) -> tuple[dict[str, Any], dict[float, float]]:
+    """Metrics of a short run, and the dev score of each evaluation in training by its step."""
+    train_in(run, config(*SHORT, *overrides))
+    history = read_history(run / "history.csv")
+    dev = {row["step"]: row["dev/spearman"] for row in history if "dev/spearman" in row}
+    return json.loads((run / "metrics.json").read_text()), dev
+
+
+@pytest.mark.parametrize(("length", "expected"), [("null", 512), ("20", 20), ("8", 8)])
+def test_weights_are_selected_by_dev_sentences_read_like_the_reported_ones(
+    length: str, expected: int, config: Config, tmp_path: Path
+) -> None:
+    metrics, dev = trained(tmp_path / "run", config, *EDITED, f"evaluation.max_length={length}")
+    read = metrics["dev"]["spearman"]
+    assert read == pytest.approx(dev[metrics["best_step"]], abs=0.5)  # but for rounding, on few pairs
+    assert (metrics["text_edit"], metrics["max_length"]) == ("official", expected)
+    assert metrics["senteval_text"] is None  # the generated corpus is not SentEval's
+    encoder = sts_lightning.load(tmp_path / "run")
+    assert encoder.evaluation_text == {"text_edit": "official", "max_length": expected}
+    encoder.tokenizer.set_evaluation_length(8)
+    data = ToyData(batch_size=16, seed=1, train_size=256, dev_size=200, test_size=40)
+    table = data.load_dev()
+    cut = correlate(encode_pairs(encoder, [table])[0], np.asarray(table["label"]))["spearman"]
+    assert (abs(cut - read) < 0.5) == (expected == 8)
+
+
+def test_a_run_of_a_former_version_cuts_where_it_did(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_in(run, config(*SHORT, "model.max_length=8", "evaluation.final=false"))
+    whole = sts_lightning.load(run)
+    values = yaml.safe_load((run / "config.yaml").read_text())
+    del values["evaluation"]["max_length"], values["senteval_text"]
+    (run / "config.yaml").write_text(yaml.safe_dump(values))
+    former = sts_lightning.load(run)
+    text = "a sentence of more than eight tokens"
+    assert abs(former.encode([text]) - whole.encode([text])).max() > 1e-4
+    assert former.encode([text]) == pytest.approx(former.encode([text[:7]]), abs=1e-6)
+
+
+def test_a_length_without_positions_is_named_before_anything_is_written(
+    config: Config, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        train_in(tmp_path / "run", config(*SHORT, "evaluation.max_length=600"))
+    assert caught.value.key == "evaluation.max_length"
+    assert not (tmp_path / "run" / "config.yaml").exists()
