@@ -163,6 +163,9 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         names = warm_start(earlier, cfg.init, encoder, loss, cfg.model, trust | wanted(cfg))
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.freeze)
+    if parts.companion is not None:
+        with name_setting("companion", cfg.companion):
+            parts.companion.connect(encoder)
     encoder.text_edit = cfg.evaluation.text_edit
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
@@ -219,6 +222,7 @@ def _make_module(parts: Parts, encoder: SentenceEncoder, keep: set[str], plan: P
         MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
+        parts.companion,
     )
 
 
