@@ -38,8 +38,14 @@ STEPS = [
     "logger=csv",
 ]
 
+PREFIX = (
+    "+model.adapter={_target_: peft.PrefixTuningConfig, task_type: FEATURE_EXTRACTION, num_virtual_tokens: 3}"
+)
+"""The adapter of model=llama2_7b_prefix."""
+
 KINDS = {
     "angle_llama": "pairs",
+    "bellm": "triplets",
     "contrast_tune": "triplets",  # it asks for positives only, which the generated pairs do not have
     "cotbert": "sentences",
     "ct": "sentences",
@@ -50,6 +56,7 @@ KINDS = {
     "pcc_stage2": "pairs",
     "pearson_spearman": "pairs",
     "promcse": "sentences",
+    "promcse_llama": "triplets",
     "promcse_sup": "triplets",
     "promptbert": "sentences",
     "promptbert_sup": "triplets",
@@ -72,6 +79,8 @@ def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
         "regression_tune": ["init=best"],
         "regression_head": ["evaluation.final=true"],
         "angle_llama": [*decoder("llama"), "~data.scored"],
+        "bellm": decoder("llama"),
+        "promcse_llama": [*decoder("llama"), "~model.adapter", PREFIX],
         "pcc_stage1": decoder("mistral"),
         "pcc_stage2": [*decoder("opt"), "init=best"],
     }.get(experiment, [])
@@ -166,6 +175,7 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
         ("esimcse", ["queue.size=12"]),
         ("regression_head", []),
         ("stage2", ["callbacks=ema"]),
+        ("promcse_llama", []),
         ("ct", []),
         ("ct", ["model.adapter={_target_: peft.LoraConfig, task_type: FEATURE_EXTRACTION, r: 4}"]),
         ("rankcse", ["loss.distillation=listnet"]),

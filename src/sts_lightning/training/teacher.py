@@ -76,8 +76,9 @@ class Teacher(Companion):
         self._encoders: list[_Encodes] = []  # outside the module's own parts: no part of checkpoints
 
     def connect(self, encoder: SentenceEncoder) -> None:
-        """Load the teachers."""
-        self._encoders = [self._load(source) for source in self.sources]
+        """Load the teachers; the run's own random numbers do not depend on them."""
+        with torch.random.fork_rng():
+            self._encoders = [self._load(source) for source in self.sources]
 
     def _load(self, source: str) -> _Encodes:
         if has_vectors(Path(source)):
