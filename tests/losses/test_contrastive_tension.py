@@ -55,7 +55,7 @@ def test_large_products_stay_finite() -> None:
 
 
 def test_rejects() -> None:
-    with pytest.raises(ValueError, match="^group must be at least 2"):
+    with pytest.raises(ValueError, match=r"^group must be at least 2"):
         ContrastiveTensionLoss(group=1)
     with pytest.raises(ValueError, match="second encoder"):
         ContrastiveTensionLoss()(torch.randn(1, 4, 8))

@@ -49,9 +49,7 @@ def slow(z: np.ndarray, teacher: np.ndarray, distillation: str, positive_in_list
         wanted = [float(teacher[i, j]) for j in kept]
         if distillation == "listnet":
             target = softmax([t / 0.04 for t in wanted])
-            total -= 0.3 * sum(
-                t * math.log(s) for t, s in zip(target, softmax(student), strict=True)
-            )
+            total -= 0.3 * sum(t * math.log(s) for t, s in zip(target, softmax(student), strict=True))
         else:
             total += 0.3 * slow_list_mle(student, wanted)
     return total / size

@@ -101,14 +101,14 @@ def test_rejected_settings(config: Config, path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             build_encoder(cfg.model, cfg.prompt)
         assert caught.value.key == key
-    with pytest.raises(ValueError, match="^lookup must be one of exact, relaxed"):
+    with pytest.raises(ValueError, match=r"^lookup must be one of exact, relaxed"):
         word_vectors(str(path), "fuzzy")  # type: ignore[arg-type]
 
 
 def test_a_run_of_word_vectors_loads(config: Config, tmp_path: Path) -> None:
     """The vectors of words train as those of any model, and come back."""
     file = tmp_path / "toy.txt"
-    words = "the a boy girl farmer hid found a rug in on under park . ,".split()
+    words = ["the", "a", "boy", "girl", "farmer", "hid", "found", "rug", "in", "on", "."]
     generator = np.random.default_rng(0)
     file.write_text("".join(f"{word} {' '.join(map(str, generator.normal(size=8)))}\n" for word in words))
     run = tmp_path / "run"

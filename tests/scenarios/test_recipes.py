@@ -51,6 +51,7 @@ KINDS = {
     "ct": "sentences",
     "demo": "pairs",
     "esimcse": "sentences",
+    "infocse": "sentences",
     "mixcse": "sentences",
     "pcc_stage1": "triplets",
     "pcc_stage2": "pairs",
@@ -74,6 +75,7 @@ KINDS = {
 def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
     """Overrides of a short run; an experiment with a teacher needs the folder of one."""
     extra = {
+        "infocse": ["companion.lower_layers=1"],
         "rankcse": [f"companion.sources=[{teacher}]", "companion.weights=null"],
         "contrast_tune": ["~data.positives_from"],
         "regression_tune": ["init=best"],
@@ -115,7 +117,9 @@ def test_experiment_trains_and_comes_back(
     assert moved == (experiment != "regression_head")
 
 
-@pytest.mark.parametrize("experiment", ["simcse_unsup", "mixcse", "esimcse", "promptbert", "promcse"])
+@pytest.mark.parametrize(
+    "experiment", ["simcse_unsup", "mixcse", "esimcse", "infocse", "promptbert", "promcse"]
+)
 def test_each_unsupervised_recipe_takes_rank_reduction(
     experiment: str, config: Config, tmp_path: Path
 ) -> None:
@@ -176,6 +180,7 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
         ("regression_head", []),
         ("stage2", ["callbacks=ema"]),
         ("promcse_llama", []),
+        ("infocse", []),
         ("ct", []),
         ("ct", ["model.adapter={_target_: peft.LoraConfig, task_type: FEATURE_EXTRACTION, r: 4}"]),
         ("rankcse", ["loss.distillation=listnet"]),

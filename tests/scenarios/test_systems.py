@@ -32,9 +32,7 @@ def test_contrastive_tension_trains_two_encoders(config: Config, tmp_path: Path)
     train_in(run, config(*overrides("ct")))
     state = weights(run)
     first = {n.removeprefix("encoder."): v for n, v in state.items() if n.startswith("encoder.")}
-    twin = {
-        n.removeprefix("companion.encoder."): v for n, v in state.items() if n.startswith("companion.")
-    }
+    twin = {n.removeprefix("companion.encoder."): v for n, v in state.items() if n.startswith("companion.")}
     assert first.keys() == twin.keys()
     start = build_encoder(*(RunFolder(run).load_config()[key] for key in ("model", "prompt"))).state_dict()
     name = "backbone.encoder.layer.1.output.dense.weight"
@@ -47,7 +45,9 @@ def test_contrastive_tension_trains_two_encoders(config: Config, tmp_path: Path)
 
 def test_micro_batches_do_not_change_two_encoders(config: Config, tmp_path: Path) -> None:
     for name, extra in (("whole", []), ("parts", ["trainer.micro_batch_size=2"])):
-        train_in(tmp_path / name, config(*overrides("ct"), "model.dropout=0", "evaluation.final=false", *extra))
+        train_in(
+            tmp_path / name, config(*overrides("ct"), "model.dropout=0", "evaluation.final=false", *extra)
+        )
     assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), abs=1e-5)
 
 
@@ -136,5 +136,7 @@ def test_a_loss_and_its_companion_go_together(
 
 
 def test_consistency_alone_needs_no_teacher(config: Config, tmp_path: Path) -> None:
-    train_in(tmp_path / "run", config(*overrides("simcse_unsup"), "loss=rankcse", "loss.distillation_weight=0"))
+    train_in(
+        tmp_path / "run", config(*overrides("simcse_unsup"), "loss=rankcse", "loss.distillation_weight=0")
+    )
     assert len(losses(tmp_path / "run")) == 4

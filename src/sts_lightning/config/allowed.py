@@ -29,6 +29,7 @@ ENCODERS = (
 )
 REGULARIZERS = ("sts_lightning.regularizers.rank_reduction.RankReduction",)
 COMPANIONS = (
+    "sts_lightning.training.masked_lm.MaskedLanguageModel",
     "sts_lightning.training.teacher.Teacher",
     "sts_lightning.training.twin.TwinEncoder",
 )

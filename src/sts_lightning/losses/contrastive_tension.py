@@ -10,21 +10,21 @@ from sts_lightning.losses.base import Loss, upcast
 
 
 class ContrastiveTensionLoss(Loss):
-    r"""Logistic loss on dot products of two encoders' vectors (CT, Carlsson et al. 2021, Eq. 1).
+    r"""Logistic loss on dot products of two encoders' vectors (CT, Carlsson et al. 2021).
 
     .. math:: L = -\frac1B \sum_i \begin{cases} \log \sigma(f_1(s_i) \cdot f_2(s_i)) & i \in P \\
         \log \bigl(1 - \sigma(f_1(s_i) \cdot f_2(s_{n(i)}))\bigr) & i \notin P \end{cases}
 
     Of every K rows in turn the first is a positive pair, the same sentence for both encoders, and K - 1 are
-    negative pairs of different sentences: n(i) is the next row that is not in P, the last one's the first. The
-    vectors are neither normalised nor scaled. ``observed`` has the mean loss of each kind.
+    negative pairs of different sentences: n(i) is the next row that is not in P, and the last one's is the
+    first. The vectors are neither normalised nor scaled. ``observed`` has the mean loss of each kind.
 
-    Use it with ``companion=twin``, the second encoder, and one view (``data.views=1``) to train without labels
+    Use it with ``companion=twin``, the second encoder, and one view (``data.views=1``): without labels,
     from a model whose vectors are already apart, such as Sentence-BERT (CT-SBERT), or from a pre-trained one.
     `InfoNCELoss` on two views reads every other sentence of the batch as a negative, with one encoder.
 
     Deviation from `the authors' code
-    <https://github.com/FreddeFrallan/Contrastive-Tension/blob/5ee9b2d06c0957c77ebc9d204262dd5793fdff87/ContrastiveTension/Training.py#L25-L30>`_,
+    <https://github.com/FreddeFrallan/Contrastive-Tension/blob/5ee9b2d06c0957c77ebc9d204262dd5793fdff87/ContrastiveTension/Training.py#L26-L31>`_,
     which draws the second sentences of negative pairs separately: here both encoders embed the same B
     sentences.
 

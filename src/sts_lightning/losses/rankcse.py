@@ -17,7 +17,7 @@ Distillation = Literal["listnet", "listmle"]
 
 
 class RankCSELoss(Loss):
-    r"""InfoNCE with ranking consistency and ranking distillation (Liu et al. 2023, arXiv 2305.16726, Sec. 4).
+    r"""InfoNCE with ranking consistency and ranking distillation (Liu et al. 2023, arXiv 2305.16726).
 
     .. math:: L = L_{\text{InfoNCE}} + \beta \frac1B \sum_i \mathrm{JS}(P_i \,\|\, Q_i)
         + \gamma L_{\text{rank}}
@@ -33,7 +33,7 @@ class RankCSELoss(Loss):
 
     with :math:`\pi_i` the order of sentences by falling t_i. ``observed`` has the three terms. ListMLE is a
     mean over ranks, so that gamma does not depend on the batch; so is it in a `public re-implementation
-    <https://github.com/perceptiveshawty/RankCSE/blob/338e00deec62f5068534fda48b8a6bc017b957f2/rankcse/models.py#L108>`_.
+    <https://github.com/perceptiveshawty/RankCSE/blob/338e00deec62f5068534fda48b8a6bc017b957f2/rankcse/models.py>`_.
     The authors' own code is not public. The re-implementation clamps the logarithm of the mixture in JS from
     below at 1e-7, which turns the term into an entropy; here it is the divergence.
 

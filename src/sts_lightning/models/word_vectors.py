@@ -66,7 +66,7 @@ def word_vectors(
         backbone.embeddings.weight[:2] = 0.0
         backbone.embeddings.weight[2:] = torch.from_numpy(vectors)
     vocabulary = {PAD: 0, UNKNOWN: 1} | {word: index for index, word in enumerate(words, start=2)}
-    return SentenceEncoder(backbone.eval(), word_tokenizer(vocabulary, lookup), **settings)
+    return SentenceEncoder(backbone, word_tokenizer(vocabulary, lookup), **settings)
 
 
 def read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
@@ -140,7 +140,7 @@ class WordVectorModel(PreTrainedModel):
     def __init__(self, config: WordVectorConfig) -> None:
         super().__init__(config)
         self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=0)
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the table."""
@@ -169,7 +169,8 @@ class WordTokenizer(PreTrainedTokenizerFast):
     def __call__(self, text: Any = None, *arguments: Any, **settings: Any) -> BatchEncoding:
         """Tokenise one text or several."""
         kept = self.keep(text) if isinstance(text, str) else [self.keep(one) for one in text]
-        return super().__call__(kept, *arguments, **settings)
+        encoded: BatchEncoding = super().__call__(kept, *arguments, **settings)
+        return encoded
 
     def keep(self, text: str) -> str:
         """Return the known words of a text, in the form in which they are known, joined by blanks."""
@@ -189,7 +190,9 @@ def word_tokenizer(vocabulary: dict[str, int], lookup: Lookup) -> WordTokenizer:
     """Build the tokenizer of a vocabulary, whose first two entries are for padding and unknown words."""
     inner = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = WordTokenizer(tokenizer_object=inner, unk_token=UNKNOWN, pad_token=PAD)
+    tokenizer = WordTokenizer(  # type: ignore[no-untyped-call]
+        tokenizer_object=inner, unk_token=UNKNOWN, pad_token=PAD
+    )
     tokenizer.lookup = lookup
     tokenizer.known = {word: index for word, index in vocabulary.items() if word not in (PAD, UNKNOWN)}
     return tokenizer

@@ -60,6 +60,8 @@ class StoredVectors:
         try:
             rows = [self.rows[sentence.strip()] for sentence in sentences]
         except KeyError as error:
-            raise DataError(f"lacks a sentence of the training data: {error.args[0]!r}.", self.path) from error
+            raise DataError(
+                f"lacks a sentence of the training data: {error.args[0]!r}.", self.path
+            ) from error
         found: np.ndarray = np.asarray(self.vectors[rows], dtype=np.float32)
         return found

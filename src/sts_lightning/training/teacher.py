@@ -25,7 +25,7 @@ class _Encodes(Protocol):
 
 
 class Teacher(Companion):
-    r"""Similarities of a batch's sentences by frozen encoders (RankCSE, Sec. 4.3).
+    r"""Similarities of a batch's sentences by frozen encoders (RankCSE, Liu et al. 2023).
 
     .. math:: t_{ij} = \sum_k w_k \cos(f_k(x_i), f_k(x_j^+))
 
@@ -38,8 +38,8 @@ class Teacher(Companion):
     size.
 
     Args:
-        sources: The teachers: each a run folder, the id of a model on the hub (optionally with ``@commit``), a
-            model's local folder, or a folder of stored vectors.
+        sources: The teachers: each a run folder, the id of a model on the hub (optionally with ``@commit``), the
+            folder of a model, or a folder of stored vectors.
         weights: w, one for each teacher, not negative and not all 0; equal by default. They are scaled to sum
             to 1.
         pooling: Pooling of models that are no runs; a run has its own.

@@ -119,7 +119,9 @@ def check_companion(cfg: DictConfig, loss: Loss, companion: Companion | None) ->
     if companion is not None:
         _check_kind("companion", companion, Companion)
         if companion.provides not in loss.takes:
-            able = ", ".join(stem for stem, other in all_losses().items() if companion.provides in other.takes)
+            able = ", ".join(
+                stem for stem, other in all_losses().items() if companion.provides in other.takes
+            )
             raise ConfigError(
                 f"companion: {name} has no use for what {type(companion).__name__} provides "
                 f"({companion.provides}); {able or 'no loss'} does.",
