@@ -76,6 +76,28 @@ def test_each_model_has_its_own_overrides(tmp_path: Path) -> None:
     ]
 
 
+def test_a_row_with_a_model_of_its_own(tmp_path: Path) -> None:
+    rows = {
+        "one": RowSpec(),
+        "other": RowSpec(model="tiny_llama"),
+        "baseline": RowSpec(model="tiny_opt", trains=False),
+    }
+    cells = [(cell.row, cell.model) for cell in make(tmp_path, rows=rows).cells]
+    assert cells == [
+        ("one", "tiny_bert"),
+        ("one", "minilm"),
+        ("other", "tiny_llama"),
+        ("baseline", "tiny_opt"),
+    ]
+    spec = make(tmp_path, rows=rows).spec
+    scaled = Table(spec, tmp_path, CONF, "tiny_mistral", Scale(hours=1))
+    assert [(cell.row, cell.model) for cell in scaled.cells] == [
+        ("one", "tiny_mistral"),
+        ("other", "tiny_mistral"),
+        ("baseline", "tiny_opt"),
+    ]
+
+
 def test_an_evaluation_of_a_trained_row(tmp_path: Path) -> None:
     rows = {
         "one": RowSpec(["loss=infonce", "data.kind=triplets"]),

@@ -22,8 +22,8 @@ class MaskedLanguageModel(Companion):
         g([h_{\text{CLS}}(s);\; e_1(\tilde s), \dots, e_n(\tilde s)])\bigr)
 
     A copy of the encoder's lower layers, frozen and without dropout, reads the sentence with some words
-    masked (80 % [MASK], 10 % another word, 10 % as it is) and gives e. The encoder in training reads all of the
-    sentence and gives the vector of [CLS], before the projection. The upper network g and its head train.
+    masked (80 % [MASK], 10 % another word, 10 % as it is) and gives e. The encoder in training reads
+    all of the sentence and gives the vector of [CLS], before the projection. The network g and its head train.
     What the lower layers cannot tell about the masked words M has to be in that vector.
 
     Use it with `InfoCSELoss`, which adds the value to InfoNCE, for a BERT or RoBERTa with ``pooling: cls``.

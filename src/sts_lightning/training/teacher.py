@@ -38,8 +38,8 @@ class Teacher(Companion):
     size.
 
     Args:
-        sources: The teachers: each a run folder, the id of a model on the hub (optionally with ``@commit``), the
-            folder of a model, or a folder of stored vectors.
+        sources: The teachers: each a run folder, the id of a model on the hub (optionally with ``@commit``),
+            the folder of a model, or a folder of stored vectors.
         weights: w, one for each teacher, not negative and not all 0; equal by default. They are scaled to sum
             to 1.
         pooling: Pooling of models that are no runs; a run has its own.
