@@ -214,8 +214,7 @@ class SentenceEncoder(nn.Module):
         once = self._takes_embeddings and takes_gradient(table)
         nothing: list[dict[str, Tensor]] = [{}] * len(rows.chunks)
         inputs = look_up_once(table, rows.chunks) if once else nothing
-        vectors = [embed(*both) for both in zip(rows.chunks, inputs, strict=True)]
-        return rows.arrange(torch.cat(vectors))
+        return rows.arrange(torch.cat([embed(*both) for both in zip(rows.chunks, inputs, strict=True)]))
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection, if the mode has one: (N, D) -> (N, D) in float32."""
@@ -310,8 +309,8 @@ class SentenceEncoder(nn.Module):
 
             # Reading inner layers registers hooks in the modules, which is not safe in threads.
             threaded = on_cpu and not self._reads_inner_layers
-            vectors = self.project(batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress)))
-        result: np.ndarray = vectors.cpu().numpy()
+            vectors = batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress))
+            result: np.ndarray = self.project(vectors).cpu().numpy()
         return result
 
     @property

@@ -23,7 +23,7 @@ class MaskedLanguageModel(Companion):
 
     A copy of the encoder's lower layers, frozen and without dropout, reads the sentence with some words
     masked (80 % [MASK], 10 % another word, 10 % as it is) and gives e. The encoder in training reads
-    all of the sentence and gives the vector of [CLS], before the projection. The network g and its head train.
+    all of the sentence and gives the vector of [CLS] before the projection. The network g and its head train.
     What the lower layers cannot tell about the masked words M has to be in that vector.
 
     Use it with `InfoCSELoss`, which adds the value to InfoNCE, for a BERT or RoBERTa with ``pooling: cls``.
