@@ -47,7 +47,18 @@ def choices(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
-GROUPS = ("model", "prompt", "loss", "regularizer", "data", "trainer", "logger", "callbacks", "experiment")
+GROUPS = (
+    "model",
+    "prompt",
+    "loss",
+    "regularizer",
+    "companion",
+    "data",
+    "trainer",
+    "logger",
+    "callbacks",
+    "experiment",
+)
 
 
 @pytest.mark.parametrize("choice", [f"{group}={name}" for group in GROUPS for name in choices(group)])

@@ -30,7 +30,7 @@ def choices(group: str) -> list[str]:
     "override",
     [
         f"{group}={choice}"
-        for group in ("model", "prompt", "regularizer", "trainer", "logger", "callbacks")
+        for group in ("model", "prompt", "regularizer", "companion", "trainer", "logger", "callbacks")
         for choice in choices(group)
     ],
 )

@@ -44,7 +44,8 @@ def test_views_are_the_same_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"views": 4}, "views must be 2 or 3"),
+        ({"views": 4}, "views must be 1, 2 or 3"),
+        ({"views": 1, "repetition": 0.3}, "repetition needs a second view"),
         ({"limit": 1}, "limit must be at least 2"),
         ({"repetition": 1.5}, r"repetition must lie in \[0, 1\]"),
         ({"official_repetition": True}, "official_repetition has no effect"),

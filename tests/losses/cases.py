@@ -26,6 +26,15 @@ def make(stem: str) -> Loss:
     return loss.double()
 
 
+def further(loss: Loss, size: int = 7, seed: int = 0) -> dict[str, Tensor]:
+    """Draw the arguments that the loss cannot do without, in float64."""
+    generator = torch.Generator().manual_seed(100 + seed)
+    shapes = {"teacher": (size, size), "twin": (size, DIMENSION), "auxiliary": ()}
+    return {
+        name: torch.rand(shapes[name], generator=generator, dtype=torch.float64) for name in loss.requires
+    }
+
+
 def batch(loss: Loss, size: int = 7, seed: int = 0) -> tuple[Tensor, Tensor | None]:
     """Draw views in float64, as many as the loss accepts, and labels of its first kind."""
     generator = torch.Generator().manual_seed(seed)

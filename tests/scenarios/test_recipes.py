@@ -38,20 +38,30 @@ STEPS = [
     "logger=csv",
 ]
 
+PREFIX = (
+    "+model.adapter={_target_: peft.PrefixTuningConfig, task_type: FEATURE_EXTRACTION, num_virtual_tokens: 3}"
+)
+"""The adapter of model=llama2_7b_prefix."""
+
 KINDS = {
     "angle_llama": "pairs",
+    "bellm": "triplets",
     "contrast_tune": "triplets",  # it asks for positives only, which the generated pairs do not have
     "cotbert": "sentences",
+    "ct": "sentences",
     "demo": "pairs",
     "esimcse": "sentences",
+    "infocse": "sentences",
     "mixcse": "sentences",
     "pcc_stage1": "triplets",
     "pcc_stage2": "pairs",
     "pearson_spearman": "pairs",
     "promcse": "sentences",
+    "promcse_llama": "triplets",
     "promcse_sup": "triplets",
     "promptbert": "sentences",
     "promptbert_sup": "triplets",
+    "rankcse": "sentences",
     "regression_head": "classes",
     "regression_nli": "classes",
     "regression_tune": "pairs",
@@ -62,12 +72,17 @@ KINDS = {
 """The kind of generated data that each experiment can use."""
 
 
-def overrides(experiment: str) -> list[str]:
+def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
+    """Overrides of a short run; an experiment with a teacher needs the folder of one."""
     extra = {
+        "infocse": ["companion.lower_layers=1"],
+        "rankcse": [f"companion.sources=[{teacher}]", "companion.weights=null"],
         "contrast_tune": ["~data.positives_from"],
         "regression_tune": ["init=best"],
         "regression_head": ["evaluation.final=true"],
         "angle_llama": [*decoder("llama"), "~data.scored"],
+        "bellm": decoder("llama"),
+        "promcse_llama": [*decoder("llama"), "~model.adapter", PREFIX],
         "pcc_stage1": decoder("mistral"),
         "pcc_stage2": [*decoder("opt"), "init=best"],
     }.get(experiment, [])
@@ -86,9 +101,11 @@ def losses(run: Path) -> list[float]:
 @pytest.mark.parametrize(
     "experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml") if path.stem != "pcc")
 )
-def test_experiment_trains_and_comes_back(experiment: str, config: Config, tmp_path: Path) -> None:
+def test_experiment_trains_and_comes_back(
+    experiment: str, config: Config, tmp_path: Path, uninterrupted: Path
+) -> None:
     run = tmp_path / "run"
-    train_in(run, config(*overrides(experiment)))
+    train_in(run, config(*overrides(experiment, uninterrupted)))
     assert len(losses(run)) == 4
     encoder = sts_lightning.load(run)
     vectors = encoder.encode(["The boy hid a rug .", "A farmer ."])
@@ -100,7 +117,9 @@ def test_experiment_trains_and_comes_back(experiment: str, config: Config, tmp_p
     assert moved == (experiment != "regression_head")
 
 
-@pytest.mark.parametrize("experiment", ["simcse_unsup", "mixcse", "esimcse", "promptbert", "promcse"])
+@pytest.mark.parametrize(
+    "experiment", ["simcse_unsup", "mixcse", "esimcse", "infocse", "promptbert", "promcse"]
+)
 def test_each_unsupervised_recipe_takes_rank_reduction(
     experiment: str, config: Config, tmp_path: Path
 ) -> None:
@@ -160,6 +179,11 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
         ("esimcse", ["queue.size=12"]),
         ("regression_head", []),
         ("stage2", ["callbacks=ema"]),
+        ("promcse_llama", []),
+        ("infocse", []),
+        ("ct", []),
+        ("ct", ["model.adapter={_target_: peft.LoraConfig, task_type: FEATURE_EXTRACTION, r: 4}"]),
+        ("rankcse", ["loss.distillation=listnet"]),
         (
             "simcse_unsup",
             [
@@ -175,9 +199,9 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
     ],
 )
 def test_resumed_equals_uninterrupted(
-    experiment: str, extra: list[str], config: Config, tmp_path: Path
+    experiment: str, extra: list[str], config: Config, tmp_path: Path, uninterrupted: Path
 ) -> None:
-    settings = [*overrides(experiment), *extra, "trainer.max_steps=8"]
+    settings = [*overrides(experiment, uninterrupted), *extra, "trainer.max_steps=8"]
     train_in(tmp_path / "whole", config(*settings))
     with pytest.raises(InterruptedRunError):
         train_in(tmp_path / "cut", config(*settings), callbacks=[StopAt(5)])

@@ -28,6 +28,11 @@ ENCODERS = (
     "sts_lightning.models.encoder.SentenceEncoder.from_pretrained",
 )
 REGULARIZERS = ("sts_lightning.regularizers.rank_reduction.RankReduction",)
+COMPANIONS = (
+    "sts_lightning.training.masked_lm.MaskedLanguageModel",
+    "sts_lightning.training.teacher.Teacher",
+    "sts_lightning.training.twin.TwinEncoder",
+)
 PEFT = re.compile(r"peft\.[A-Z]\w*Config")
 
 ARGUMENTS: dict[str, dict[str, frozenset[str]]] = {
@@ -111,6 +116,8 @@ def is_known(target: str, path: tuple[str, ...]) -> bool:
         return depth == 1 and _is_defined(target, "data")
     if group == "regularizer":
         return depth == 1 and target in REGULARIZERS
+    if group == "companion":
+        return depth == 1 and target in COMPANIONS
     return depth == 2 and target in ARGUMENTS.get(group, {})
 
 

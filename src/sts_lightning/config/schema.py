@@ -143,6 +143,7 @@ class TrainConfig:
     prompt: PromptConfig = field(default_factory=PromptConfig)
     loss: Any = MISSING
     regularizer: Any = None
+    companion: Any = None
     queue: QueueConfig = field(default_factory=QueueConfig)
     data: Any = MISSING
     optim: OptimConfig = field(default_factory=OptimConfig)

@@ -44,6 +44,7 @@ class Batch(Generic[RowsT]):
             examples have no label.
         size: B.
         shard: Part of the batch that ``rows`` holds.
+        texts: Sentences of ``rows`` as they are in the data, those of each view.
     """
 
     rows: RowsT
@@ -51,6 +52,7 @@ class Batch(Generic[RowsT]):
     labels: Tensor | None
     size: int
     shard: Shard = WHOLE_BATCH
+    texts: Sequence[Sequence[str]] = ()
 
 
 class ViewCollator(Generic[RowsT]):
@@ -81,4 +83,4 @@ class ViewCollator(Generic[RowsT]):
             dtype = torch.float32 if self.label == "score" else torch.int64
             labels = torch.tensor([example["label"] for example in examples], dtype=dtype)
         rows = self.prepare(sentences, [view.augmentation for view in self.views])
-        return Batch(rows, len(self.views), labels, len(examples), self.shard)
+        return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences)

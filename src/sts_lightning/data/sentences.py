@@ -22,7 +22,8 @@ class SentencesData(SentEvalData):
             ``wiki1m_for_simcse.txt`` and ``unsup/sentences.txt`` under the root.
         batch_size: Sentences in a batch.
         seed: Random seed of the order and of the repetitions.
-        views: Number of views of a sentence: 2, or 3 with the three templates of CoT-BERT.
+        views: Number of views of a sentence: 2, 3 with the three templates of CoT-BERT, or 1 for
+            `ContrastiveTensionLoss`, whose second encoder embeds the same sentences.
         repetition: Highest fraction of sub-words that are repeated in the second view, 0 for none
             (`Repetition`).
         official_repetition: Whether repetitions are drawn as in ESimCSE's code.
@@ -78,7 +79,7 @@ def repeated_views(count: int, repetition: float, seed: int, official: bool = Fa
     """Return views that are all the same sentence, with repeated sub-words in the second one.
 
     Args:
-        count: Number of views, 2 or 3.
+        count: Number of views, 1 to 3.
         repetition: Highest fraction of sub-words that are repeated, in [0, 1]; 0 for none.
         seed: Random seed of the repetitions.
         official: Whether repetitions are drawn as in ESimCSE's code.
@@ -86,9 +87,11 @@ def repeated_views(count: int, repetition: float, seed: int, official: bool = Fa
     Raises:
         ValueError: An argument is out of range; the message names it as the data sets do.
     """
-    if count not in (2, 3):
-        raise ValueError(f"views must be 2 or 3, got {count}.")
+    if count not in (1, 2, 3):
+        raise ValueError(f"views must be 1, 2 or 3, got {count}.")
     if not 0 <= repetition <= 1:
         raise ValueError(f"repetition must lie in [0, 1], got {repetition}.")
+    if repetition and count < 2:
+        raise ValueError("repetition needs a second view; set views=2, or repetition=0.")
     augmentation = Repetition(repetition, seed, official) if repetition else None
     return tuple(View(COLUMNS[0], change) for change in (None, augmentation, None)[:count])

@@ -29,14 +29,16 @@ class Loss(nn.Module, ABC):
     Attributes:
         views: Numbers of views V that the loss accepts.
         labels: Kinds of label that the loss accepts.
-        takes_negatives: True if `forward` has a third argument, further negatives of shape (N, D).
+        takes: Names of further arguments of `forward` that a queue (``negatives``) or a companion supplies.
+        requires: Those without which the loss cannot be computed.
         observed: Quantities of the last call besides the loss, such as the accuracy of a head; logged in
             training.
     """
 
     views: tuple[int, ...]
     labels: tuple[LabelKind, ...]
-    takes_negatives: bool = False
+    takes: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ class InfoNCELoss(Loss):
 
     views = (2, 3)
     labels = ("none",)
-    takes_negatives = True
+    takes = ("negatives",)
 
     def __init__(
         self,

@@ -60,6 +60,8 @@ class MixLoss(Loss):
         losses = list(terms.values())
         self.views = tuple(v for v in losses[0].views if all(v in other.views for other in losses))
         self.labels = tuple(k for k in losses[0].labels if all(k in other.labels for other in losses))
+        self.takes = tuple(dict.fromkeys(name for other in losses for name in other.takes))
+        self.requires = tuple(dict.fromkeys(name for other in losses for name in other.requires))
         if not self.views or not self.labels:
             raise ValueError(
                 "terms cannot read the same batches: "
@@ -77,9 +79,18 @@ class MixLoss(Loss):
         for _, term in self._items():
             term.make_head(dimension, top_label)
 
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Compute the weighted sum of the terms; see `Loss.forward`."""
-        values = {name: term(views, labels) for name, term in self._items()}
+    def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
+        """Compute the weighted sum of the terms; see `Loss.forward`.
+
+        Args:
+            views: Embeddings, (V, B, D).
+            labels: Scores or classes, (B,), or None.
+            **further: Arguments that terms take, each passed to the terms that take it.
+        """
+        values = {
+            name: term(views, labels, **{key: further[key] for key in term.takes if key in further})
+            for name, term in self._items()
+        }
         self.observed = {name: value.detach() for name, value in values.items()}
         for _, term in self._items():
             self.observed |= term.observed

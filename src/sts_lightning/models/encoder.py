@@ -194,7 +194,11 @@ class SentenceEncoder(nn.Module):
             raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
 
     def forward(self, rows: TokenizedBatch, recompute: bool = False) -> Tensor:
-        """Embed tokenised sentences.
+        """Embed tokenised sentences, (N, D) in float32: `pool_rows`, then `project`."""
+        return self.project(self.pool_rows(rows, recompute))
+
+    def pool_rows(self, rows: TokenizedBatch, recompute: bool = False) -> Tensor:
+        """Compute the pooled vectors of tokenised sentences, before the projection.
 
         The chunks run one after the other, and the vectors are put back in order, so that the result and
         the gradient are those of one padded block.
@@ -210,18 +214,12 @@ class SentenceEncoder(nn.Module):
         embed = partial(checkpoint, self.embed_chunk, use_reentrant=False) if recompute else self.embed_chunk
         table = self.backbone.get_input_embeddings()
         once = self._takes_embeddings and takes_gradient(table)
-        inputs: Sequence[dict[str, Tensor]] = (
-            look_up_once(table, rows.chunks) if once else [{}] * len(rows.chunks)
-        )
-        vectors = [embed(*both) for both in zip(rows.chunks, inputs, strict=True)]
-        return self._finish(torch.cat(vectors), rows)
+        nothing: list[dict[str, Tensor]] = [{}] * len(rows.chunks)
+        inputs = look_up_once(table, rows.chunks) if once else nothing
+        return rows.arrange(torch.cat([embed(*both) for both in zip(rows.chunks, inputs, strict=True)]))
 
-    def _finish(self, vectors: Tensor, rows: TokenizedBatch) -> Tensor:
-        """Restore the order, subtract the bare templates, project."""
-        vectors = vectors[rows.restore.to(vectors.device)]
-        if rows.baseline is not None:
-            baseline = rows.baseline.to(vectors.device)
-            vectors = vectors[: len(baseline)] - vectors[len(baseline) :][baseline]
+    def project(self, vectors: Tensor) -> Tensor:
+        """Apply the projection, if the mode has one: (N, D) -> (N, D) in float32."""
         if self.projection == "always" or (self.projection == "train" and self.training):
             vectors = self.projector(vectors.to(next(self.projector.parameters()).dtype)).float()
         return vectors
@@ -312,8 +310,8 @@ class SentenceEncoder(nn.Module):
 
             # Reading inner layers registers hooks in the modules, which is not safe in threads.
             threaded = on_cpu and not self._reads_inner_layers
-            vectors = self._finish(embed_chunks(embed, batch.chunks, threaded, progress), batch)
-        return np.asarray(vectors.cpu().numpy())
+            vectors = batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress))
+            return np.asarray(self.project(vectors).cpu().numpy())
 
     @property
     def _reads_inner_layers(self) -> bool:

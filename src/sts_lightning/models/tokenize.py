@@ -288,8 +288,8 @@ class SentenceTokenizer:
         room = self.max_length - (special if self.template is None else 0)
         texts = [text or SLOT for text in (self.template, *(self.view_templates or []))]
         prefix, suffix = max(map(self._split, texts), key=lambda parts: len(parts[0]) + len(parts[1]))
-        filler = self.tokenizer("a", add_special_tokens=False)["input_ids"][:1] * room
-        return pad([[*prefix, *filler, *suffix]] * count, len(prefix) + room + len(suffix), 0)
+        filler = self.tokenizer("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
+        return pad([[*prefix, *filler * room, *suffix]] * count, len(prefix) + room + len(suffix), 0)
 
     def _split(self, template: str) -> tuple[list[int], list[int]]:
         """Return the tokens of a template before and after its slot, special tokens included."""
@@ -301,6 +301,8 @@ class SentenceTokenizer:
             if start <= len(prefix) < end
         ]
         ids: list[int] = encoded["input_ids"]
+        if not inside:  # a table of word vectors need not have the word
+            return ids, []
         return ids[: inside[0]], ids[inside[-1] + 1 :]
 
 

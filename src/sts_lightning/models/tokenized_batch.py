@@ -30,6 +30,21 @@ class TokenizedBatch:
     num_tokens: int
     baseline: Tensor | None = None
 
+    def arrange(self, vectors: Tensor) -> Tensor:
+        """Put the vectors of the chunks' rows in the order of the sentences, and subtract the bare templates.
+
+        Args:
+            vectors: Vectors in the order of the chunks, (N + M, D).
+
+        Returns:
+            (N, D).
+        """
+        vectors = vectors[self.restore.to(vectors.device)]
+        if self.baseline is None:
+            return vectors
+        baseline = self.baseline.to(vectors.device)
+        return vectors[: len(baseline)] - vectors[len(baseline) :][baseline]
+
     def head(self, count: int) -> TokenizedBatch:
         """Return the first ``count`` sentences, without their bare templates."""
         order = torch.argsort(self.restore)

@@ -187,14 +187,28 @@ class Table:
         }
 
     def _models(self) -> list[str | None]:
+        own = [row.model for row in self.spec.rows.values() if row.model and self._keeps_model(row)]
+        return list(dict.fromkeys([*self._table_models(), *own]))
+
+    def _table_models(self) -> list[str | None]:
         if self.model is not None:
             return [self.model]
         return list(self.spec.models) or [None]
 
+    def _keeps_model(self, row: RowSpec) -> bool:
+        """Return whether a row has its own model: always but where a scale replaces that of a trained row."""
+        return row.model is not None and (self.model is None or not row.trains)
+
     def _rows(self, model: str | None) -> list[str]:
         """Return the rows of a model; a model that replaces those of the spec has the rows of all of them."""
+        of_table = model in self._table_models()
         suited = {model} if model in self.spec.models else {model, *self.spec.models}
-        return [name for name, row in self.spec.rows.items() if not row.models or suited & set(row.models)]
+        return [
+            name
+            for name, row in self.spec.rows.items()
+            if (row.model == model if self._keeps_model(row) else of_table)
+            and (not row.models or suited & set(row.models))
+        ]
 
     def _trained(self, cell: Cell, seed: int, choice: tuple[str, ...]) -> Planned:
         row = self.spec.rows[cell.row]

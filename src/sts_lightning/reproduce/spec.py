@@ -52,6 +52,7 @@ class RowSpec:
         after: Preparatory run or row that provides the initial, or the evaluated, weights; of a row, the run
             with the same seed.
         models: Models of the row; all models of the table if empty.
+        model: Model of the row instead of the table's; at another scale a trained row has that of the scale.
         at: Further overrides by model.
         shown: True if the row appears in the table; otherwise it runs only for the rows that start from it.
         search: True if the row has a search.
@@ -62,6 +63,7 @@ class RowSpec:
     trains: bool = True
     after: str | None = None
     models: list[str] = field(default_factory=list)
+    model: str | None = None
     at: dict[str, list[str]] = field(default_factory=dict)
     shown: bool = True
     search: bool = True

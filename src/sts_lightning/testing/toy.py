@@ -98,7 +98,7 @@ class ToyData(SentenceDataModule):
         kind: Kind of training examples: ``pairs`` (scored); ``triplets`` (the positive is a paraphrase, the
             hard negative differs in place and time only); ``classes`` (pairs of class 0 if no slot is
             shared, 2 if all are, 1 otherwise); or ``sentences`` (every view is the same sentence).
-        views: Number of views of a sentence, 2 or 3, with ``kind=sentences``.
+        views: Number of views of a sentence, 1 to 3, with ``kind=sentences``.
         repetition: Highest fraction of sub-words repeated in the second view, with ``kind=sentences``.
         train_size: Number of training examples.
         dev_size: Number of dev pairs.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Set
+from functools import partial
 from typing import Any, Literal, Self
 
 import lightning.pytorch as pl
@@ -24,6 +25,7 @@ from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.companion import Companion, Step
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.queue import MomentumQueue
@@ -47,6 +49,7 @@ class STSModule(pl.LightningModule):
             model's own files.
         regularizer: Term added to the loss.
         queue: Further negatives for a loss that takes them.
+        companion: Another part that supplies the loss with an argument.
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
@@ -64,6 +67,7 @@ class STSModule(pl.LightningModule):
         queue: MomentumQueue | None = None,
         micro_batch_size: int | Literal["auto"] | None = None,
         official_gather: bool = False,
+        companion: Companion | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -74,6 +78,7 @@ class STSModule(pl.LightningModule):
         self.keep = keep
         self.regularizer = regularizer
         self.queue = queue
+        self.companion = companion
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
         with warnings.catch_warnings():
@@ -102,7 +107,7 @@ class STSModule(pl.LightningModule):
             found = find_micro_batch_size(
                 self.encoder,
                 own,
-                data.num_views,
+                data.num_views + sum(companion.extra_views for companion in self._companions()),
                 self.trainer.precision_plugin.forward_context,
             )
             sizes = torch.tensor(found or own, device=self.device)
@@ -111,12 +116,20 @@ class STSModule(pl.LightningModule):
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
+        return self._embed(batch).views
+
+    def _embed(self, batch: Batch[TokenizedBatch]) -> Step:
         rows, recompute = batch.rows, False
         if self.training and isinstance(self.micro_batch_size, int):
             own = max(1, self.micro_batch_size // batch.shard.world_size)
             rows, recompute = rows.limited(own * batch.num_views), True
-        embeddings: Tensor = self.encoder(rows, recompute)
-        return self._gather(embeddings.unflatten(0, (batch.num_views, -1)), batch)
+        pooled = self.encoder.pool_rows(rows, recompute)
+        gather = partial(self._gather, batch=batch)
+        views = gather(self.encoder.project(pooled).unflatten(0, (batch.num_views, -1)))
+        return Step(self.encoder, batch, rows, recompute, pooled, views, gather)
+
+    def _companions(self) -> list[Companion]:
+        return [part for part in (self.queue, self.companion) if part is not None]
 
     def _gather(self, own: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         """Gather (V, b, D) of each process into (V, B, D)."""
@@ -129,9 +142,10 @@ class STSModule(pl.LightningModule):
         Raises:
             TrainingError: The loss is not finite. The weights are those before this batch.
         """
-        views = self.embed_views(batch)
-        with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
-            loss = self._loss(views, batch)
+        step = self._embed(batch)
+        further = {companion.provides: companion(step) for companion in self._companions()}
+        with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
+            loss = self._loss(step, further)
         if not torch.isfinite(loss):
             raise TrainingError(
                 f"the loss is {loss.item()} at step {self.global_step + 1}; a lower optim.lr, a longer "
@@ -144,23 +158,15 @@ class STSModule(pl.LightningModule):
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
         self.log("lr", max(rates), batch_size=size)
         self._log_position(self.global_step + 1, size)
-        if self.queue is not None:
-            self._update_queue(self.queue, batch)
+        for companion in self._companions():
+            companion.update(step)
         return loss
 
-    def _update_queue(self, queue: MomentumQueue, batch: Batch[TokenizedBatch]) -> None:
-        queue.follow(self.encoder)
-        vectors = queue.embed(batch.rows.head(max(1, batch.shard.size_of(batch.size))))
-        queue.push(self._gather(vectors[None], batch)[0])
-
-    def _loss(self, views: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
-        if self.queue is None:
-            loss: Tensor = self.loss(views, batch.labels)
-        else:
-            loss = self.loss(views, batch.labels, negatives=self.queue.negatives())
+    def _loss(self, step: Step, further: dict[str, Tensor]) -> Tensor:
+        loss: Tensor = self.loss(step.views, step.batch.labels, **further)
         if self.regularizer is not None:
-            term = self.regularizer(views)
-            self.log("train/regularizer", term.detach(), batch_size=batch.size)
+            term = self.regularizer(step.views)
+            self.log("train/regularizer", term.detach(), batch_size=step.batch.size)
             loss = loss + term
         return loss
 

@@ -6,10 +6,11 @@ import copy
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenized_batch import TokenizedBatch
+from sts_lightning.training.companion import Companion, Step
 
 
 def check_queue(size: int, momentum: float) -> None:
@@ -24,7 +25,7 @@ def check_queue(size: int, momentum: float) -> None:
         raise ValueError(f"momentum must lie in [0, 1), got {momentum}.")
 
 
-class MomentumQueue(nn.Module):
+class MomentumQueue(Companion):
     r"""First-in, first-out queue of vectors of a momentum encoder (ESimCSE, Sec. 3.2).
 
     Each step, after the loss is computed, the copy moves towards the encoder,
@@ -43,6 +44,8 @@ class MomentumQueue(nn.Module):
     Raises:
         ValueError: A value is out of range.
     """
+
+    provides = "negatives"
 
     vectors: Tensor
     filled: Tensor
@@ -64,6 +67,17 @@ class MomentumQueue(nn.Module):
         self.encoder_copy.eval()
         self.encoder_copy.training = True  # the encoder's own flag alone, which enables its projection
         return self
+
+    def forward(self, step: Step) -> Tensor:
+        """Return the vectors of earlier steps as negatives of this one."""
+        return self.negatives()
+
+    def update(self, step: Step) -> None:
+        """Follow the encoder, and replace the oldest vectors by those of the step's first view."""
+        self.follow(step.encoder)
+        shard, size = step.batch.shard, step.batch.size
+        vectors = self.embed(step.batch.rows.head(max(1, shard.size_of(size))))
+        self.push(step.gather(vectors[None])[0])
 
     def negatives(self) -> Tensor:
         """Return the vectors, oldest first, (N, D) with N at most ``size``."""

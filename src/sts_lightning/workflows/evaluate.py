@@ -79,7 +79,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         **environment(),
     }
     RunFolder(folder).save_metrics(RunMetrics(result, details=details))
-    name = cfg.ckpt if cfg.ckpt is not None else cfg.model.get("name", cfg.model["_target_"])
+    named = cfg.model.get("name") or cfg.model.get("path") or cfg.model["_target_"]
+    name = cfg.ckpt if cfg.ckpt is not None else named
     what = {
         "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
         "rank": "Energy rank of the test sentences' vectors (99 % of the squared singular values, ",

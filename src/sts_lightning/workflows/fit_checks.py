@@ -15,6 +15,7 @@ from sts_lightning.losses.base import LABEL_WORDS, Loss
 from sts_lightning.models.freezing import check_freeze, trains
 from sts_lightning.models.tokenize import check_template
 from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.companion import Companion
 from sts_lightning.training.queue import check_queue
 from sts_lightning.training.rank_monitor import RankMonitor
 
@@ -85,8 +86,8 @@ def check_extras(
         check_queue(cfg.queue.size, cfg.queue.momentum)
     except ValueError as error:
         raise ConfigError(f"queue.{error}") from error
-    if cfg.queue.size and not loss.takes_negatives:
-        able = ", ".join(stem for stem, other in all_losses().items() if other.takes_negatives)
+    if cfg.queue.size and "negatives" not in loss.takes:
+        able = ", ".join(stem for stem, other in all_losses().items() if "negatives" in other.takes)
         raise ConfigError(
             f"queue.size={cfg.queue.size}: {type(loss).__name__} takes no further negatives; {able} does."
         )
@@ -106,6 +107,36 @@ def check_extras(
     check_freeze(cfg.freeze, type(loss).__name__, has_head, regularizer is not None)
     if cfg.optim.head_lr is not None and not has_head:
         raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
+
+
+def check_companion(cfg: DictConfig, loss: Loss, companion: Companion | None) -> None:
+    """Reject a companion that the loss has no use for, or a loss that lacks one.
+
+    Raises:
+        ConfigError: One of the two.
+    """
+    name = type(loss).__name__
+    if companion is not None:
+        _check_kind("companion", companion, Companion)
+        if companion.provides not in loss.takes:
+            able = ", ".join(
+                stem for stem, other in all_losses().items() if companion.provides in other.takes
+            )
+            raise ConfigError(
+                f"companion: {name} has no use for what {type(companion).__name__} provides "
+                f"({companion.provides}); {able or 'no loss'} does.",
+                key="companion",
+            )
+    given = {companion.provides} if companion is not None else set()
+    if cfg.queue.size:
+        given.add("negatives")
+    for argument in loss.requires:
+        if argument not in given:
+            raise ConfigError(
+                f"{name} needs a companion that provides {argument}.",
+                key="companion",
+                hint=f"Add companion={argument}, or an experiment that has it.",
+            )
 
 
 def _check_kind(path: str, built: object, wanted: type) -> None:

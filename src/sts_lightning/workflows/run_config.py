@@ -15,7 +15,7 @@ from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
 
-UNTYPED = ("model", "loss", "regularizer", "data", "logger", "callbacks", "published")
+UNTYPED = ("model", "loss", "regularizer", "companion", "data", "logger", "callbacks", "published")
 """Parts of the configuration whose keys differ by choice."""
 
 

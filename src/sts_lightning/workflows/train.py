@@ -204,6 +204,9 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.freeze)
     edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
+    if parts.companion is not None:
+        with name_setting("companion", cfg.companion):
+            parts.companion.connect(encoder)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
     model_type = encoder.plain_backbone.config.model_type
@@ -264,6 +267,7 @@ def _make_module(parts: Parts, encoder: SentenceEncoder, keep: set[str], plan: P
         MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
+        parts.companion,
     )
 
 

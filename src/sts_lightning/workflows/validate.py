@@ -20,8 +20,9 @@ from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
+from sts_lightning.training.companion import Companion
 from sts_lightning.training.optim import check_optim
-from sts_lightning.workflows.fit_checks import check_extras, check_fit, check_views
+from sts_lightning.workflows.fit_checks import check_companion, check_extras, check_fit, check_views
 from sts_lightning.workflows.trainer_checks import check_trainer
 
 
@@ -41,6 +42,7 @@ class Parts:
         loggers: Destinations of metrics.
         callbacks: Callbacks besides those that every run has.
         regularizer: A term that is added to the loss.
+        companion: A part that supplies the loss with an argument.
     """
 
     run: RunFolder
@@ -54,6 +56,7 @@ class Parts:
     loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
     regularizer: RankReduction | None
+    companion: Companion | None
 
 
 def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[Callback] = ()) -> Parts:
@@ -95,6 +98,7 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         built.loggers,
         [*built.callbacks, *callbacks],
         built.regularizer,
+        built.companion,
     )
 
 
@@ -107,6 +111,7 @@ class Built:
     loggers: list[Logger]
     callbacks: list[Callback]
     regularizer: RankReduction | None
+    companion: Companion | None
 
 
 def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
@@ -127,8 +132,10 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     loggers = [build(f"logger.{name}", node, save_dir=str(run.path)) for name, node in cfg.logger.items()]
     own = [build(f"callbacks.{name}", node) for name, node in cfg.callbacks.items()]
     regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
+    companion = build("companion", cfg.companion) if cfg.companion else None
     check_extras(cfg, loss, regularizer, own)
-    return Built(loss, data, loggers, own, regularizer)
+    check_companion(cfg, loss, companion)
+    return Built(loss, data, loggers, own, regularizer, companion)
 
 
 def check_checkpoints(run: RunFolder) -> None:

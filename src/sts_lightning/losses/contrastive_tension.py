@@ -1,0 +1,92 @@
+"""Contrastive tension between two encoders."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.losses.base import Loss, upcast
+
+
+class ContrastiveTensionLoss(Loss):
+    r"""Logistic loss on dot products of two encoders' vectors (CT, Carlsson et al. 2021).
+
+    .. math:: L = -\frac1B \sum_i \begin{cases} \log \sigma(f_1(s_i) \cdot f_2(s_i)) & i \in P \\
+        \log \bigl(1 - \sigma(f_1(s_i) \cdot f_2(s_{n(i)}))\bigr) & i \notin P \end{cases}
+
+    Of every K rows in turn the first is a positive pair, the same sentence for both encoders, and K - 1 are
+    negative pairs of different sentences: n(i) is the next row that is not in P, and the last one's is the
+    first. The vectors are neither normalised nor scaled. ``observed`` has the mean loss of each kind.
+
+    Use it with ``companion=twin``, the second encoder, and one view (``data.views=1``): without labels,
+    from a model whose vectors are already apart, such as Sentence-BERT (CT-SBERT), or from a pre-trained one.
+    `InfoNCELoss` on two views reads every other sentence of the batch as a negative, with one encoder.
+
+    Deviation from `the authors' code
+    <https://github.com/FreddeFrallan/Contrastive-Tension/blob/5ee9b2d06c0957c77ebc9d204262dd5793fdff87/ContrastiveTension/Training.py#L26-L31>`_,
+    which draws the second sentences of negative pairs separately: here both encoders embed the same B
+    sentences.
+
+    Args:
+        group: K, at least 2; the paper's is 8 in batches of 16.
+
+    Raises:
+        ValueError: The group is too small.
+
+    Example:
+        >>> loss = ContrastiveTensionLoss()
+        >>> value = loss(torch.randn(1, 16, 8), twin=torch.randn(16, 8))
+    """
+
+    views = (1,)
+    labels = ("none",)
+    takes = ("twin",)
+    requires = ("twin",)
+
+    def __init__(self, group: int = 8) -> None:
+        super().__init__()
+        if group < 2:
+            raise ValueError(f"group must be at least 2, one positive and one negative, got {group}.")
+        self.group = group
+
+    def forward(self, views: Tensor, labels: Tensor | None = None, twin: Tensor | None = None) -> Tensor:
+        """Compute the loss of one view, (1, B, D); labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Vectors of the first encoder.
+            labels: Ignored.
+            twin: Vectors of the second encoder, of the same sentences, (B, D).
+
+        Raises:
+            ValueError: The second encoder's vectors are absent.
+        """
+        if twin is None:
+            raise ValueError("ContrastiveTensionLoss needs the vectors of a second encoder.")
+        positive, partner = contrast_pairs(len(twin), self.group)
+        positive, partner = positive.to(twin.device), partner.to(twin.device)
+        products = (upcast(views[0]) * upcast(twin)[partner]).sum(dim=-1)
+        losses = F.binary_cross_entropy_with_logits(products, positive.to(products.dtype), reduction="none")
+        self.observed = {"positive": losses[positive].mean().detach()}
+        if not positive.all():
+            self.observed["negative"] = losses[~positive].mean().detach()
+        return losses.mean()
+
+
+def contrast_pairs(size: int, group: int) -> tuple[Tensor, Tensor]:
+    """Pair the rows of a batch: the first of every group with itself, the others with one another.
+
+    Args:
+        size: B, number of rows.
+        group: K, number of rows of a group.
+
+    Returns:
+        Whether each row is a positive pair, (B,), and the row of its second sentence, (B,). A single negative
+        row is paired with the first row.
+    """
+    rows = torch.arange(size)
+    positive = rows % group == 0
+    negatives = rows[~positive]
+    partner = rows.clone()
+    partner[negatives] = negatives.roll(-1) if len(negatives) > 1 else 0
+    return positive, partner

@@ -1,0 +1,70 @@
+"""InfoCSE: InfoNCE with the loss of an auxiliary network."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from sts_lightning.losses.base import Loss, upcast
+from sts_lightning.losses.infonce import InfoNCELoss
+
+
+class InfoCSELoss(Loss):
+    r"""InfoNCE plus a weighted masked-language-model loss (InfoCSE, Wu et al. 2022, arXiv 2210.06432).
+
+    .. math:: L = L_{\text{InfoNCE}} + w L_{\text{MLM}}
+
+    The second term comes from an auxiliary network that predicts masked words from the sentence's vector
+    (``companion=masked_lm``, `MaskedLanguageModel`). ``observed`` has both terms.
+
+    Use it when training a BERT without labels: the auxiliary term keeps in the vector what a sentence says,
+    which a different dropout mask alone does not ask for. Without it, use `InfoNCELoss`.
+
+    Args:
+        temperature: tau of InfoNCE, positive.
+        auxiliary_weight: w, not negative.
+
+    Raises:
+        ValueError: A value is out of range.
+
+    Example:
+        >>> loss = InfoCSELoss()
+        >>> value = loss(torch.randn(2, 8, 16), auxiliary=torch.tensor(7.0))
+    """
+
+    views = (2, 3)
+    labels = ("none",)
+    takes = ("auxiliary", "negatives")
+    requires = ("auxiliary",)
+
+    def __init__(self, temperature: float = 0.05, auxiliary_weight: float = 1e-5) -> None:
+        super().__init__()
+        if not 0 <= auxiliary_weight < math.inf:
+            raise ValueError(f"auxiliary_weight must be finite and not negative, got {auxiliary_weight}.")
+        self.contrast = InfoNCELoss(temperature)
+        self.auxiliary_weight = auxiliary_weight
+
+    def forward(
+        self,
+        views: Tensor,
+        labels: Tensor | None = None,
+        negatives: Tensor | None = None,
+        auxiliary: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of views (2 or 3, B, D); labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Anchors, positives[, hard negatives].
+            labels: Ignored.
+            negatives: Further negatives, see `InfoNCELoss.forward`.
+            auxiliary: Loss of the auxiliary network, a scalar.
+
+        Raises:
+            ValueError: The auxiliary loss is absent.
+        """
+        if auxiliary is None:
+            raise ValueError("InfoCSELoss needs the loss of an auxiliary network.")
+        contrast: Tensor = self.contrast(views, labels, negatives)
+        self.observed = {"infonce": contrast.detach(), "auxiliary": auxiliary.detach()}
+        return contrast + self.auxiliary_weight * upcast(auxiliary)

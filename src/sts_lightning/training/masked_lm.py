@@ -1,0 +1,148 @@
+"""InfoCSE's auxiliary network: masked words are predicted from the sentence's vector and lower layers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.training.companion import Companion, Step
+
+
+class MaskedLanguageModel(Companion):
+    r"""Masked-language-model loss of a network above the vector of [CLS] (InfoCSE, Wu et al. 2022).
+
+    .. math:: L = -\frac{1}{|M|} \sum_{(s, t) \in M} \log p\bigl(w_t \mid
+        g([h_{\text{CLS}}(s);\; e_1(\tilde s), \dots, e_n(\tilde s)])\bigr)
+
+    A copy of the encoder's lower layers, frozen and without dropout, reads the sentence with some words
+    masked (80 % [MASK], 10 % another word, 10 % as it is) and gives e. The encoder in training reads
+    all of the sentence and gives the vector of [CLS] before the projection. The network g and its head train.
+    What the lower layers cannot tell about the masked words M has to be in that vector.
+
+    Use it with `InfoCSELoss`, which adds the value to InfoNCE, for a BERT or RoBERTa with ``pooling: cls``.
+
+    Deviations from `the authors' code
+    <https://github.com/caskcsg/sentemb/blob/5eeec55/InfoCSE/infocse/models_cls_mlm.py>`_: it starts g from
+    Condenser's own head and the output layer from the pre-trained one; here g starts from the encoder's last
+    layers, and the output layer is the frozen table of word embeddings with a new transform and bias. Of
+    several processes each takes the mean over its own words.
+
+    Args:
+        lower_layers: Number of the encoder's first layers that read the masked sentence.
+        layers: Number of layers of g.
+        mask_rate: Fraction of words to mask, in (0, 1).
+
+    Raises:
+        ValueError: A value is out of range.
+    """
+
+    provides = "auxiliary"
+    extra_views = 1
+    special: Tensor
+    lower: Any
+    upper: Any
+
+    def __init__(self, lower_layers: int = 6, layers: int = 2, mask_rate: float = 0.4) -> None:
+        super().__init__()
+        for name, count in (("lower_layers", lower_layers), ("layers", layers)):
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}.")
+        if not 0 < mask_rate < 1:
+            raise ValueError(f"mask_rate must lie in (0, 1), got {mask_rate}.")
+        self.lower_layers = lower_layers
+        self.layers = layers
+        self.mask_rate = mask_rate
+
+    def connect(self, encoder: SentenceEncoder) -> None:
+        """Copy the lower layers, and build the upper network from the last ones."""
+        backbone: Any = encoder.plain_backbone
+        stack = getattr(getattr(backbone, "encoder", None), "layer", None)
+        mask_id = encoder.tokenizer.mask_token_id
+        if not isinstance(stack, nn.ModuleList) or not hasattr(backbone, "embeddings") or mask_id is None:
+            raise ValueError(
+                f"a masked language model needs a model like BERT, not {type(backbone).__name__}."
+            )
+        if encoder.pooling != "cls" or encoder.layer != -1 or encoder.tokenizer.denoise != "none":
+            raise ValueError(
+                "a masked language model needs pooling: cls of the last layer, without denoising."
+            )
+        for name, count in (("lower_layers", self.lower_layers), ("layers", self.layers)):
+            if count > len(stack):
+                raise ValueError(f"{name} must be at most {len(stack)}, the model's depth, got {count}.")
+        tokenizer = encoder.tokenizer.tokenizer
+        self.mask_id, self.words = mask_id, len(tokenizer)
+        self.register_buffer("special", torch.tensor(tokenizer.all_special_ids), persistent=False)
+        self.lower = copy.deepcopy(backbone).requires_grad_(False)
+        self.lower.encoder.layer = self.lower.encoder.layer[: self.lower_layers]
+        self.upper = copy.deepcopy(backbone.encoder).requires_grad_(True)
+        self.upper.layer = self.upper.layer[-self.layers :]
+        size = encoder.dimension
+        self.transform = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.LayerNorm(size))
+        self.bias = nn.Parameter(torch.zeros(len(backbone.get_input_embeddings().weight)))
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; the lower layers never use dropout."""
+        super().train(mode)
+        if hasattr(self, "lower"):
+            self.lower.eval()
+        return self
+
+    def forward(self, step: Step) -> Tensor:
+        """Compute the loss of the masked words of all views, a scalar in float32."""
+        order = torch.argsort(step.rows.restore).to(step.pooled.device)
+        parts = order.split([len(chunk["input_ids"]) for chunk in step.rows.chunks])
+        total, count = step.pooled.sum() * 0.0, 0
+        for chunk, part in zip(step.rows.chunks, parts, strict=True):
+            ids = chunk["input_ids"].to(step.pooled.device)
+            attended = chunk["attention_mask"].to(step.pooled.device)
+            masked, chosen = mask_words(ids, self.special, self.mask_id, self.words, self.mask_rate)
+            inputs = (step.pooled[part], ids, masked, chosen, attended)
+            if step.recompute:
+                total = total + checkpoint(self._chunk_loss, *inputs, use_reentrant=False)
+            else:
+                total = total + self._chunk_loss(*inputs)
+            count += int(chosen.sum())
+        return total / max(1, count)
+
+    def _chunk_loss(
+        self, vectors: Tensor, ids: Tensor, masked: Tensor, chosen: Tensor, attended: Tensor
+    ) -> Tensor:
+        """Sum -log p of the chosen words of one padded chunk."""
+        with torch.no_grad():
+            states = self.lower(input_ids=masked, attention_mask=attended).last_hidden_state
+        states = torch.cat([vectors[:, None], states[:, 1:].to(vectors.dtype)], dim=1)
+        hidden = (1.0 - attended[:, None, None].to(states.dtype)) * torch.finfo(states.dtype).min
+        states = self.upper(states, attention_mask=hidden).last_hidden_state[chosen]
+        table = self.lower.get_input_embeddings().weight
+        scores = F.linear(self.transform(states), table, self.bias)
+        return F.cross_entropy(scores.float(), ids[chosen], reduction="sum")
+
+
+def mask_words(
+    ids: Tensor, special: Tensor | Sequence[int], mask_id: int, words: int, rate: float
+) -> tuple[Tensor, Tensor]:
+    """Mask words as BERT does: of those chosen 80 % become the mask, 10 % a random word, 10 % stay.
+
+    Args:
+        ids: Token ids, (N, L).
+        special: Ids that are never chosen, such as those of [CLS] and padding.
+        mask_id: Id of the mask.
+        words: Size of the vocabulary.
+        rate: Fraction of words to choose.
+
+    Returns:
+        The changed ids, and whether each word was chosen, both (N, L).
+    """
+    allowed = ~torch.isin(ids, torch.as_tensor(special, device=ids.device))
+    draws = torch.rand(2, *ids.shape, device=ids.device)
+    chosen = allowed & (draws[0] < rate)
+    others = torch.randint(words, ids.shape, device=ids.device)
+    masked = torch.where(chosen & (draws[1] < 0.8), mask_id, ids)
+    return torch.where(chosen & (draws[1] >= 0.9), others, masked), chosen

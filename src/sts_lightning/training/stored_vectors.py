@@ -1,0 +1,67 @@
+"""Vectors of known sentences, stored in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sts_lightning.data.readers.text_files import read_lines
+from sts_lightning.errors import DataError
+
+SENTENCES, VECTORS = "sentences.txt", "vectors.npy"
+
+
+def has_vectors(folder: Path) -> bool:
+    """Return whether a folder holds stored vectors."""
+    return (folder / VECTORS).is_file()
+
+
+class StoredVectors:
+    r"""Look-up of the vectors of sentences, made once by whatever encoder.
+
+    The folder holds ``sentences.txt``, one sentence a line, and ``vectors.npy``, the vector of each line,
+    (N, D) in any floating dtype. The vectors stay on disk; those that are asked for are read. Example of how
+    to make one::
+
+        np.save("vectors.npy", encoder.encode(Path("sentences.txt").read_text().strip().split("\n")))
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        DataError: A file is missing or malformed, or the two differ in length.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / SENTENCES
+        lines = read_lines(self.path)
+        try:
+            self.vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise DataError(f"cannot be read: {error}", folder / VECTORS) from error
+        shape = self.vectors.shape
+        if len(shape) != 2 or self.vectors.dtype.kind != "f":
+            raise DataError(
+                f"must be a matrix of floating-point numbers, got shape {shape} in {self.vectors.dtype}.",
+                folder / VECTORS,
+            )
+        if len(lines) != len(self.vectors):
+            raise DataError(f"has {len(lines)} lines, but {VECTORS} has {len(self.vectors)} rows.", self.path)
+        self.rows = {line.strip(): index for index, line in enumerate(lines)}
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Return the vectors of sentences, (N, D) in float32.
+
+        Raises:
+            DataError: A sentence is not among the stored ones.
+        """
+        try:
+            rows = [self.rows[sentence.strip()] for sentence in sentences]
+        except KeyError as error:
+            raise DataError(
+                f"lacks a sentence of the training data: {error.args[0]!r}.", self.path
+            ) from error
+        found: np.ndarray = np.asarray(self.vectors[rows], dtype=np.float32)
+        return found

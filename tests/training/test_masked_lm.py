@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from sts_lightning.data.collate import Batch
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_decoders import tiny_llama
+from sts_lightning.training.companion import Step
+from sts_lightning.training.masked_lm import MaskedLanguageModel, mask_words
+
+TEXTS = ["a dog runs", "seven cats on a mat", "yes"]
+
+
+def made(**arguments: Any) -> tuple[Any, MaskedLanguageModel]:
+    encoder = tiny_bert(dropout=0.0, pooling="cls", layers=3)
+    companion = MaskedLanguageModel(**{"lower_layers": 1, "layers": 2, "mask_rate": 0.5, **arguments})
+    torch.manual_seed(3)
+    companion.connect(encoder)
+    return encoder, companion
+
+
+def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False) -> Step:
+    rows = encoder.prepare(chunk_tokens, training=True)([TEXTS, TEXTS[::-1]], [None, None])
+    pooled = encoder.pool_rows(rows, recompute)
+    batch = Batch(rows, 2, None, 3)
+    return Step(encoder, batch, rows, recompute, pooled, pooled.unflatten(0, (2, -1)), lambda own: own)
+
+
+@pytest.mark.parametrize("chunk_tokens", [1000, 24])
+def test_equals_one_sentence_at_a_time_without_padding(chunk_tokens: int) -> None:
+    """Against the layers called one by one, and the probabilities by hand."""
+    encoder, companion = made()
+    torch.manual_seed(5)
+    value = companion(step(encoder, chunk_tokens))
+    torch.manual_seed(5)
+    rows = step(encoder, chunk_tokens).rows
+    model, total, count = encoder.backbone, 0.0, 0
+    for chunk in rows.chunks:
+        masked, chosen = mask_words(
+            chunk["input_ids"], companion.special, companion.mask_id, companion.words, 0.5
+        )
+        for ids, changed, where, length in zip(
+            chunk["input_ids"], masked, chosen, chunk["attention_mask"].sum(dim=1).tolist(), strict=True
+        ):
+            with torch.no_grad():
+                whole = model(input_ids=ids[None, :length]).last_hidden_state[:, :1]
+                states = model.encoder.layer[0](model.embeddings(input_ids=changed[None, :length]))
+                states = torch.cat([whole, states[:, 1:]], dim=1)
+                for layer in model.encoder.layer[1:]:
+                    states = layer(states)
+                words = model.embeddings.word_embeddings.weight
+                scores = companion.transform(states[0]) @ words.T + companion.bias
+            for place in where.nonzero().flatten().tolist():
+                row = scores[place].tolist()
+                total += math.log(sum(map(math.exp, row))) - row[ids[place]]
+                count += 1
+    assert count > 0
+    assert value.item() == pytest.approx(total / count, rel=1e-5)
+
+
+def test_it_reaches_the_encoder_through_the_vector_alone() -> None:
+    encoder, companion = made()
+    given = step(encoder)
+    given.pooled.retain_grad()
+    companion(given).backward()
+    assert given.pooled.grad is not None
+    assert bool((given.pooled.grad.norm(dim=1) > 0).all())
+    assert all(parameter.grad is None for parameter in companion.lower.parameters())
+    trained = [*companion.upper.parameters(), *companion.transform.parameters(), companion.bias]
+    assert all(parameter.grad is not None for parameter in trained)
+
+
+def test_recomputation_changes_nothing() -> None:
+    gradients = []
+    for recompute in (False, True):
+        encoder, companion = made()
+        torch.manual_seed(5)
+        companion(step(encoder, 24, recompute)).backward()
+        gradients.append([p.grad.clone() for p in companion.upper.parameters() if p.grad is not None])
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_lower_layers_keep_their_start() -> None:
+    encoder, companion = made()
+    before = copy.deepcopy(companion.lower.state_dict())
+    companion.train()
+    assert not companion.lower.training
+    assert companion.upper.training
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(1.0)
+    for name, value in companion.lower.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_masked_words() -> None:
+    torch.manual_seed(0)
+    ids = torch.randint(10, 100, (200, 50))
+    ids[:, 0], ids[:, -1] = 1, 2
+    masked, chosen = mask_words(ids, [1, 2], 9, 100, 0.4)
+    assert not chosen[:, 0].any()
+    assert not chosen[:, -1].any()
+    assert torch.equal(masked[~chosen], ids[~chosen])
+    inner = chosen[:, 1:-1]
+    assert inner.float().mean().item() == pytest.approx(0.4, abs=0.02)
+    share = (masked == 9)[chosen].float().mean().item()
+    assert share == pytest.approx(0.8 + 0.1 / 100, abs=0.03)
+    assert (masked == ids)[chosen].float().mean().item() == pytest.approx(0.1 + 0.1 / 100, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"lower_layers": 0}, "^lower_layers must be at least 1"),
+        ({"layers": 4}, "^layers must be at most 3"),
+        ({"mask_rate": 1.0}, r"^mask_rate must lie in \(0, 1\)"),
+    ],
+)
+def test_rejected_arguments(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made(**arguments)
+
+
+def test_rejected_encoders() -> None:
+    companion = MaskedLanguageModel(1, 1)
+    with pytest.raises(ValueError, match="a model like BERT, not LlamaModel"):
+        companion.connect(tiny_llama())
+    with pytest.raises(ValueError, match="pooling: cls"):
+        companion.connect(tiny_bert())

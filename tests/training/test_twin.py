@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import torch
+
+from sts_lightning.data.collate import Batch
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.companion import Step
+from sts_lightning.training.twin import TwinEncoder
+
+TEXTS = ["a dog runs", "x", "two cats on a mat"]
+
+
+def test_it_starts_equal_and_is_independent() -> None:
+    encoder = tiny_bert(dropout=0.0)
+    twin = TwinEncoder()
+    twin.connect(encoder)
+    rows = encoder.prepare(1000, training=True)([TEXTS], [None])
+    pooled = encoder.pool_rows(rows)
+    step = Step(encoder, Batch(rows, 1, None, 3), rows, False, pooled, pooled[None], lambda own: own)
+    vectors = twin(step)
+    torch.testing.assert_close(vectors, pooled)
+    vectors.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in twin.parameters())
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+    shared = {id(p) for p in twin.parameters()} & {id(p) for p in encoder.parameters()}
+    assert not shared
+
+
+def test_it_reads_the_first_view() -> None:
+    encoder = tiny_bert(dropout=0.0)
+    twin = TwinEncoder()
+    twin.connect(encoder)
+    rows = encoder.prepare(40, training=True)([TEXTS, TEXTS[::-1]], [None, None])
+    pooled = encoder.pool_rows(rows)
+    views = pooled.unflatten(0, (2, -1))
+    step = Step(encoder, Batch(rows, 2, None, 3), rows, False, pooled, views, lambda own: own)
+    torch.testing.assert_close(twin(step), views[0])
