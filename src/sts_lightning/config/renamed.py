@@ -18,7 +18,7 @@ RENAMED = {
 """Current name of each target by its first name; extend it whenever a target moves."""
 
 ADDED: dict[tuple[str, ...], Any] = {
-    ("companion",): None,
+    ("companion",): {},
     ("optim", "stretch"): 1.0,
     ("evaluation", "rank"): False,
 }
