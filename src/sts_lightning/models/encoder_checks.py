@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from sts_lightning.choices import Denoise
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.pooling import POOLINGS, Pooling
-from sts_lightning.models.tokenize import MASK
+from sts_lightning.models.template import MASK
 
 Projection = Literal["none", "train", "always"]
 """When a linear layer with tanh is applied to the pooled vector."""

@@ -12,11 +12,9 @@ from transformers import PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise, TextEdit
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.template import SLOT, fill_mask
 from sts_lightning.models.text_edit import edit
 from sts_lightning.models.tokenized_batch import TokenizedBatch, chunk, pad
-
-SLOT = "{sentence}"
-MASK = "{mask}"
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
 """Change of a row: from its token ids, and 1 for each special token, to new token ids."""
@@ -78,9 +76,11 @@ class SentenceTokenizer:
         self.max_length = max_length
         self.evaluation_length: int | None = max_length
         self.set_limits(None, None)
-        self.template = None if template is None else self._fill_mask("template", template)
+        self.template = None if template is None else fill_mask(tokenizer, "template", template)
         self.view_templates = (
-            [self._fill_mask("view_templates", text) for text in view_templates] if view_templates else None
+            [fill_mask(tokenizer, "view_templates", text) for text in view_templates]
+            if view_templates
+            else None
         )
         self.denoise: Denoise = denoise
         self.position_offset = position_offset
@@ -108,19 +108,6 @@ class SentenceTokenizer:
             most = "" if self.fits is None else f" and at most {self.fits}"
             raise ValueError(f"max_length must be at least 3{most}, got {max_length}.")
         self.evaluation_length = self.limit if max_length is None else max_length
-
-    def _fill_mask(self, argument: str, template: str) -> str:
-        """Replace ``{mask}`` in a template by the tokenizer's mask token."""
-        if not has_slot(template):
-            raise ValueError(f"{argument} must contain {SLOT} exactly once: {template!r}")
-        if MASK in template:
-            if self.tokenizer.mask_token is None:
-                raise ValueError(
-                    f"{argument} has {MASK}, but the tokenizer of {self.tokenizer.name_or_path} "
-                    "has no mask token; choose a prompt for causal models, such as prompt=eol."
-                )
-            template = template.replace(MASK, self.tokenizer.mask_token)
-        return template
 
     @property
     def mask_token_id(self) -> int | None:
@@ -304,22 +291,3 @@ class SentenceTokenizer:
         if not inside:  # a table of word vectors need not have the word
             return ids, []
         return ids[: inside[0]], ids[inside[-1] + 1 :]
-
-
-def has_slot(template: str) -> bool:
-    """Return whether a template has exactly one place for the sentence."""
-    return template.count(SLOT) == 1
-
-
-def check_template(template: str, key: str = "prompt.template") -> None:
-    """Reject a template without exactly one place for the sentence.
-
-    Args:
-        template: Template to check.
-        key: Dotted key of the setting, for the message.
-
-    Raises:
-        ConfigError: The slot is missing or occurs more than once.
-    """
-    if not has_slot(template):
-        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}")

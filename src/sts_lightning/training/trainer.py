@@ -92,17 +92,8 @@ def make_trainer(
         resume_command: The command that resumes the run, for messages.
         partly_used: Whether some trainable weights do not contribute to the vectors.
     """
-    # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
-    averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
-    best = ModelCheckpoint(
-        run.checkpoints,
-        run.checkpoint("best").stem,
-        monitor=MONITOR,
-        mode="max",
-        save_weights_only=not averages,
-        enable_version_counter=False,
-    )
     log_every = min(cfg.log_every_n_steps, plan.epoch_steps)
+    best = _best_checkpoint(run, callbacks)
     last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if Console(stderr=False).is_terminal:
@@ -134,3 +125,17 @@ def make_trainer(
         )
     except EXTRA_ERRORS as error:
         raise ConfigError(f"trainer.extra: {error}") from error
+
+
+def _best_checkpoint(run: RunFolder, callbacks: Sequence[Callback]) -> ModelCheckpoint:
+    """Return the callback that keeps the weights of the best dev score."""
+    # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
+    averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
+    return ModelCheckpoint(
+        run.checkpoints,
+        run.checkpoint("best").stem,
+        monitor=MONITOR,
+        mode="max",
+        save_weights_only=not averages,
+        enable_version_counter=False,
+    )

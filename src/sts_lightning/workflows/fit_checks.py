@@ -13,7 +13,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
 from sts_lightning.models.freezing import check_freeze, trains
-from sts_lightning.models.tokenize import check_template
+from sts_lightning.models.template import check_template
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.companion import Companion
 from sts_lightning.training.queue import check_queue

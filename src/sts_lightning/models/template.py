@@ -1,0 +1,52 @@
+"""Templates: text around a sentence, with a slot for it."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedTokenizerBase
+
+from sts_lightning.errors import ConfigError
+
+SLOT = "{sentence}"
+MASK = "{mask}"
+
+
+def has_slot(template: str) -> bool:
+    """Return whether a template has exactly one place for the sentence."""
+    return template.count(SLOT) == 1
+
+
+def check_template(template: str, key: str = "prompt.template") -> None:
+    """Reject a template without exactly one place for the sentence.
+
+    Args:
+        template: Template to check.
+        key: Dotted key of the setting, for the message.
+
+    Raises:
+        ConfigError: The slot is missing or occurs more than once.
+    """
+    if not has_slot(template):
+        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}")
+
+
+def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) -> str:
+    """Replace ``{mask}`` in a template by the tokenizer's mask token.
+
+    Args:
+        tokenizer: Tokenizer of the model.
+        argument: Name of the argument, for messages.
+        template: Template to fill.
+
+    Raises:
+        ValueError: The slot is missing or occurs more than once, or the tokenizer has no mask token.
+    """
+    if not has_slot(template):
+        raise ValueError(f"{argument} must contain {SLOT} exactly once: {template!r}")
+    if MASK in template:
+        if tokenizer.mask_token is None:
+            raise ValueError(
+                f"{argument} has {MASK}, but the tokenizer of {tokenizer.name_or_path} "
+                "has no mask token; choose a prompt for causal models, such as prompt=eol."
+            )
+        template = template.replace(MASK, tokenizer.mask_token)
+    return template
