@@ -7,6 +7,7 @@ from datasets import Dataset, concatenate_datasets
 from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, keep_rows
+from sts_lightning.data.published import STS_PAIRS, STS_POSITIVES
 from sts_lightning.data.readers.senteval import load_sickr, load_stsb
 
 
@@ -48,6 +49,13 @@ class STSData(SentEvalData):
         self.filter: OverlapFilter = filter
         self.positives_from = positives_from
         self.label = "score" if positives_from is None else "none"
+
+    @property
+    def published_rows(self) -> int | None:
+        """Number of pairs with this filter."""
+        if self.positives_from is None:
+            return STS_PAIRS[self.filter]
+        return STS_POSITIVES.get((self.filter, self.positives_from))
 
     def load_train(self) -> Dataset:
         """Return the filtered pairs: STS-B, then SICK-R."""
