@@ -37,10 +37,14 @@ def test_sizes_of_the_filtered_corpus(data_root: str, how: OverlapFilter, kept: 
     data.setup()
     assert tuple(count.kept for count in data.counts) == kept
     assert len(data.train) == sum(kept)
+    assert not data.trained_on.differs
 
 
 def test_number_of_triplets(data_root: str) -> None:
-    assert len(NLITripletsData(data_root, batch_size=64, seed=1).load_train()) == 59278
+    data = NLITripletsData(data_root, batch_size=64, seed=1)
+    data.setup()
+    assert len(data.train) == 59278
+    assert str(data.trained_on) == "59,278 of 275,601 triplets"
 
 
 def test_positives_of_the_filtered_corpus(data_root: str) -> None:

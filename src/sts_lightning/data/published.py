@@ -16,7 +16,7 @@ SENTENCES = 1_000_000
 """Wikipedia sentences of SimCSE's wiki1m_for_simcse.txt."""
 
 NLI_PAIRS = 942_069
-"""Pairs of SNLI (549,367) and MultiNLI (392,702) with a class: the corpus of Sentence-BERT and STS-Regression."""
+"""Pairs of SNLI (549,367) and MultiNLI (392,702) with a class: what Sentence-BERT trains on."""
 
 DEFINITE_NLI_PAIRS = 628_405
 """These pairs without the neutral ones: 314,315 entailments and 314,090 contradictions."""
