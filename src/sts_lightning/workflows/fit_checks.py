@@ -97,7 +97,7 @@ def check_extras(
         )
     if cfg.path is not None and cfg.data.get("path") != cfg.path:
         raise ConfigError(
-            f"path={cfg.path} has no effect on this data; add data=pairs_file or data=pairs_hub to train on it.",
+            f"path={cfg.path} has no effect on this data; add data=pairs_file or data=pairs_hub.",
             key="path",
         )
     has_head = _has_head(loss)
