@@ -165,7 +165,7 @@ class ScoredPairsData(SentenceDataModule):
                 parsed.append((sentence(first), sentence(second), value))
             except DataError as error:
                 raise at(str(error), index) from None
-        self.counts.append(SourceCount(f"{name} ({role})", len(parsed)))
+        self.counts.append(SourceCount(f"{name}, {role}", len(parsed)))
         if self.score_range is None:
             self.score_range = self._recognised([value for *_, value in parsed], source)
         low, high = self.score_range

@@ -169,7 +169,7 @@ def test_from_the_server(streaming: bool, published: Server) -> None:
     data = read(dev_split="validation", **more)
     assert (len(data.train), len(data.dev)) == (30, 10)
     assert data.train["sentence1"][0].startswith("first 100 ")
-    assert data.counts[0].source == f"{REPO}@22222222, split train (training pairs)"
+    assert data.counts[0].source == f"{REPO}@22222222, split train, training pairs"
 
 
 @pytest.mark.parametrize("streaming", [False, True])
