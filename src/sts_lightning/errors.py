@@ -39,6 +39,7 @@ class DataError(UserError):
         message: Description of what was expected and what was found.
         path: Path of the file.
         line: 1-based number of the malformed line.
+        key: Dotted key of the setting at fault, where there is one.
         hint: Suggested fix, shown after the message.
 
     Attributes:
@@ -50,10 +51,11 @@ class DataError(UserError):
         message: str,
         path: str | Path | None = None,
         line: int | None = None,
+        key: str | None = None,
         hint: str | None = None,
     ) -> None:
         where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
-        super().__init__(f"{where}{message}", hint=hint)
+        super().__init__(f"{where}{message}", key, hint)
         self.path = path
 
     def add_hint(self, hint: str) -> None:

@@ -53,6 +53,7 @@ def test_sizes_of_the_filtered_corpus(
     assert data.text == text
     assert tuple(count.kept for count in data.counts) == kept
     assert len(data.train) == sum(kept)
+    assert not data.trained_on.differs
 
 
 def test_every_file_is_raw_and_is_recognised_once_prepared(data_root: str) -> None:
@@ -68,7 +69,10 @@ def test_every_file_is_raw_and_is_recognised_once_prepared(data_root: str) -> No
 
 
 def test_number_of_triplets(data_root: str) -> None:
-    assert len(NLITripletsData(data_root, batch_size=64, seed=1).load_train()) == 59278
+    data = NLITripletsData(data_root, batch_size=64, seed=1)
+    data.setup()
+    assert len(data.train) == 59278
+    assert str(data.trained_on) == "59,278 of 275,601 triplets"
 
 
 def test_positives_of_the_filtered_corpus(data_root: str) -> None:

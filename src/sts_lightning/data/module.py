@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, get_args
@@ -16,9 +17,12 @@ from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount
+from sts_lightning.data.published import TrainingCount
 from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb, text_found
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import DataError
+
+log = logging.getLogger(__name__)
 
 COLUMNS = ("sentence1", "sentence2", "sentence3")
 """Names of the sentence columns of a table."""
@@ -43,8 +47,10 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
     Attributes:
         num_views: V, the number of sentences embedded per example.
         label: Kind of label of an example.
+        unit: Noun for the examples.
         num_classes: K, if the label is a class.
         counts: Rows read and dropped, by source; filled by `setup`.
+        trained_on: Number of training examples next to the published one; set by `setup`.
         epoch_batches: Limit of the batches in an epoch, or None.
         batches_ahead: Batches that a thread prepares ahead of the consumer, if there are no worker processes.
         train, dev, tests: Training table, dev table and test tasks; filled by `setup`.
@@ -52,7 +58,9 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
 
     num_views: int = 2
     label: LabelKind = "score"
+    unit: str = "pairs"
     num_classes: int = 0
+    trained_on: TrainingCount
 
     def __init__(self, batch_size: int, seed: int, num_workers: int = 0) -> None:
         super().__init__()
@@ -98,7 +106,9 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         if self._loaded:
             return
         self.counts.clear()
-        self.train, self.dev, self.tests = self.load_train(), self.load_dev(), self.load_tests()
+        self.train = self.load_train()
+        sources = list(self.counts)  # before those of dev and test files
+        self.dev, self.tests = self.load_dev(), self.load_tests()
         if len(self.train) < 2:
             reasons = [
                 f"{why}: {count:,}"
@@ -112,12 +122,28 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
             )
         for count in self.counts:
             count.report()
+        self.trained_on = self._count(sources)
+        if self.trained_on.differs:
+            log.info("on other data than published: %s", self.trained_on)
         self._loaded = True
 
     @property
     def text(self) -> TextFound | None:
         """Text of dev and test sentences, if they come from SentEval's files."""
         return text_found([self.dev, *(table for task in self.tests for table in task.subsets.values())])
+
+    @property
+    def published_rows(self) -> int | None:
+        """Number of training examples in the papers; None for toy data and the user's own files."""
+        return None
+
+    def _count(self, sources: list[SourceCount]) -> TrainingCount:
+        dropped: dict[str, int] = {}
+        for source in sources:
+            for why, count in source.dropped.items():
+                dropped[why] = dropped.get(why, 0) + count
+        names = " + ".join(source.source for source in sources)
+        return TrainingCount(names, self.unit, len(self.train), self.published_rows, dropped)
 
     @property
     def views(self) -> tuple[View, ...]:

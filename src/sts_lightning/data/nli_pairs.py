@@ -17,6 +17,7 @@ from sts_lightning.data.pair_tables import (
     make_table,
     sample_rows,
 )
+from sts_lightning.data.published import DEFINITE_NLI_PAIRS, NLI_PAIRS
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import DataError
@@ -74,6 +75,13 @@ class NLIPairsData(SentEvalData):
         self.scored = scored
         if scored:
             self.label = "score"
+
+    @property
+    def published_rows(self) -> int | None:
+        """Number of pairs of SNLI and MultiNLI, without the neutral ones if ``scored``."""
+        if self.path is not None:
+            return None
+        return DEFINITE_NLI_PAIRS if self.scored else NLI_PAIRS
 
     def load_train(self) -> Dataset:
         """Return the pairs, in file order."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from datasets import Dataset
 
 from sts_lightning.choices import SentEvalText
 from sts_lightning.data.module import COLUMNS, SentEvalData
 from sts_lightning.data.pair_tables import SourceCount, make_table
+from sts_lightning.data.published import TRIPLETS
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
+
+PUBLISHED = "nli_for_simcse.csv"
+"""Name of the published file."""
 
 
 class NLITripletsData(SentEvalData):
@@ -26,6 +32,7 @@ class NLITripletsData(SentEvalData):
 
     num_views = 3
     label = "none"
+    unit = "triplets"
 
     def __init__(
         self,
@@ -39,9 +46,14 @@ class NLITripletsData(SentEvalData):
         super().__init__(root, batch_size, seed, num_workers, senteval_text)
         self.path = path
 
+    @property
+    def published_rows(self) -> int | None:
+        """Number of triplets of SimCSE's file."""
+        return TRIPLETS if self.path is None or Path(self.path).name == PUBLISHED else None
+
     def load_train(self) -> Dataset:
         """Return the triplets, in file order."""
-        path = self.find(self.path, "nli_for_simcse.csv", "nli/nli_triplets.csv", part="triplets")
+        path = self.find(self.path, PUBLISHED, "nli/nli_triplets.csv", part="triplets")
         rows = [
             tuple(sentence(field, path, line) for field in fields)
             for line, fields in read_records(path, ["sent0", "sent1", "hard_neg"])

@@ -79,7 +79,7 @@ def sample_rows(table: Dataset, limit: int | None) -> tuple[Dataset, int]:
     return table.select(np.sort(chosen)), len(table) - limit
 
 
-def require_varied_scores(table: Dataset, path: Path) -> None:
+def require_varied_scores(table: Dataset, path: Path | str) -> None:
     """Reject scored pairs on which correlations are undefined.
 
     Raises:

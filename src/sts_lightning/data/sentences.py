@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from datasets import Dataset
 
 from sts_lightning.choices import SentEvalText
@@ -9,8 +11,12 @@ from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS, SentEvalData
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
+from sts_lightning.data.published import SENTENCES
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_lines
+
+PUBLISHED = "wiki1m_for_simcse.txt"
+"""Name of the published file."""
 
 
 class SentencesData(SentEvalData):
@@ -36,6 +42,7 @@ class SentencesData(SentEvalData):
     """
 
     label = "none"
+    unit = "sentences"
 
     def __init__(
         self,
@@ -64,9 +71,14 @@ class SentencesData(SentEvalData):
         """The same sentence for every view."""
         return self._views
 
+    @property
+    def published_rows(self) -> int | None:
+        """Number of sentences of SimCSE's file."""
+        return SENTENCES if self.path is None or Path(self.path).name == PUBLISHED else None
+
     def load_train(self) -> Dataset:
         """Return the sentences, in file order."""
-        path = self.find(self.path, "wiki1m_for_simcse.txt", "unsup/sentences.txt", part="wiki")
+        path = self.find(self.path, PUBLISHED, "unsup/sentences.txt", part="wiki")
         lines = read_lines(path)
         texts = [sentence(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
         dropped = {"empty line": len(lines) - len(texts)}

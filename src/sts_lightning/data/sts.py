@@ -8,6 +8,7 @@ from sts_lightning.choices import SentEvalText
 from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, rows_to_keep
+from sts_lightning.data.published import STS_PAIRS, STS_POSITIVES
 from sts_lightning.data.readers.senteval import load_sickr, load_stsb
 
 
@@ -51,6 +52,13 @@ class STSData(SentEvalData):
         self.filter: OverlapFilter = filter
         self.positives_from = positives_from
         self.label = "score" if positives_from is None else "none"
+
+    @property
+    def published_rows(self) -> int | None:
+        """Number of pairs with this filter."""
+        if self.positives_from is None:
+            return STS_PAIRS[self.filter]
+        return STS_POSITIVES.get((self.filter, self.positives_from))
 
     def load_train(self) -> Dataset:
         """Return the filtered pairs: STS-B, then SICK-R."""

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from sts_lightning.analysis.phases import find_phases
+from sts_lightning.data.published import TrainingCount
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.evaluation.ceiling import ceiling
@@ -18,7 +19,11 @@ from sts_lightning.reproduce.evaluation_text import evaluation_text
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import CITED
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import TrainedOn
 from sts_lightning.runs.predictions import load_predictions
+
+OTHER_DATA = " (on other data than published)"
+"""Mark in the heading of a table."""
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -39,6 +44,7 @@ class System:
         ranks: History rows with ranks, of each run with a `RankMonitor`.
         selected: Selection criterion of the reported weights.
         texts: How dev and test sentences were read, of each finished run.
+        trained_on: Data of the stages of each finished run.
     """
 
     name: str
@@ -51,6 +57,7 @@ class System:
     ranks: list[list[dict[str, float]]] = field(default_factory=list)
     selected: str = ""
     texts: list[str] = field(default_factory=list)
+    trained_on: list[TrainedOn] = field(default_factory=list)
 
     def mean(self, column: str) -> float | None:
         """Return the mean of a column over the runs; for ``std``, the standard deviation over the seeds."""
@@ -69,6 +76,17 @@ class System:
             if len(values) > 1:
                 return statistics.stdev(values)
         return None
+
+    @property
+    def differing(self) -> list[TrainingCount]:
+        """Data of which the papers have another number of examples, each once."""
+        stages = [stage for run in self.trained_on for stage in run if stage is not None and stage.differs]
+        return [stage for number, stage in enumerate(stages) if stage not in stages[:number]]
+
+    @property
+    def data_unknown(self) -> bool:
+        """Whether a run, or one that it started from, does not say what it was trained on."""
+        return any(stage is None for run in self.trained_on for stage in run)
 
 
 @dataclass
@@ -94,6 +112,12 @@ class Collected:
     ceilings: dict[str, float] = field(default_factory=dict)
     searches: dict[str, tuple[dict[str, float], str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """Heading of the table, with a mark if a row was trained on other data than published."""
+        other = any(system.differing for system in self.systems)
+        return f"{self.table.spec.title}{OTHER_DATA if other else ''}"
 
 
 def collect(table: Table, resamples: int = 1000) -> Collected:
@@ -146,6 +170,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
             continue
         system.folders.append(run.folder)
         system.texts.append(evaluation_text(metrics.details))
+        system.trained_on.append(metrics.trained_on if row.trains or row.after else ())
         scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})
         if "average" in scores and run.run_folder.predictions_file.is_file():

@@ -5,12 +5,17 @@ from __future__ import annotations
 import csv
 import io
 
-from sts_lightning.reproduce.collect import Collected
+from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.evaluation_text import text_note
-from sts_lightning.reproduce.grids import Grid, grids, notes
+from sts_lightning.reproduce.grids import Grid, grids, notes, trained_on
 
 PAGE = 90
 """Width of a LaTeX page in characters; a wider table is shrunk to fit."""
+
+CSV_COLUMNS = (
+    *("system", "source", "column", "value", "std", "low", "high", "runs", "planned"),
+    *("trained_on", "other_data"),
+)
 
 
 def markdown(collected: Collected) -> str:
@@ -38,16 +43,17 @@ def latex(collected: Collected) -> str:
 def csv_text(collected: Collected) -> str:
     """Return a CSV line for each system and column, with unrounded values.
 
-    A missing value is empty. ``low`` and ``high`` bound the interval over test pairs.
+    A missing value is empty. ``low`` and ``high`` bound the interval over test pairs; ``other_data`` says if
+    a run was trained on other data than published (``yes``, ``no`` or ``unknown``).
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["system", "source", "column", "value", "std", "low", "high", "runs", "planned"])
+    writer.writerow(CSV_COLUMNS)
     for system in collected.systems:
         for source, values in system.published.items():
             for column, value in values.items():
                 name = f"published, {source}" if source else "published"
-                writer.writerow([system.name, name, column, value, "", "", "", "", ""])
+                writer.writerow([system.name, name, column, value, *[""] * 7])
         if system.cell is None:
             continue
         for column in collected.columns:
@@ -55,11 +61,18 @@ def csv_text(collected: Collected) -> str:
             bounds = ["", ""] if interval is None else [interval.low, interval.high]
             spread = system.spread(column)
             runs = [len(system.scores), system.planned]
-            row = [system.name, "here", column, system.mean(column), spread, *bounds, *runs]
+            data = [trained_on(system), _other_data(system)]
+            row = [system.name, "here", column, system.mean(column), spread, *bounds, *runs, *data]
             writer.writerow(["" if value is None else value for value in row])
     for column, value in collected.ceilings.items():
-        writer.writerow(["binary ceiling", "", column, value, "", "", "", "", ""])
+        writer.writerow(["binary ceiling", "", column, value, *[""] * 7])
     return text.getvalue()
+
+
+def _other_data(system: System) -> str:
+    if not system.trained_on:
+        return ""
+    return "yes" if system.differing else "unknown" if system.data_unknown else "no"
 
 
 def _escape(cells: object) -> list[str]:

@@ -59,14 +59,32 @@ def notes(collected: Collected) -> list[str]:
             "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
             "gold scores. A row above it tells more than similar from dissimilar."
         )
+    for system in collected.systems:
+        if system.differing:
+            told = "; ".join(f"{count} ({count.reasons or count.source})" for count in system.differing)
+            text.append(f"On other data than published: {system.name}, {told}.")
+    unknown = [system.name for system in collected.systems if system.data_unknown]
+    if unknown:
+        text.append(
+            f"Data unknown, since a run of an earlier version does not state it: {', '.join(unknown)}."
+        )
     return text + [f"Left out: {problem}" for problem in collected.problems]
+
+
+def trained_on(system: System) -> str:
+    """Return the numbers of training examples of a row's runs, of each stage, next to the published ones."""
+    runs = [
+        ", then ".join("unknown" if stage is None else str(stage) for stage in run) or "not trained"
+        for run in system.trained_on
+    ]
+    return " / ".join(dict.fromkeys(runs))
 
 
 def _scores(collected: Collected) -> Grid:
     columns = collected.columns
     header = ["", "source", *columns]
     spread = "std" not in columns
-    header += [*(["std"] if spread else []), "interval", "runs", "selected by"]
+    header += [*(["std"] if spread else []), "interval", "runs", "selected by", "trained on"]
     rows = []
     for system in collected.systems:
         for source, values in system.published.items():
@@ -79,14 +97,14 @@ def _scores(collected: Collected) -> Grid:
         cells = [_number(collected.ceilings.get(column)) for column in columns]
         if any(cells):
             rows.append(["binary ceiling", "", *cells, *[""] * (len(header) - 2 - len(columns))])
-    return Grid(collected.table.spec.title, header, rows, words=2)
+    return Grid(collected.title, header, rows, words=2)
 
 
 def _here(collected: Collected, system: System, spread: bool) -> list[str]:
     runs = f"{len(system.scores)} of {system.planned}"
     if not system.scores:
         empty = [""] * (2 if spread else 1)
-        return [*[MISSING] * len(collected.columns), *empty, runs, system.selected]
+        return [*[MISSING] * len(collected.columns), *empty, runs, system.selected, ""]
     cells = [_number(system.mean(column)) or MISSING for column in collected.columns]
     if spread:
         cells.append(_number(system.spread()))
@@ -96,6 +114,7 @@ def _here(collected: Collected, system: System, spread: bool) -> list[str]:
         "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
         runs,
         system.selected,
+        trained_on(system),
     ]
 
 

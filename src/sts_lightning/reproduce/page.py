@@ -27,7 +27,7 @@ def page(collected: Collected, made: str = "") -> str:
         parts.append(f'{heading}<div class="wide">{_table(grid)}</div>')
     systems = [system for system in collected.systems if system.cell is not None]
     return template.substitute(
-        title=escape(collected.table.spec.title),
+        title=escape(collected.title),
         notes="<ul>" + "".join(f"<li>{_code(note)}</li>" for note in notes(collected)) + "</ul>",
         tables="\n".join(parts),
         runs="\n".join(_runs(collected, system) for system in systems),

@@ -26,7 +26,7 @@ from sts_lightning.config.trust import NOTHING, SHARED, Trust, read_config, read
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.history import read_history
-from sts_lightning.runs.metrics import RunMetrics, read_metrics, write_metrics
+from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
 
 State = Literal["new", "started", "cut", "finished"]
 """Progress of a run.
@@ -203,6 +203,13 @@ class RunFolder:
     def save_metrics(self, metrics: RunMetrics) -> None:
         """Write the results, which marks the run as finished."""
         write_metrics(self.metrics_file, metrics)
+
+    def trained_on(self) -> TrainedOn:
+        """Return the data that the run and those before it were trained on; unknown without results."""
+        try:
+            return self.metrics().trained_on
+        except (CheckpointError, OSError):
+            return (None,)
 
     def history(self) -> list[dict[str, Any]]:
         """Read the rows of the history; empty if there is none."""

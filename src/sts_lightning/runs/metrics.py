@@ -9,8 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sts_lightning.data.published import TrainingCount
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
+
+TrainedOn = tuple[TrainingCount | None, ...]
+"""Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,14 @@ class RunMetrics:
         return row if rank is None else {**row, "rank": float(rank["average"])}
 
     @property
+    def trained_on(self) -> TrainedOn:
+        """Data of each stage in order, the runs that the weights came from first."""
+        if "trained_on" not in self.details:
+            return (None,)
+        stages = self.details["trained_on"]
+        return tuple(None if stage is None else TrainingCount.read(stage) for stage in stages)
+
+    @property
     def peak_memory_gb(self) -> float | None:
         """Peak memory in GB, of the GPU if there was one; None if not measured."""
         peak = self.details.get("peak_memory_bytes") or {}
@@ -74,6 +86,11 @@ class RunMetrics:
         return {**own, **self.details}
 
 
+def as_plain(stages: TrainedOn) -> list[dict[str, Any] | None]:
+    """Return the data of stages as stored in the file."""
+    return [None if stage is None else dataclasses.asdict(stage) for stage in stages]
+
+
 def write_metrics(path: Path, metrics: RunMetrics) -> None:
     """Write the file atomically."""
     write_atomic(path, json.dumps(metrics.as_dict(), indent=2) + "\n")
@@ -89,7 +106,7 @@ def read_metrics(path: Path) -> RunMetrics:
         values = json.loads(path.read_text(encoding="utf-8"))
         details = {name: value for name, value in values.items() if name not in ("dev", "test")}
         metrics = RunMetrics(values.get("test"), values.get("dev"), details)
-        _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.total_seconds)
+        _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.total_seconds, metrics.trained_on)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:

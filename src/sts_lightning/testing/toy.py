@@ -138,6 +138,7 @@ class ToyData(SentenceDataModule):
             "sentences": (views, "none"),
         }
         self.num_views, self.label = shapes[kind]
+        self.unit = kind if kind in ("triplets", "sentences") else "pairs"
         self.num_classes = 3
         self.train_size, self.dev_size, self.test_size = train_size, dev_size, test_size
 

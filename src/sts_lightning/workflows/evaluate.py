@@ -21,7 +21,7 @@ from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from,
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
-from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.state import check_free, check_same
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
+        "trained_on": [] if cfg.ckpt is None else as_plain(RunFolder(cfg.ckpt).trained_on()),
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),
     }

@@ -102,7 +102,10 @@ def check_extras(
             key="evaluation.rank",
         )
     if cfg.path is not None and cfg.data.get("path") != cfg.path:
-        raise ConfigError(f"path={cfg.path} has no effect on this data; add data=pairs_file to train on it.")
+        raise ConfigError(
+            f"path={cfg.path} has no effect on this data; add data=pairs_file or data=pairs_hub.",
+            key="path",
+        )
     has_head = _has_head(loss)
     check_freeze(cfg.freeze, type(loss).__name__, has_head, regularizer is not None)
     if cfg.optim.head_lr is not None and not has_head:

@@ -24,7 +24,7 @@ from sts_lightning.models.loading import load_best
 from sts_lightning.runs.environment import environment, peak_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
-from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.trainer import Plan
@@ -151,12 +151,20 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "micro_batch_size": fitted.module.micro_batch_size,
         "phases": _phases(history),
         "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],
+        "trained_on": _trained_on(parts),
         "wall_seconds": round(seconds, 1),
         "earlier": RunFolder(parts.cfg.init_from).costs() if parts.cfg.init_from else [],
         "peak_memory_bytes": peak_memory(),
         "resumed": parts.resumed,
         **environment(),
     }
+
+
+def _trained_on(parts: Parts) -> list[dict[str, Any] | None]:
+    """Return the data of the stages: those of the runs that the weights come from, then that of this one."""
+    start = parts.cfg.init_from
+    earlier: TrainedOn = () if start is None else RunFolder(start).trained_on()
+    return as_plain((*earlier, parts.data.trained_on))
 
 
 def _phases(history: list[dict[str, Any]]) -> dict[str, Any] | None:

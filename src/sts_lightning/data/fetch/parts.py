@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sts_lightning.data.published import NLI_PAIRS, TRIPLETS
 from sts_lightning.data.readers.classification import (
     BINARY,
     PROBING_TASKS,
@@ -134,7 +135,7 @@ PARTS = {
             "triplets",
             ("triplets",),
             ("nli_for_simcse.csv",),
-            {"rows": 275_601},
+            {"rows": TRIPLETS},
             _records("nli_for_simcse.csv", ["sent0", "sent1", "hard_neg"]),
             instead=("nli/nli_triplets.csv",),
         ),
@@ -142,7 +143,7 @@ PARTS = {
             "pairs",
             ("snli", "multinli"),
             ("nli/nli_pairs.tsv",),
-            {"rows": 942_069},
+            {"rows": NLI_PAIRS},
             _records("nli/nli_pairs.tsv", ["premise", "hypothesis", "label"]),
         ),
         Part(

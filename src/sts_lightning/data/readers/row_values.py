@@ -1,17 +1,52 @@
-"""Parsing and validation of the fields of a row: sentences and scores."""
+"""Parsing and validation of the fields of a row: sentences and scores.
+
+``path`` and ``line`` name the place in errors; without them, the caller does.
+"""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 from sts_lightning.errors import DataError
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def sentence(text: str, path: Path, line: int) -> str:
+def text_of(
+    value: Any, name: str, number: bool = False, path: Path | None = None, line: int | None = None
+) -> str:
+    """Return the text of a value; null becomes an empty text, which the check of the column rejects.
+
+    Args:
+        value: Value of a field.
+        name: Name of its column, for errors.
+        number: Whether it may be a number.
+        path: Path of the file, for errors.
+        line: Number of the line, for errors.
+
+    Raises:
+        DataError: The value is neither a string nor, if allowed, a number.
+    """
+    if value is None:
+        return ""
+    if number and isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        wanted = "a string or a number" if number else "a string"
+        raise DataError(f"{name!r} must be {wanted}, not {json.dumps(value, default=str)[:40]}.", path, line)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(value[error.start])
+        raise DataError(f"{name!r} contains an unpaired surrogate, \\u{code:04x}.", path, line) from error
+    return value
+
+
+def sentence(text: str, path: Path | None = None, line: int | None = None) -> str:
     """Return the sentence with runs of whitespace collapsed into single spaces, as SentEval reads it.
 
     Raises:
@@ -23,7 +58,7 @@ def sentence(text: str, path: Path, line: int) -> str:
     return folded
 
 
-def number(text: str, path: Path, line: int) -> float:
+def number(text: str, path: Path | None = None, line: int | None = None) -> float:
     """Parse a decimal number in ASCII, such as 4, -0.5 or 1e-3; surrounding whitespace is ignored.
 
     Raises:
@@ -36,7 +71,9 @@ def number(text: str, path: Path, line: int) -> float:
     return value
 
 
-def score(text: str, score_range: tuple[float, float], path: Path, line: int) -> float:
+def score(
+    text: str, score_range: tuple[float, float], path: Path | None = None, line: int | None = None
+) -> float:
     """Parse a similarity score within ``score_range``.
 
     Raises:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from sts_lightning.data.readers.row_values import text_of
 from sts_lightning.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
@@ -165,7 +166,7 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Ite
                 path,
                 number,
             )
-        yield number, [_field(record[name], name, name in numbers, path, number) for name in columns]
+        yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,24 +176,3 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
     return record
-
-
-def _field(value: Any, name: str, number: bool, path: Path, line: int) -> str:
-    """Return the text of a field; JSON null becomes an empty field, which the check of the column rejects.
-
-    Raises:
-        DataError: The value is neither a string nor, if allowed, a number.
-    """
-    if value is None:
-        return ""
-    if number and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        wanted = "a string or a number" if number else "a string"
-        raise DataError(f"{name!r} must be {wanted}, not {json.dumps(value)[:40]}.", path, line)
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        code = ord(value[error.start])
-        raise DataError(f"{name!r} contains an unpaired surrogate, \\u{code:04x}.", path, line) from error
-    return value

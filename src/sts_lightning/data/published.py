@@ -1,0 +1,95 @@
+"""Rows of the data that the papers trained on, next to which a run states its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a sweep reads metrics, and must not import datasets
+    from sts_lightning.data.overlap import OverlapFilter
+
+TRIPLETS = 275_601
+"""Triplets of SimCSE's nli_for_simcse.csv."""
+
+SENTENCES = 1_000_000
+"""Wikipedia sentences of SimCSE's wiki1m_for_simcse.txt."""
+
+NLI_PAIRS = 942_069
+"""Pairs of SNLI (549,367) and MultiNLI (392,702) with a class: what Sentence-BERT trains on."""
+
+DEFINITE_NLI_PAIRS = 628_405
+"""These pairs without the neutral ones: 314,315 entailments and 314,090 contradictions."""
+
+STS_PAIRS: dict[OverlapFilter, int] = {
+    "exact": 991 + 4_407,
+    "normalized": 951 + 4_367,
+    "none": 5_749 + 4_500,
+}
+"""Pairs of STS-B train and SICK-R train that pass the filter against the test sets.
+
+``exact`` is the corpus of Pcc-tuning and STS-Regression, ``none`` that of Pcc-tuning's first version;
+``normalized`` is what the same files give by the stricter filter.
+"""
+
+STS_POSITIVES = {("exact", 4.0): 1_543}
+"""Pairs among these from the given score on (Pcc-tuning, Table 3)."""
+
+
+@dataclass(frozen=True)
+class TrainingCount:
+    """Number of examples that a run trained on, and of those that the papers trained on.
+
+    Attributes:
+        source: Names of the files or data sets.
+        unit: Noun for the examples: triplets, pairs or sentences.
+        rows: Number of examples, after all filters and without the dev split.
+        published: Number in the papers; None for toy data and the user's own.
+        dropped: Rows dropped, by reason.
+    """
+
+    source: str
+    unit: str
+    rows: int
+    published: int | None = None
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the number is another than the published one."""
+        return self.published is not None and self.rows != self.published
+
+    @property
+    def reasons(self) -> str:
+        """Rows dropped, with their reasons, or an empty text."""
+        return ", ".join(f"{count:,} dropped: {why}" for why, count in self.dropped.items() if count)
+
+    def __str__(self) -> str:
+        if self.published is None:
+            return f"{self.rows:,} {self.unit} ({self.source})"
+        return f"{self.rows:,} of {self.published:,} {self.unit}"
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> TrainingCount:
+        """Read what `dataclasses.asdict` wrote.
+
+        Raises:
+            KeyError: A value is missing.
+            TypeError: A number is not one.
+            AttributeError: The values, or those of ``dropped``, are no mapping.
+        """
+        published = values["published"]
+        dropped = {str(why): _number(count) for why, count in values["dropped"].items()}
+        return cls(
+            str(values["source"]),
+            str(values["unit"]),
+            _number(values["rows"]),
+            None if published is None else _number(published),
+            dropped,
+        )
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is not a number of rows")
+    return value

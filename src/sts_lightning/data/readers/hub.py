@@ -1,0 +1,182 @@
+"""Reader of data sets of the Hugging Face hub, or of a folder with the same kinds of files.
+
+Only tables are read (Parquet, CSV, JSON, Arrow). A loading script is never executed.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from datasets import DatasetBuilder, disable_progress_bars, get_dataset_config_names, load_dataset_builder
+
+from sts_lightning.data.readers.hub_errors import explained, suggest
+from sts_lightning.errors import DataError
+
+TABLES = ("parquet", "csv", "json", "arrow", "cache")
+"""Builders of `datasets` whose data are tables; ``cache``: a table prepared before, read without network."""
+
+AS_TEXT = {"keep_default_na": False}
+"""Options of CSV files: the words None, null and NA are words, as in a file of `data=pairs_file`."""
+
+BATCH = 1000
+"""Rows that are decoded together."""
+
+NAME = re.compile(r"[\w.-]+/[\w.-]+")
+COMMIT = re.compile(r"[0-9a-f]{7,40}")
+
+
+class HubTable:
+    """A data set at a fixed revision, whose splits are read from one and the same commit.
+
+    Args:
+        path: Name on the hub (owner/name), or a folder.
+        config: Name of the configuration, where the data set has several.
+        revision: Commit, branch or tag; the newest commit of the main branch if not given.
+        streaming: Whether rows are read as they are needed, instead of downloading all files first.
+
+    Raises:
+        DataError: The data set does not exist, is no table, or cannot be reached.
+    """
+
+    def __init__(
+        self, path: str, config: str | None = None, revision: str | None = None, streaming: bool = False
+    ) -> None:
+        self.path = path
+        self.streaming = streaming
+        self.local = Path(path).is_dir()
+        self._check_path(revision)
+        with explained(path, revision):
+            self.builder = self._open(config, revision)
+        self._check_builder(revision)
+        self._prepared = False
+
+    @property
+    def name(self) -> str:
+        """Name with the commit, for records."""
+        return self.path if self.local else f"{self.path}@{str(self.builder.hash)[:8]}"
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits."""
+        files = self.builder.config.data_files
+        return [str(name) for name in (files if files is not None else self.builder.info.splits or ())]
+
+    def rows(
+        self, split: str, columns: Sequence[str], limit: int | None = None, setting: str = "data.split"
+    ) -> Iterator[tuple[int, list[Any]]]:
+        """Yield the number of each row, from 0, and its values in the named columns.
+
+        Args:
+            split: Name of the split.
+            columns: Names of the columns of both sentences and the score.
+            limit: Number of rows to read, from the first; all if not given.
+            setting: Setting that names the split, for errors.
+
+        Raises:
+            DataError: A split or column does not exist, or a file is broken or cannot be reached.
+        """
+        if split not in self.splits:
+            hint = suggest(split, self.splits, f"There are: {', '.join(self.splits)}.")
+            raise DataError(f"it has no split {split!r}.", self.path, key=setting, hint=hint)
+        count = 0
+        with explained(self.path):
+            for batch in self._batches(split, columns, limit):
+                for values in zip(*(batch[column] for column in columns), strict=True):
+                    yield count, list(values)
+                    count += 1
+
+    def _batches(self, split: str, columns: Sequence[str], limit: int | None) -> Iterator[dict[str, Any]]:
+        if self.streaming:
+            whole: Any = self.builder.as_streaming_dataset(split)
+        else:
+            if not self._prepared:
+                if not sys.stderr.isatty():
+                    disable_progress_bars()
+                self.builder.download_and_prepare()
+                self._prepared = True
+            whole = self.builder.as_dataset(split)
+        # The columns of a CSV or JSON file that is streamed are known from its first row only.
+        types = whole.features if whole.features is not None else next(iter(whole), {})
+        self._check_columns(split, columns, types)
+        part = whole.select_columns(list(columns))
+        if limit is not None:
+            part = part.take(limit) if self.streaming else part.take(min(limit, len(part)))
+        yield from part.iter(BATCH)
+
+    def _check_columns(self, split: str, columns: Sequence[str], types: Mapping[str, Any]) -> None:
+        words = {name: str(getattr(kind, "dtype", type(kind).__name__)) for name, kind in types.items()}
+        for column, setting in zip(columns, ("sentence1", "sentence2", "score"), strict=True):
+            if column in types:
+                continue
+            wanted = ("int", "float", "double") if setting == "score" else ("str", "large_str")
+            suited = [name for name, word in words.items() if name not in columns and word.startswith(wanted)]
+            raise DataError(
+                f"no column named {column!r}; there are {', '.join(map(repr, types))}.",
+                f"{self.path}, split {split}",
+                key=f"data.{setting}",
+                hint=suggest(column, suited, f"Name the column with data.{setting}=..."),
+            )
+
+    def _check_path(self, revision: str | None) -> None:
+        if self.local:
+            if revision is not None:
+                raise DataError(
+                    f"a folder has no revision {revision}.",
+                    self.path,
+                    key="data.revision",
+                    hint="Leave it out.",
+                )
+        elif not NAME.fullmatch(self.path):
+            raise DataError(
+                "neither a folder nor the name of a data set on the hub (owner/name).",
+                self.path,
+                key="data.path",
+                hint="A file of pairs is read with data=pairs_file." if Path(self.path).is_file() else None,
+            )
+
+    def _open(self, config: str | None, revision: str | None) -> DatasetBuilder:
+        where = str(Path(self.path).resolve()) if self.local else self.path
+        try:
+            builder = load_dataset_builder(where, config, revision=revision)
+        except ValueError as error:
+            if "Couldn't find cache" in str(
+                error
+            ):  # a CSV file, prepared with these options, without network
+                return load_dataset_builder(where, config, revision=revision, **AS_TEXT)
+            if "Config name is missing" not in str(error) and "BuilderConfig" not in str(error):
+                raise
+            known = get_dataset_config_names(where, revision=revision)
+            found = "several configurations" if config is None else f"no configuration {config!r}"
+            hint = suggest(config or "", known, f"There are: {', '.join(known)}.")
+            raise DataError(f"it has {found}.", self.path, key="data.config", hint=hint) from error
+        if _kind(builder) == "csv":
+            commit = None if self.local else str(builder.hash)
+            return load_dataset_builder(where, config, revision=commit, **AS_TEXT)
+        return builder
+
+    def _check_builder(self, revision: str | None) -> None:
+        kind, commit = _kind(self.builder), str(self.builder.hash)
+        if kind not in TABLES:
+            raise DataError(
+                f"its files are of the kind {kind}, which is no table of pairs.",
+                self.path,
+                key="data.path",
+                hint="Give a data set of Parquet, CSV or JSON files.",
+            )
+        # Without network, the library takes what is in its cache, of whatever revision.
+        known = revision is None or (COMMIT.fullmatch(revision) and commit.startswith(revision))
+        if kind == "cache" and not known:
+            raise DataError(
+                f"the hub cannot be reached; its cache holds the commit {commit}, perhaps not {revision}.",
+                self.path,
+                key="data.revision",
+                hint="Give that commit, or connect to the hub.",
+            )
+
+
+def _kind(builder: DatasetBuilder) -> str:
+    return type(builder).__module__.rpartition(".")[2]

@@ -1,0 +1,38 @@
+"""What the user's own pairs have in common, on files; `test_pairs_hub.py` has the same for data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.data.pairs_file import PairsFileData
+from tests.data.hub_folder import rows, save
+
+
+@pytest.mark.parametrize(("common", "role"), [(0, ""), (2, "dev"), (2, "test")])
+def test_training_pairs_in_dev_or_test_are_reported(
+    common: int, role: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = {}
+    for start, name in ((0, "train"), (100, "dev"), (200, "test")):
+        shared = rows(common) if name == role else []
+        paths[name] = str(save(tmp_path, name, [*rows(20, start), *shared], "csv"))
+    data = PairsFileData(paths["train"], batch_size=4, seed=0, dev_path=paths["dev"], test_path=paths["test"])
+    data.setup()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [f"2 of 20 training pairs also occur in the {role} pairs" in text for text in warnings] == (
+        [True] if common else []
+    )
+
+
+def test_a_pair_of_the_dev_split_is_no_training_pair(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All test pairs occur in the file, some of them only in its dev split."""
+    path = str(save(tmp_path, "train", rows(20), "csv"))
+    data = PairsFileData(
+        path, batch_size=4, seed=0, dev_fraction=0.5, test_path=str(save(tmp_path, "test", rows(20), "csv"))
+    )
+    data.setup()
+    assert "10 of 10 training pairs also occur in the test pairs" in caplog.text
