@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,6 +39,23 @@ DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16
 DtypeName = Literal["float32", "bfloat16", "float16"]
 """dtype of the weights, and compute dtype of quantised ones."""
 
+Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
+
+_loader: ContextVar[Callable[..., Loaded] | None] = ContextVar("loader", default=None)
+
+
+@contextmanager
+def loading_by(loader: Callable[..., Loaded]) -> Iterator[None]:
+    """Let `load_backbone` call another function, with the same arguments, instead of reading weights.
+
+    Whatever class or function a configuration names for its model, the backbone then comes from there.
+    """
+    token = _loader.set(loader)
+    try:
+        yield
+    finally:
+        _loader.reset(token)
+
 
 def load_backbone(
     name: str,
@@ -44,7 +64,7 @@ def load_backbone(
     dtype: DtypeName = "float32",
     quantization: Quantization = "none",
     device: str | None = None,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+) -> Loaded:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
     Of an encoder-decoder only the encoder is loaded. A packaged copy, if one is installed, takes precedence
@@ -66,16 +86,17 @@ def load_backbone(
             tokenizer.
     """
     check_quantization(quantization)
-    source, options = _find(name)
+    other = _loader.get()
+    if other is not None:
+        return other(name, config, trust_remote_code, dtype, quantization, device)
+    source, options = find(name)
     options["trust_remote_code"] = trust_remote_code
     # The library's load report is replaced by the checks below.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
-        if not trust_remote_code:
-            _forget_code(name, model_config)
-        _configure(model_config, config or {}, name)
+        configure(model_config, config or {}, name, trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if not trust_remote_code:
             tokenizer.init_kwargs.pop("auto_map", None)
@@ -99,14 +120,14 @@ def load_backbone(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
             "...); they would be random."
         )
-    _prepare(backbone)
+    prepare(backbone)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":
         check_fraction(backbone, quantization, name)
     return backbone, tokenizer
 
 
-def _find(name: str) -> tuple[str, dict[str, Any]]:
+def find(name: str) -> tuple[str, dict[str, Any]]:
     """Return the folder or hub id of a model, and its revision as an argument of ``from_pretrained``."""
     if Path(name).is_dir():
         return name, {}
@@ -118,12 +139,16 @@ def _find(name: str) -> tuple[str, dict[str, Any]]:
     return str(copy), {}
 
 
-def _configure(model_config: PreTrainedConfig, settings: dict[str, Any], name: str) -> None:
-    """Set attributes of a model's configuration.
+def configure(
+    model_config: PreTrainedConfig, settings: dict[str, Any], name: str, trust_remote_code: bool
+) -> None:
+    """Set attributes of a model's configuration, and drop its references to code that is not trusted.
 
     Raises:
-        ConfigError: The configuration has no such attribute.
+        ConfigError: The configuration has no such attribute, or asks for a kernel from the model hub.
     """
+    if not trust_remote_code:
+        _forget_code(name, model_config)
     unknown = [key for key in settings if not hasattr(model_config, key)]
     if unknown:
         raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
@@ -136,7 +161,7 @@ def _own_device() -> str:
     return f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
 
 
-def _prepare(backbone: Any) -> None:
+def prepare(backbone: Any) -> None:
     """Remove what an encoder does not use, and switch off what would change its results."""
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None

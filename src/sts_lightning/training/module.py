@@ -109,13 +109,16 @@ class STSModule(pl.LightningModule):
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
 
+    def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, bool]:
+        """Return the rows of this process in chunks of its micro batches, and whether to recompute these."""
+        if not (self.training and isinstance(self.micro_batch_size, int)):
+            return batch.rows, False
+        own = max(1, self.micro_batch_size // batch.shard.world_size)
+        return batch.rows.limited(own * batch.num_views), True
+
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
-        rows, recompute = batch.rows, False
-        if self.training and isinstance(self.micro_batch_size, int):
-            own = max(1, self.micro_batch_size // batch.shard.world_size)
-            rows, recompute = rows.limited(own * batch.num_views), True
-        embeddings: Tensor = self.encoder(rows, recompute)
+        embeddings: Tensor = self.encoder(*self.chunks_of(batch))
         return self._gather(embeddings.unflatten(0, (batch.num_views, -1)), batch)
 
     def _gather(self, own: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:

@@ -1,0 +1,69 @@
+"""Kernels of a GPU in a trace on fake CPU tensors: what they keep for the backward pass, and in which dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@contextmanager
+def gpu_kernels() -> Iterator[None]:
+    """Replace functions whose CPU kernels keep other tensors than those of CUDA.
+
+    Dropout keeps a mask of one byte per element instead of one in the dtype of its input. Attention with
+    dropout runs in a fused kernel, which keeps no probabilities. Norms and softmax are in float32 under
+    autocast.
+    """
+    functions: Any = F  # modules look their functions up there, in the backward pass of a checkpoint too
+    replaced: dict[str, Callable[..., Any]] = {
+        "dropout": _dropout,
+        "scaled_dot_product_attention": _fused(F.scaled_dot_product_attention),
+        "layer_norm": _in_float32(F.layer_norm),
+        "softmax": _in_float32(F.softmax),
+    }
+    own = {name: getattr(functions, name) for name in replaced}
+    for name, function in replaced.items():
+        setattr(functions, name, function)
+    try:
+        yield
+    finally:
+        for name, function in own.items():
+            setattr(functions, name, function)
+
+
+def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    dropped: Tensor = torch.native_dropout(input, p, True)[0] if training and p > 0 else input
+    return dropped
+
+
+def _fused(attention: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return attention without dropout, whose kernel on a CPU is fused too."""
+
+    def fused(
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, *rest: Any, **more: Any
+    ) -> Tensor:
+        if rest:
+            raise NotImplementedError("attention with dropout_p as a positional argument is not traced.")
+        return attention(query, key, value, attn_mask, **(more | {"dropout_p": 0.0}))
+
+    return fused
+
+
+def _in_float32(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def converted(*args: Any, **kwargs: Any) -> Tensor:
+        if not torch.is_autocast_enabled("cpu"):
+            return function(*args, **kwargs)
+        with torch.autocast("cpu", enabled=False):
+            values = {key: _float32(value) for key, value in kwargs.items()}
+            return function(*map(_float32, args), **values)
+
+    return converted
+
+
+def _float32(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.is_floating_point() else value
