@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from transformers import masking_utils
 
 
 @contextmanager
@@ -19,21 +20,36 @@ def gpu_kernels() -> Iterator[None]:
     dropout runs in a fused kernel, which keeps no probabilities. Norms and softmax are in float32 under
     autocast.
     """
-    functions: Any = F  # modules look their functions up there, in the backward pass of a checkpoint too
-    replaced: dict[str, Callable[..., Any]] = {
+    replaced = {
         "dropout": _dropout,
         "scaled_dot_product_attention": _fused(F.scaled_dot_product_attention),
         "layer_norm": _in_float32(F.layer_norm),
         "softmax": _in_float32(F.softmax),
     }
-    own = {name: getattr(functions, name) for name in replaced}
-    for name, function in replaced.items():
-        setattr(functions, name, function)
+    with _replaced(F, replaced):  # where modules look functions up, in the backward pass of a checkpoint too
+        yield
+
+
+@contextmanager
+def masks_of_real_rows() -> Iterator[None]:
+    """Let causal models do without a mask, as they do for real rows.
+
+    The library looks at the positions of a row for several texts in one, which fake positions do not tell.
+    """
+    with _replaced(masking_utils, {"find_packed_sequence_indices": lambda position_ids: None}):
+        yield
+
+
+@contextmanager
+def _replaced(module: Any, functions: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    own = {name: getattr(module, name) for name in functions}
+    for name, function in functions.items():
+        setattr(module, name, function)
     try:
         yield
     finally:
         for name, function in own.items():
-            setattr(functions, name, function)
+            setattr(module, name, function)
 
 
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

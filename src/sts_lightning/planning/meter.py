@@ -107,13 +107,6 @@ class Meter(TorchDispatchMode):
             live.size = 0
         self.add(new, kind)
 
-    def hold(self, size: int, kind: Kind) -> None:
-        """Count bytes that no tensor of the trace stands for."""
-        self.now[kind] += size
-        self._total += size
-        if self._total > self.peak.total():
-            self.peak = self.now.copy()
-
     def _free(self, key: int) -> None:
         live = self._live.pop(key)
         self.now[live.kind] -= live.size

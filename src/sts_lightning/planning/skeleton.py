@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -42,24 +42,28 @@ class Skeleton:
 
     Attributes:
         encoder: The encoder; weights that the model's class makes itself may be real.
+        depth: Number of layers of the full model; None if its class builds itself.
         notes: What was taken from elsewhere than the model's own files.
     """
 
     encoder: SentenceEncoder
-    notes: list[str] = field(default_factory=list)
+    depth: int | None
+    notes: list[str]
 
 
-def build_skeleton(model: DictConfig, prompt: DictConfig) -> Skeleton:
+def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = None) -> Skeleton:
     """Build the encoder of a configuration without its weights; only its config.json and tokenizer are read.
 
     Args:
         model: Configuration group ``model``.
         prompt: Configuration group ``prompt``.
+        layers: Number of layers to build instead of all.
 
     Raises:
         ConfigError: The shape of the model is not known here, or a setting is out of range.
     """
     notes: list[str] = []
+    depth: int | None = None
 
     def load(
         name: str,
@@ -71,11 +75,24 @@ def build_skeleton(model: DictConfig, prompt: DictConfig) -> Skeleton:
     ) -> Loaded:
         settings = _settings(name, trust_remote_code, notes)
         configure(settings, config or {}, name, trust_remote_code)
+        nonlocal depth
+        depth = getattr(settings, "num_hidden_layers", None)
+        if layers is not None and depth is not None:
+            _cut(settings, layers)
         backbone = _empty(name, settings, trust_remote_code, dtype, quantization)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
     with loading_by(load), _quiet():
-        return Skeleton(build_encoder(model, prompt, "cpu"), notes)
+        encoder = build_encoder(model, prompt, "cpu")
+    return Skeleton(encoder, depth, notes)
+
+
+def _cut(settings: PreTrainedConfig, layers: int) -> None:
+    """Lower the number of layers of a model's configuration."""
+    types = getattr(settings, "layer_types", None)
+    if types is not None:
+        settings.layer_types = list(types)[:layers]
+    settings.num_hidden_layers = layers
 
 
 def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTrainedConfig:

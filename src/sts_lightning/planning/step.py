@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.fake import fake_mode, make_fake, stored_tensors
-from sts_lightning.planning.kernels import gpu_kernels
+from sts_lightning.planning.kernels import gpu_kernels, masks_of_real_rows
 from sts_lightning.planning.meter import Cost, Kind, Meter
 from sts_lightning.training.module import STSModule
 
@@ -31,11 +31,15 @@ class Trace:
 
     Attributes:
         peak: Bytes of each kind at the moment of the highest sum.
-        costs: Number of operations by their arithmetic.
+        forward: Operations of the encoder's forward pass, counted by their arithmetic.
+        encoder: Operations of forward and backward pass.
+        rest: Operations of the loss and the optimiser.
     """
 
     peak: Counter[Kind]
-    costs: Counter[Cost]
+    forward: Counter[Cost]
+    encoder: Counter[Cost]
+    rest: Counter[Cost]
 
 
 def trace_step(
@@ -85,9 +89,10 @@ class _Step:
         self._place_weights()
         optimizer = module.make_optimizer(module)
         self._step_before(optimizer)
-        meter.costs.clear()
+        self._take_costs()
         with self._tracing("activations"), self._autocast():
             vectors: Tensor = module.encoder(rows, recompute)
+        forward = self._take_costs()
         gradient = self._loss(vectors)
         if module.queue is not None and head is not None:
             with self._tracing("activations"), self._autocast():
@@ -95,14 +100,21 @@ class _Step:
                 module.queue.embed(head)
         optimizer.zero_grad()  # Lightning frees the gradients of the step before only here
         hooks = [p.register_post_accumulate_grad_hook(self._mark_gradient) for p in self._trained()]
+        rest, encoder = self._take_costs(), forward.copy()
         if vectors.requires_grad:
             with self._tracing("activations"):
                 torch.autograd.backward(vectors, gradient)  # the method would hide functions from modes
         for hook in hooks:
             hook.remove()
         del vectors, gradient
+        encoder.update(self._take_costs())
         self._finish(optimizer)
-        return Trace(meter.peak, meter.costs)
+        rest.update(self._take_costs())
+        return Trace(meter.peak, forward, encoder, rest)
+
+    def _take_costs(self) -> Counter[Cost]:
+        taken, self.meter.costs = self.meter.costs, Counter()
+        return taken
 
     def _trained(self) -> Iterator[nn.Parameter]:
         return (parameter for parameter in self.module.parameters() if parameter.requires_grad)
@@ -112,6 +124,7 @@ class _Step:
         with ExitStack() as stack:
             stack.enter_context(self.mode)
             stack.enter_context(self.meter)
+            stack.enter_context(masks_of_real_rows())
             if self.gpu:
                 stack.enter_context(gpu_kernels())
             stack.enter_context(self.meter.kind(kind))

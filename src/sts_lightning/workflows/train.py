@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -33,11 +32,11 @@ from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
+from sts_lightning.training.assembly import make_module
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
-from sts_lightning.training.optim import check_warmup, make_optimizer, make_schedule
-from sts_lightning.training.queue import MomentumQueue
+from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.report import Fitted, Scores, report, score
 from sts_lightning.workflows.validate import Parts, validate
@@ -173,7 +172,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps
     check_warmup(cfg.optim.warmup, plan.total_steps)
-    module = _make_module(parts, encoder, keep, plan)
+    module = make_module(cfg, machine.precision, encoder, loss, parts.regularizer, plan, keep)
     with quiet_lightning():  # a rejected setting leaves no files
         trainer = make_trainer(
             cfg.trainer,
@@ -186,36 +185,6 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             partly_used=encoder.layer != -1,
         )
     return Experiment(parts, module, plan, trainer)
-
-
-def _make_module(parts: Parts, encoder: SentenceEncoder, keep: set[str], plan: Plan) -> STSModule:
-    cfg, optim = parts.cfg, parts.cfg.optim
-    optimizer = partial(
-        make_optimizer,
-        lr=optim.lr,
-        weight_decay=optim.weight_decay,
-        betas=tuple(optim.betas),
-        eps=optim.eps,
-        layer_decay=optim.layer_decay,
-        decay_embeddings=optim.decay_embeddings,
-        head_lr=optim.head_lr,
-        fused=parts.machine.precision != "16-mixed",
-    )
-    schedule = partial(
-        make_schedule, schedule=optim.schedule, warmup=optim.warmup, total_steps=plan.total_steps
-    )
-    return STSModule(
-        encoder,
-        parts.loss,
-        optimizer,
-        schedule,
-        cfg.freeze,
-        keep,
-        parts.regularizer,
-        MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
-        cfg.trainer.micro_batch_size,
-        cfg.trainer.official_gather,
-    )
 
 
 def fit(experiment: Experiment) -> Fitted:
