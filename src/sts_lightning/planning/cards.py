@@ -116,7 +116,7 @@ def find_card(text: str) -> Card:
 
 
 def this_machine() -> Card:
-    """Return the visible GPU, its speed if it is in `CARDS`, or this CPU as a benchmark of seconds finds it."""
+    """Return the visible GPU, with its speed if it is one of `CARDS`, or this CPU, measured in seconds."""
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         title = properties.name.lower().replace(" ", "")

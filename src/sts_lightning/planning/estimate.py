@@ -159,7 +159,8 @@ class Tracer:
         rows, recompute = sheet.module.train().chunks_of(whole)
         count = len(rows.chunks)
         tokens = sum(chunk["input_ids"].numel() for chunk in rows.chunks)
-        if count <= MANY_CHUNKS or rows.baseline is not None:
+        few = 1 if recompute and self.deep else MANY_CHUNKS
+        if count <= few or rows.baseline is not None:
             return self._trace(sheet, whole, rows), tokens
         if recompute:  # another chunk adds its ids and vectors, which are the same for any number of layers
             trace = self._trace(sheet, whole, _first(rows, 1))
@@ -178,19 +179,17 @@ class Tracer:
 
     def largest(self) -> tuple[int, bool]:
         """Return the largest micro batch that fits the card, and whether the whole batch fits without any."""
-        at = cache(self.bytes_at)
-        if at(None) <= self.card.usable:
-            return self.batch_size, True
-        if at(self.batch_size) <= self.card.usable:
-            return self.batch_size, False
-        return _largest(at, self.batch_size, self.card.usable), False
+        usable = self.card.usable
+        if self.bytes_at(self.batch_size) > usable:
+            return _largest(cache(self.bytes_at), self.batch_size, usable), False
+        return self.batch_size, self.bytes_at(None) <= usable
 
     def _longest_batch(self, sheet: Blueprint) -> Batch[TokenizedBatch]:
         """Return a batch of this process whose rows have the maximum length."""
         encoder, data = sheet.module.encoder, sheet.data
         label = 0 if data.label == "class" else 1.5
         text = "a " * encoder.tokenizer.max_length
-        example = {name: text for name in COLUMNS} | {"label": label}
+        example = dict.fromkeys(COLUMNS, text) | {"label": label}
         collate = ViewCollator(data.views, data.label, encoder.prepare(self.chunk_tokens, training=True))
         return collate([example] * self.batch_size)
 
@@ -206,20 +205,15 @@ class Tracer:
 
 
 def _largest(at: Callable[[int], int], most: int, usable: int) -> int:
-    """Return the largest size below ``most`` that fits, by linear interpolation and a few checks; 0 if none."""
-    low, high = 0, most  # low fits (0 stands for nothing), high does not
-    guess = max(1, most // 4)
-    known: dict[int, int] = {most: at(most)}
-    while high - low > 1:
-        guess = min(max(guess, low + 1), high - 1)
-        known[guess] = at(guess)
-        low, high = (guess, high) if known[guess] <= usable else (low, guess)
-        (x, fx), (y, fy) = sorted(known.items(), key=lambda item: abs(item[1] - usable))[:2]
-        slope = (fy - fx) / (y - x)
-        guess = math.floor(x + (usable - fx) / slope) if slope > 0 else (low + high) // 2
-        if guess == low:
-            guess = low + 1
-    return low
+    """Return the largest size below ``most`` that fits, by extrapolation checked downwards; 0 if none."""
+    few = max(2, most // 16)
+    base, step = at(1), (at(few) - at(1)) / (few - 1)
+    if base > usable:
+        return 0
+    guess = min(most - 1, 1 + int((usable - base) / step)) if step > 0 else most - 1
+    while guess > 1 and at(guess) > usable:
+        guess = max(1, min(guess - 1, 1 + int((guess - 1) * (usable - base) / (at(guess) - base))))
+    return guess
 
 
 def _first(rows: TokenizedBatch, count: int) -> TokenizedBatch:

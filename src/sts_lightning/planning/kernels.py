@@ -1,4 +1,4 @@
-"""Kernels of a GPU in a trace on fake CPU tensors: what they keep for the backward pass, and in which dtype."""
+"""Kernels of a GPU in a trace on fake CPU tensors: what they keep for the backward pass."""
 
 from __future__ import annotations
 

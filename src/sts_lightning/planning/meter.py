@@ -22,8 +22,8 @@ Kind = Literal["weights", "adapters", "optimiser", "gradients", "activations", "
 """Purpose of a tensor.
 
 ``weights``: the model's own weights and buffers, and the head of the loss. ``adapters``: weights of a peft
-adapter. ``optimiser``: the moments of AdamW, and temporaries of its step. ``gradients``: of all trained weights.
-``activations``: everything else in the encoder. ``vectors``: token ids, sentence vectors and the loss.
+adapter. ``optimiser``: the moments of AdamW, and temporaries of its step. ``gradients``: of all trained
+weights. ``activations``: everything else in the encoder. ``vectors``: token ids, sentence vectors and the loss.
 """
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -33,8 +33,6 @@ from sts_lightning.models.quantization import check_fraction, quantization_confi
 from sts_lightning.planning.shapes import published_shape
 from sts_lightning.planning.stand_in import stand_in_tokenizer
 
-log = logging.getLogger(__name__)
-
 
 @dataclass
 class Skeleton:
@@ -116,9 +114,7 @@ def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTraine
     return found
 
 
-def _tokenizer(
-    name: str, trust_remote_code: bool, causal: bool, notes: list[str]
-) -> PreTrainedTokenizerBase:
+def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
     source, options = find(name)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
@@ -137,7 +133,7 @@ def _empty(
     dtype: DtypeName,
     quantization: Quantization,
 ) -> PreTrainedModel:
-    """Build a backbone on the meta device as `load_backbone` would, its linear layers those of bitsandbytes."""
+    """Build a backbone on the meta device, its linear layers those of bitsandbytes if quantised."""
     with torch.device("meta"):
         model = loader(settings).from_config(
             settings, dtype=DTYPES_BY_NAME[dtype], trust_remote_code=trust_remote_code
@@ -157,10 +153,13 @@ def _empty(
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep the library's progress bars and warnings out of a plan."""
-    verbosity = transformers.utils.logging.get_verbosity()
+    own, verbosity = logging.getLogger("sts_lightning.models"), transformers.utils.logging.get_verbosity()
+    level = own.level
+    own.setLevel(logging.WARNING)
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     try:
         yield
     finally:
+        own.setLevel(level)
         transformers.utils.logging.set_verbosity(verbosity)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import PreTrainedConfig, PreTrainedTokenizerFast
-
+from transformers import PreTrainedTokenizerFast
 
 PIECE = r"\p{L}{1,8}|\p{N}{1,3}|[^\s\p{L}\p{N}]"
 """A piece of at most eight letters or three digits, or one sign: about as many as there are sub-words."""

@@ -50,6 +50,9 @@ class STSModule(pl.LightningModule):
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
+
+    Attributes:
+        planned_micro_batch: Examples of a process from which ``auto`` starts its search; None: all.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class STSModule(pl.LightningModule):
         self.queue = queue
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
+        self.planned_micro_batch: int | None = None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
             metrics: dict[str, Metric | MetricCollection] = {
@@ -104,10 +108,13 @@ class STSModule(pl.LightningModule):
                 own,
                 data.num_views,
                 self.trainer.precision_plugin.forward_context,
+                self.planned_micro_batch,
             )
             sizes = torch.tensor(found or own, device=self.device)
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
 
     def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, bool]:
         """Return the rows of this process in chunks of its micro batches, and whether to recompute these."""

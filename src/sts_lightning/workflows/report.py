@@ -20,7 +20,7 @@ from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.sts import STSResult, encode_pairs, score_tasks, spearman_row
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_best
-from sts_lightning.runs.environment import environment, peak_memory
+from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics
@@ -54,6 +54,7 @@ class Fitted:
         processes: Number of processes that trained together.
         dev: Dev Spearman times 100 of the last evaluation in training.
         untuned: Scores before training, if they were asked for.
+        peak_memory: Peak memory of training alone in bytes, see `peak_memory`.
     """
 
     parts: Parts
@@ -63,6 +64,7 @@ class Fitted:
     processes: int
     dev: float
     untuned: Scores | None
+    peak_memory: dict[str, int]
 
 
 def report(fitted: Fitted, started: float) -> float:
@@ -145,7 +147,7 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "phases": _phases(history),
         "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],
         "wall_seconds": round(seconds, 1),
-        "peak_memory_bytes": peak_memory(),
+        "peak_memory_bytes": fitted.peak_memory,
         "resumed": parts.resumed,
         **environment(),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
@@ -13,9 +12,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.keys import flat_keys, stage_overrides
+from sts_lightning.config.keys import flat_keys
+from sts_lightning.config.stages import compose_stages
 from sts_lightning.config.trust import NOTHING, Trust, wanted
-from sts_lightning.config.validate import check_config
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
@@ -69,7 +68,7 @@ def train(cfg: DictConfig) -> float:
                 "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
             )
         if cfg.stages:
-            return run_stages(folder, _compose_stages(cfg, overrides), trust)
+            return run_stages(folder, compose_stages(cfg, overrides), trust)
         return train_in(folder.path, cfg, trust=trust)
     finally:
         folder.remove_if_empty()
@@ -102,28 +101,6 @@ def load_run_config(run: RunFolder, trust: Trust = NOTHING) -> DictConfig:
         log.info("using defaults for settings added after this run was created: %s", ", ".join(added))
     assert isinstance(merged, DictConfig)
     return merged
-
-
-def _compose_stages(cfg: DictConfig, overrides: list[str]) -> dict[str, DictConfig]:
-    """Compose each stage from its experiment, the command line, and its own settings, in this order.
-
-    Raises:
-        ConfigError: A stage has no experiment, or a setting that does not exist.
-    """
-    composed = {}
-    for name, settings in cfg.stages.items():
-        own: Any = OmegaConf.to_container(settings)
-        experiment = own.pop("experiment", None)
-        if experiment is None:
-            raise ConfigError(f"stages.{name}.experiment is missing.", key=f"stages.{name}.experiment")
-        try:
-            stage = OmegaConf.merge(compose("train", stage_overrides(overrides, experiment)), own)
-        except OmegaConfBaseException as error:
-            raise ConfigError(f"stages.{name}: {str(error).splitlines()[0]}") from error
-        assert isinstance(stage, DictConfig)
-        stage.name = f"{cfg.name}-{name}"
-        composed[str(name)] = check_config(stage)
-    return composed
 
 
 def run_stages(folder: RunFolder, stages: dict[str, DictConfig], trust: Trust = NOTHING) -> float:

@@ -26,9 +26,10 @@ from sts_lightning.config.machine import decided, weights_device
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.errors import InterruptedRunError, TrainingError
-from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.loading import build_encoder
+from sts_lightning.planning.start import planned_micro_batch
+from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
@@ -173,6 +174,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     data.epoch_batches = plan.epoch_steps
     check_warmup(cfg.optim.warmup, plan.total_steps)
     module = make_module(cfg, machine.precision, encoder, loss, parts.regularizer, plan, keep)
+    if cfg.trainer.micro_batch_size == "auto":
+        module.planned_micro_batch = planned_micro_batch(cfg, machine)
     with quiet_lightning():  # a rejected setting leaves no files
         trainer = make_trainer(
             cfg.trainer,
@@ -210,9 +213,10 @@ def fit(experiment: Experiment) -> Fitted:
         if is_out_of_memory(error):
             raise TrainingError(f"memory ran out at step {trainer.global_step + 1}. {REMEDY}") from error
         raise
+    peak = peak_memory()  # before the selected weights are scored
     dev = float(trainer.callback_metrics.get(MONITOR, math.nan))
     device, processes = trainer.strategy.root_device, trainer.world_size
-    return Fitted(parts, module, experiment.plan, device, processes, dev, untuned)
+    return Fitted(parts, module, experiment.plan, device, processes, dev, untuned, peak)
 
 
 def _begin(experiment: Experiment) -> None:
