@@ -134,7 +134,7 @@ def measure_cpu() -> Card:
     rates = {}
     for dtype in (torch.float32, torch.bfloat16):
         a, b = torch.randn(rows, width).to(dtype), torch.randn(width, 4 * width).to(dtype)
-        rates[dtype] = 2 * rows * width * 4 * width / _time(lambda a=a, b=b: a @ b)  # type: ignore[misc]
+        rates[dtype] = 2 * rows * width * 4 * width / _time(lambda a=a, b=b: a @ b)
     large, small = torch.randn(rows, 4 * width), torch.randn(8)
     overhead = _time(lambda: small + 1)
     seconds = max(_time(lambda: torch.nn.functional.gelu(large)) - overhead, 1e-9)

@@ -23,7 +23,7 @@ Kind = Literal["weights", "adapters", "optimiser", "gradients", "activations", "
 
 ``weights``: the model's own weights and buffers, and the head of the loss. ``adapters``: weights of a peft
 adapter. ``optimiser``: the moments of AdamW, and temporaries of its step. ``gradients``: of all trained
-weights. ``activations``: everything else in the encoder. ``vectors``: token ids, sentence vectors and the loss.
+weights. ``activations``: everything else in the encoder. ``vectors``: token ids, sentence vectors, the loss.
 """
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -64,7 +64,7 @@ class Meter(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now: Counter[Kind] = Counter()
         self.peak: Counter[Kind] = Counter()
         self.costs: Counter[Cost] = Counter()
@@ -153,10 +153,11 @@ def _gemm_4bit(
 ) -> Tensor:
     """Multiply by quantised weights in the steps that bitsandbytes takes for more than a few rows."""
     ops: Any = torch.ops.bitsandbytes
-    if absmax_8bit is not None:
+    if absmax_8bit is not None and absmax_offset is not None:
         absmax = ops.dequantize_blockwise(absmax_8bit, absmax, absmax_code, 256, torch.float32)
         absmax = absmax + absmax_offset
     weight = ops.dequantize_4bit(packed, absmax, blocksize, quant_type, shape, rows.dtype)
     flat = rows.flatten(0, -2)
     product = torch.mm(flat, weight.t()) if bias is None else torch.addmm(bias, flat, weight.t())
-    return product.unflatten(0, rows.shape[:-1])
+    result: Tensor = product.unflatten(0, rows.shape[:-1])
+    return result
