@@ -1,8 +1,8 @@
 """Predict Pcc-tuning's Table 7, memory of the papers' own step: `python benchmarks/plan_table7.py`.
 
 Traced without weights, for one of four GPUs: the causal language model with its head, NF4 weights computed in
-float32, eager attention with a padding mask, LoRA on all linear layers, all hidden states kept, fp16 autocast,
-gradient checkpointing, DDP's buckets. Assumptions: rows are padded to 48 tokens in stage 1 and 56 in stage 2;
+float32, eager attention with a padding mask, LoRA on all linear layers, all hidden states kept, fp16
+autocast, gradient checkpointing, DDP's buckets. Assumptions: rows are padded to 48 tokens in stage 1 and 56 in stage 2;
 the published number is the sum over the GPUs of tensors, of what is lost between them (5 %, as in
 `sts-lightning plan`) and of CUDA's context (0.75 GiB). Layers are extrapolated from traces of two and three.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
-from transformers.quantizers import AutoHfQuantizer
+from transformers.quantizers.auto import AutoHfQuantizer
 
 from sts_lightning.planning.cards import CONTEXT, FRAGMENTS
 from sts_lightning.planning.fake import fake_mode, make_fake, stored_tensors

@@ -76,7 +76,8 @@ def _quantise(layer: Any, mode: FakeTensorMode) -> None:
     weight = layer.weight
     if not hasattr(weight, "quant_type"):
         raise NotImplementedError("a plan knows no 8-bit weights; plan with quantization=4bit or none.")
-    functional.name2qmap.setdefault("dynamic", functional.create_dynamic_map())  # which needs real numbers
+    tables: Any = functional
+    tables.name2qmap.setdefault("dynamic", tables.create_dynamic_map())  # which needs real numbers
     with mode:
         full = torch.empty(weight.shape, dtype=layer.compute_dtype, device="cpu")
         packed, state = functional.quantize_4bit(

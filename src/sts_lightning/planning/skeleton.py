@@ -12,7 +12,7 @@ import torch
 import transformers
 from omegaconf import DictConfig
 from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.quantizers import AutoHfQuantizer
+from transformers.quantizers.auto import AutoHfQuantizer
 
 from sts_lightning.choices import Quantization
 from sts_lightning.errors import ConfigError
@@ -135,9 +135,8 @@ def _empty(
 ) -> PreTrainedModel:
     """Build a backbone on the meta device, its linear layers those of bitsandbytes if quantised."""
     with torch.device("meta"):
-        model = loader(settings).from_config(
-            settings, dtype=DTYPES_BY_NAME[dtype], trust_remote_code=trust_remote_code
-        )
+        own: Any = loader(settings)
+        model = own.from_config(settings, dtype=DTYPES_BY_NAME[dtype], trust_remote_code=trust_remote_code)
     if quantization != "none":
         quantizer = AutoHfQuantizer.from_config(quantization_config(quantization, DTYPES_BY_NAME[dtype]))
         quantizer.preprocess_model(model=model, device_map={"": "cpu"})

@@ -17,7 +17,11 @@ from sts_lightning.errors import ConfigError, DataError
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import make_plan
 
-PUBLISHED = {NLITripletsData: 275_601, NLIPairsData: 942_069, SentencesData: 1_000_000}
+PUBLISHED: dict[type[SentenceDataModule], int] = {
+    NLITripletsData: 275_601,
+    NLIPairsData: 942_069,
+    SentencesData: 1_000_000,
+}
 """Number of training examples in the papers, where it does not depend on a setting."""
 
 PUBLISHED_STS = {"exact": 5_398, "normalized": 5_318, "none": 10_249}
@@ -72,7 +76,9 @@ def measure(cfg: DictConfig, module: STSModule, data: SentenceDataModule, chunk_
         batches = math.ceil(examples / data.batch_size)
         padded = kept = float(rows * row)
         dev, tests = DEV_PAIRS, TEST_PAIRS if isinstance(data, SentEvalData) else 0
-        notes = (f"{examples:,} examples as published, of about {row} tokens; the data is not here",)
+        notes: tuple[str, ...] = (
+            f"{examples:,} examples as published, of about {row} tokens; the data is not here",
+        )
     else:
         data.connect(encoder.prepare(chunk_tokens, True), encoder.prepare(chunk_tokens, False))
         loader = data.train_dataloader()
