@@ -2,8 +2,8 @@
 
 Traced without weights, for one of four GPUs: the causal language model with its head, NF4 weights computed in
 float32, eager attention with a padding mask, LoRA on all linear layers, all hidden states kept, fp16
-autocast, gradient checkpointing, DDP's buckets. Assumptions: rows are padded to 48 tokens in stage 1 and 56 in stage 2;
-the published number is the sum over the GPUs of tensors, of what is lost between them (5 %, as in
+autocast, gradient checkpointing, DDP's buckets. Assumptions: rows are padded to 48 tokens in stage 1 and 56
+in stage 2; the published number is the sum over the GPUs of tensors, of what is lost between them (5 %, as in
 `sts-lightning plan`) and of CUDA's context (0.75 GiB). Layers are extrapolated from traces of two and three.
 """
 
