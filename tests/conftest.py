@@ -27,7 +27,16 @@ EXACT = "precision=32-true"
 SLOW_FOLDERS = {"scenarios", "real"}
 SLOW_FILES = {"test_golden", "test_processes", "test_recipes", "test_resume", "test_run", "test_optuna"}
 SLOW_FIXTURES = {"cli", "uninterrupted"}
-SLOW_CALLS = {"subprocess", "multiprocessing", "Popen", "spawn", "train_in", "run_stages", "run_jobs"}
+SLOW_CALLS = {
+    "subprocess",
+    "multiprocessing",
+    "Popen",
+    "spawn",
+    "train_in",
+    "run_stages",
+    "run_jobs",
+    "trained_peak",
+}
 """A test that calls one of these, itself or through a helper of the tests, trains or starts a process."""
 
 SHORT_DATA = [EXACT, "data=toy", "data.train_size=256", "data.dev_size=40", "data.test_size=40"]

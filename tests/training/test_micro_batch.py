@@ -41,6 +41,23 @@ def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         find_micro_batch_size(encoder, 16, 2, nullcontext)
 
 
+def test_auto_starts_from_the_planned_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    longest = SentenceEncoder.longest_rows
+
+    def counted(self: SentenceEncoder, count: int) -> dict[str, Tensor]:
+        tried.append(count)
+        return longest(self, count)
+
+    monkeypatch.setattr(SentenceEncoder, "longest_rows", counted)
+    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    encoder = tiny_bert()
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext, start=6) == 6
+    assert tried == [12]
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext, start=7) == 4  # the plan was wrong
+    assert tried == [12, 14, 8]
+
+
 def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux kills a process instead of denying it memory; so many long rows take gigabytes."""
     monkeypatch.setattr(

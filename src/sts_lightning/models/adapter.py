@@ -31,7 +31,11 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
-            whole = get_peft_model(backbone, copy.deepcopy(adapter))  # peft changes the settings
+            whole = get_peft_model(
+                backbone,
+                copy.deepcopy(adapter),  # peft changes the settings
+                low_cpu_mem_usage=backbone.device.type == "meta",  # a model without weights stays one
+            )
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"adapter does not fit {name}: {error}") from error
     assert isinstance(whole, PeftModel)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +42,23 @@ DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16
 DtypeName = Literal["float32", "bfloat16", "float16"]
 """dtype of the weights, and compute dtype of quantised ones."""
 
+Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
+
+_loader: ContextVar[Callable[..., Loaded] | None] = ContextVar("loader", default=None)
+
+
+@contextmanager
+def loading_by(loader: Callable[..., Loaded]) -> Iterator[None]:
+    """Let `load_backbone` call another function, with the same arguments, instead of reading weights.
+
+    Whatever class or function a configuration names for its model, the backbone then comes from there.
+    """
+    token = _loader.set(loader)
+    try:
+        yield
+    finally:
+        _loader.reset(token)
+
 
 def load_backbone(
     name: str,
@@ -47,7 +67,7 @@ def load_backbone(
     dtype: DtypeName = "float32",
     quantization: Quantization = "none",
     device: str | None = None,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+) -> Loaded:
     """Load a backbone, without pooling layer or language-model head, and its tokenizer.
 
     Of an encoder-decoder only the encoder is loaded. A packaged copy, if one is installed, takes precedence
@@ -69,14 +89,15 @@ def load_backbone(
             tokenizer.
     """
     check_quantization(quantization)
-    source, options = _find(name)
+    other = _loader.get()
+    if other is not None:
+        return other(name, config, trust_remote_code, dtype, quantization, device)
+    source, options = find(name)
     options["trust_remote_code"] = trust_remote_code
     _restrain_library()
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
-        if not trust_remote_code:
-            _forget_code(name, model_config)
-        _configure(model_config, config or {}, name)
+        configure(model_config, config or {}, name, trust_remote_code)
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         if not trust_remote_code:
             tokenizer.init_kwargs.pop("auto_map", None)
@@ -102,7 +123,7 @@ def load_backbone(
         )
     if isinstance(backbone, JinaBertModel):
         check_weights(name, set(report["unexpected_keys"]))
-    _prepare(backbone)
+    prepare(backbone)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":
         check_fraction(backbone, quantization, name)
@@ -119,7 +140,7 @@ def _restrain_library() -> None:
     transformers.utils.logging.set_verbosity_error()
 
 
-def _find(name: str) -> tuple[str, dict[str, Any]]:
+def find(name: str) -> tuple[str, dict[str, Any]]:
     """Return the folder or hub id of a model, and its revision as an argument of ``from_pretrained``."""
     if Path(name).is_dir():
         return name, {}
@@ -131,12 +152,16 @@ def _find(name: str) -> tuple[str, dict[str, Any]]:
     return str(copy), {}
 
 
-def _configure(model_config: PreTrainedConfig, settings: dict[str, Any], name: str) -> None:
-    """Set attributes of a model's configuration.
+def configure(
+    model_config: PreTrainedConfig, settings: dict[str, Any], name: str, trust_remote_code: bool
+) -> None:
+    """Set attributes of a model's configuration, and drop its references to code that is not trusted.
 
     Raises:
-        ConfigError: The configuration has no such attribute.
+        ConfigError: The configuration has no such attribute, or asks for a kernel from the model hub.
     """
+    if not trust_remote_code:
+        _forget_code(name, model_config)
     unknown = [key for key in settings if not hasattr(model_config, key)]
     if unknown:
         raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
@@ -149,7 +174,7 @@ def _own_device() -> str:
     return f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
 
 
-def _prepare(backbone: Any) -> None:
+def prepare(backbone: Any) -> None:
     """Remove what an encoder does not use, and switch off what would change its results."""
     number_positions(backbone)
     if getattr(backbone, "pooler", None) is not None:

@@ -110,7 +110,8 @@ class SentenceEncoder(nn.Module):
         self.backbone = backbone if adapter is None else add_adapter(backbone, adapter)
         self.pooling: Pooling = pooling
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
-        if not is_proven(backbone):
+        without_weights = backbone.device.type == "meta"  # there is nothing to compare
+        if not without_weights and not is_proven(backbone):
             with evaluation_mode(self):
                 self._takes_embeddings = probe(self.tokenizer, self.embed_chunk, self.backbone, backbone)
 

@@ -101,7 +101,7 @@ def follow_weights(module: nn.Module) -> None:
     """
     for layer in module.modules():
         state = getattr(layer, "state", None)
-        if _is_quantised(layer) and state is not None and state.CB is not None:
+        if is_quantised(layer) and state is not None and state.CB is not None:
             weight: Any = layer.weight
             state.CB = weight.data
             state.SCB = state.SCB.to(weight.device)
@@ -123,7 +123,7 @@ def linear_weights(backbone: nn.Module) -> dict[str, tuple[int, bool]]:
     for path, module in backbone.named_modules():
         for key, parameter in module.named_parameters(recurse=False):
             name = f"{path}.{key}".removeprefix(".")
-            if _is_quantised(module) and key == "weight":
+            if is_quantised(module) and key == "weight":
                 sizes[name] = (module.in_features * module.out_features, True)
             elif parameter.ndim >= 2 and id(parameter) not in tables and not key.endswith("bias"):
                 sizes[name] = (parameter.numel(), False)
@@ -136,12 +136,12 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
     The library makes each layer an ``nn.Linear``. GPT-2's ``Conv1D`` holds the transposed matrix, and
     exported square matrices of the wrong orientation would load without an error.
     """
-    if not any(_is_quantised(module) for module in backbone.modules()):
+    if not any(is_quantised(module) for module in backbone.modules()):
         return backbone
     turned = [
         name
         for name, module in backbone.named_modules()
-        if _is_quantised(module) and getattr(module, "source_cls", None) is Conv1D
+        if is_quantised(module) and getattr(module, "source_cls", None) is Conv1D
     ]
     backbone = backbone.dequantize()
     for name in turned:
@@ -153,7 +153,7 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
     return backbone
 
 
-def _is_quantised(module: Any) -> bool:
+def is_quantised(module: Any) -> bool:
     """Return whether a module is a linear layer of bitsandbytes, without importing that optional package."""
     return any(base.__name__ in ("Linear4bit", "Linear8bitLt") for base in type(module).__mro__)
 

@@ -53,6 +53,9 @@ class STSModule(pl.LightningModule):
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
+
+    Attributes:
+        planned_micro_batch: Examples of a process from which ``auto`` starts its search; None: all.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class STSModule(pl.LightningModule):
         self.companion = companion
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
+        self.planned_micro_batch: int | None = None
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
             metrics: dict[str, Metric | MetricCollection] = {
@@ -109,20 +113,27 @@ class STSModule(pl.LightningModule):
                 own,
                 data.num_views + sum(companion.extra_views for companion in self._companions()),
                 self.trainer.precision_plugin.forward_context,
+                self.planned_micro_batch,
             )
             sizes = torch.tensor(found or own, device=self.device)
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
+
+    def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, bool]:
+        """Return the rows of this process in chunks of its micro batches, and whether to recompute these."""
+        if not (self.training and isinstance(self.micro_batch_size, int)):
+            return batch.rows, False
+        own = max(1, self.micro_batch_size // batch.shard.world_size)
+        return batch.rows.limited(own * batch.num_views), True
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
         return self._embed(batch).views
 
     def _embed(self, batch: Batch[TokenizedBatch]) -> Step:
-        rows, recompute = batch.rows, False
-        if self.training and isinstance(self.micro_batch_size, int):
-            own = max(1, self.micro_batch_size // batch.shard.world_size)
-            rows, recompute = rows.limited(own * batch.num_views), True
+        rows, recompute = self.chunks_of(batch)
         pooled = self.encoder.pool_rows(rows, recompute)
         gather = partial(self._gather, batch=batch)
         views = gather(self.encoder.project(pooled).unflatten(0, (batch.num_views, -1)))

@@ -21,7 +21,7 @@ from sts_lightning.evaluation.ranks import RankResult, rank_tasks
 from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, spearman_row, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_best
-from sts_lightning.runs.environment import environment, peak_memory
+from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
@@ -56,6 +56,7 @@ class Fitted:
         processes: Number of processes that trained together.
         dev: Dev Spearman times 100 of the last evaluation in training.
         untuned: Scores before training, if they were asked for.
+        peak_memory: Peak memory of training alone in bytes, see `peak_memory`.
     """
 
     parts: Parts
@@ -65,6 +66,7 @@ class Fitted:
     processes: int
     dev: float
     untuned: Scores | None
+    peak_memory: dict[str, int]
 
 
 def report(fitted: Fitted, started: float) -> float:
@@ -154,7 +156,7 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "trained_on": _trained_on(parts),
         "wall_seconds": round(seconds, 1),
         "earlier": RunFolder(parts.cfg.init_from).costs() if parts.cfg.init_from else [],
-        "peak_memory_bytes": peak_memory(),
+        "peak_memory_bytes": fitted.peak_memory,
         "resumed": parts.resumed,
         **environment(),
     }

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -27,18 +26,19 @@ from sts_lightning.config.machine import decided, fix_workspace, weights_device,
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.errors import InterruptedRunError, TrainingError
-from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.limits import NOT_REPEATABLE
 from sts_lightning.models.loading import build_encoder, edit_and_cut
+from sts_lightning.planning.start import planned_micro_batch
+from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
+from sts_lightning.training.assembly import make_module
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
-from sts_lightning.training.optim import check_warmup, make_optimizer, make_schedule
-from sts_lightning.training.queue import MomentumQueue
+from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.report import Fitted, Scores, report, score
 from sts_lightning.workflows.validate import Parts, validate
@@ -221,7 +221,11 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     data.epoch_batches = plan.epoch_steps
     data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
     check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * plan.total_steps))
-    module = _make_module(parts, encoder, keep, plan)
+    module = make_module(
+        cfg, machine.precision, encoder, loss, parts.regularizer, plan, keep, parts.companion
+    )
+    if cfg.trainer.micro_batch_size == "auto":
+        module.planned_micro_batch = planned_micro_batch(cfg, machine)
     with quiet_lightning():  # a rejected setting leaves no files
         trainer = make_trainer(
             cfg.trainer,
@@ -234,41 +238,6 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             partly_used=encoder.layer != -1,
         )
     return Experiment(parts, module, plan, trainer)
-
-
-def _make_module(parts: Parts, encoder: SentenceEncoder, keep: set[str], plan: Plan) -> STSModule:
-    cfg, optim = parts.cfg, parts.cfg.optim
-    optimizer = partial(
-        make_optimizer,
-        lr=optim.lr,
-        weight_decay=optim.weight_decay,
-        betas=tuple(optim.betas),
-        eps=optim.eps,
-        layer_decay=optim.layer_decay,
-        decay_embeddings=optim.decay_embeddings,
-        head_lr=optim.head_lr,
-        fused=parts.machine.precision != "16-mixed",
-    )
-    schedule = partial(
-        make_schedule,
-        schedule=optim.schedule,
-        warmup=optim.warmup,
-        total_steps=plan.total_steps,
-        stretch=optim.stretch,
-    )
-    return STSModule(
-        encoder,
-        parts.loss,
-        optimizer,
-        schedule,
-        cfg.freeze,
-        keep,
-        parts.regularizer,
-        MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
-        cfg.trainer.micro_batch_size,
-        cfg.trainer.official_gather,
-        parts.companion,
-    )
 
 
 def fit(experiment: Experiment) -> Fitted:
@@ -302,9 +271,10 @@ def fit(experiment: Experiment) -> Fitted:
                 hint="trainer.deterministic=warn trains it; the same seed then gives other numbers.",
             ) from error
         raise
+    peak = peak_memory()  # before the selected weights are scored
     dev = float(trainer.callback_metrics.get(MONITOR, math.nan))
     device, processes = trainer.strategy.root_device, trainer.world_size
-    return Fitted(parts, module, experiment.plan, device, processes, dev, untuned)
+    return Fitted(parts, module, experiment.plan, device, processes, dev, untuned, peak)
 
 
 def _begin(experiment: Experiment) -> None:

@@ -1,0 +1,33 @@
+"""`sts-lightning plan`: memory, micro batch and hours of a run, before it starts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sts_lightning.cli.arguments import Commands
+from sts_lightning.errors import ConfigError
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the program."""
+    parser = commands.add_parser("plan", help="memory, largest micro batch and hours of a run, without a GPU")
+    parser.add_argument("overrides", nargs="*", help="those of train.py, such as model=mistral7b prompt=eol")
+    parser.add_argument(
+        "--card", help="rtx4090, a100-80, h100, ..., or its memory, as 24GB; default: this machine"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Plan a run, or each of its stages."""
+    conf = Path("conf")
+    if not Path("train.py").is_file() or not conf.is_dir():
+        raise ConfigError("there is no train.py with its conf here; run this in the project's folder.")
+    # Torch is not needed for --help.
+    from sts_lightning.cli.plan_text import print_estimate
+    from sts_lightning.planning.compose import compose_runs
+    from sts_lightning.planning.estimate import estimate
+
+    for name, cfg in compose_runs(options.overrides, conf).items():
+        print_estimate(name, estimate(cfg, options.card))

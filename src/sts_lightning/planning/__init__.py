@@ -1,0 +1,1 @@
+"""Memory, arithmetic and time of a training run, known before it starts: no GPU, no weights."""

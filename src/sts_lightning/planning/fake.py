@@ -1,0 +1,89 @@
+"""Modules whose tensors have shape, dtype and a device, but no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from sts_lightning.models.quantization import is_quantised
+
+
+def fake_mode() -> FakeTensorMode:
+    """Return a mode in which operations take and give fake tensors; real inputs are converted."""
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def make_fake(module: nn.Module, mode: FakeTensorMode) -> None:
+    """Replace all parameters and buffers of a module by fake tensors on the CPU, in place.
+
+    Weights of bitsandbytes' layers become packed ones with their scales. Tensors that modules share stay
+    shared.
+    """
+    made: dict[int, Any] = {}
+    for part in list(module.modules()):
+        if _packs(part):
+            _quantise(part, mode)
+        for name, parameter in list(part._parameters.items()):
+            if parameter is not None and not hasattr(parameter, "quant_state"):
+                if id(parameter) not in made:
+                    fake = nn.Parameter(_empty_like(parameter, mode), parameter.requires_grad)
+                    made[id(parameter)] = (fake, parameter)
+                part._parameters[name] = made[id(parameter)][0]
+        for name, buffer in list(part._buffers.items()):
+            if buffer is not None:
+                if id(buffer) not in made:
+                    made[id(buffer)] = (_empty_like(buffer, mode), buffer)
+                part._buffers[name] = made[id(buffer)][0]
+        for name, value in list(vars(part).items()):
+            if isinstance(value, Tensor) and value.is_meta:  # such as the frequencies of rotary positions
+                setattr(part, name, _empty_like(value, mode))
+
+
+def stored_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield parameters, buffers and the scales of quantised weights, by name."""
+    yield from module.named_parameters()
+    yield from module.named_buffers()
+    for name, part in module.named_modules():
+        state = getattr(part, "quant_state", None) if _packs(part) else None
+        for level in (state, getattr(state, "state2", None)):
+            for key, value in vars(level).items() if level is not None else ():
+                if isinstance(value, Tensor):
+                    yield f"{name}.{key}", value
+
+
+def _packs(part: nn.Module) -> bool:
+    """Return whether a module is a layer of bitsandbytes; peft's layers around them have the same name."""
+    return isinstance(part, nn.Linear) and is_quantised(part)
+
+
+def _empty_like(tensor: Tensor, mode: FakeTensorMode) -> Tensor:
+    with mode:
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+
+def _quantise(layer: Any, mode: FakeTensorMode) -> None:
+    """Give a 4-bit layer a packed fake weight and its scales, as loading from files does.
+
+    Raises:
+        NotImplementedError: The layer has 8 bits.
+    """
+    from bitsandbytes import functional
+
+    weight = layer.weight
+    if not hasattr(weight, "quant_type"):
+        raise NotImplementedError("a plan knows no 8-bit weights; plan with quantization=4bit or none.")
+    tables: Any = functional
+    tables.name2qmap.setdefault("dynamic", tables.create_dynamic_map())  # which needs real numbers
+    with mode:
+        full = torch.empty(weight.shape, dtype=layer.compute_dtype, device="cpu")
+        packed, state = functional.quantize_4bit(
+            full, compress_statistics=weight.compress_statistics, quant_type=weight.quant_type
+        )
+    parameter = nn.Parameter(packed, requires_grad=False)
+    # bitsandbytes' own class cannot hold a fake tensor; its functions only ask for these attributes.
+    parameter.quant_state, parameter.bnb_quantized = state, True  # type: ignore[attr-defined]
+    layer.weight, layer.quant_state = parameter, state

@@ -1,0 +1,57 @@
+"""Memory of training steps, measured by PyTorch's profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import Callback
+from torch.profiler import ProfilerActivity, profile, record_function
+
+
+class StepPeaks(Callback):
+    """Measures the highest sum of all allocations on the CPU in each training step.
+
+    Everything that is to count has to be allocated within `watching`, the model too.
+
+    Attributes:
+        bytes: Peak of each step; filled at the end of `watching`.
+    """
+
+    def __init__(self) -> None:
+        self.bytes: list[int] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Record allocations."""
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+            yield
+        recording: Any = recorded.profiler
+        events = recording.kineto_results.events()
+        changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+        spans = sorted((e.start_ns(), e.end_ns()) for e in events if e.name() == "training step")
+        self.bytes = [_peak(changes, start, end) for start, end in spans]
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Mark the beginning of a step."""
+        self._span = record_function("training step")
+        self._span.__enter__()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Mark its end."""
+        self._span.__exit__(None, None, None)
+
+
+def _peak(changes: list[tuple[int, int]], start: int, end: int) -> int:
+    now = highest = 0
+    for moment, change in changes:
+        now += change
+        if start <= moment <= end:
+            highest = max(highest, now)
+    return highest

@@ -1,0 +1,33 @@
+"""Cards by name and by memory; time by arithmetic and bandwidth."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.planning.cards import BANDWIDTH, CARDS, EFFICIENCY, GIB, find_card
+from sts_lightning.planning.meter import Cost
+
+
+def test_a_card_by_name_or_by_memory() -> None:
+    assert find_card("RTX4090") is CARDS["rtx4090"]
+    plain = find_card("24GB")
+    assert plain.memory == 24 * GIB == CARDS["rtx4090"].memory
+    assert 21 * GIB < plain.usable < 23.25 * GIB
+    assert plain.seconds(Counter({Cost(1, 1, torch.float32): 1})) is None
+    with pytest.raises(ConfigError) as caught:
+        find_card("rtx")
+    assert caught.value.key == "card"
+    assert "h100" in str(caught.value.hint)
+
+
+def test_an_operation_takes_the_longer_of_arithmetic_and_transfer() -> None:
+    card = CARDS["a100-80"]
+    product, copy = Cost(312 * 10**12, 1, torch.bfloat16), Cost(0, 2039 * 10**9, torch.bfloat16)
+    assert card.seconds(Counter({product: 2})) == pytest.approx(2 / EFFICIENCY)
+    assert card.seconds(Counter({copy: 1})) == pytest.approx(1 / BANDWIDTH)
+    single = card.seconds(Counter({Cost(195 * 10**11, 1, torch.float32): 1}))
+    assert single == pytest.approx(1 / EFFICIENCY)

@@ -1,0 +1,73 @@
+"""Plans of whole runs: extrapolations against full traces, the largest micro batch against its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.config.validate import check_config
+from sts_lightning.planning import estimate as module
+from sts_lightning.planning.cards import Card
+from sts_lightning.planning.estimate import Tracer, estimate
+
+Config = Callable[..., DictConfig]
+
+SMALL = ["data=toy", "data.train_size=256", "data.dev_size=20", "data.test_size=20", "data.batch_size=32"]
+MISTRAL = ["model=tiny_mistral", "prompt=eol", *SMALL]
+
+
+def card(memory: int) -> Card:
+    return Card("test", memory, 1e12, 1e12, 1e11, "32-true", gpu=False)
+
+
+def test_the_largest_micro_batch_fits_and_a_larger_one_does_not(config: Config) -> None:
+    chunks = "trainer.chunk_tokens=100000"  # a smaller chunk than the micro batch would bound the memory
+    cfg = check_config(config(*MISTRAL, "trainer.micro_batch_size=auto", chunks))
+    everything = Tracer(cfg, card(2**40))
+    usable = everything.bytes_at(9) + 1000
+    plan = estimate(cfg, card(usable))
+    assert (plan.micro_batch, plan.largest, plan.whole_fits) == (9, 9, False)
+    assert plan.fits
+    assert everything.bytes_at(10) > usable
+    roomy = estimate(cfg, card(2**40))
+    assert (roomy.micro_batch, roomy.whole_fits) == (None, True)
+    assert roomy.memory > plan.memory
+
+
+def test_nothing_fits(config: Config) -> None:
+    cfg = check_config(config(*MISTRAL, "trainer.micro_batch_size=auto"))
+    plan = estimate(cfg, card(10_000))
+    assert (plan.largest, plan.micro_batch, plan.fits) == (0, 1, False)
+
+
+def test_steps_tokens_and_kinds(config: Config) -> None:
+    plan = estimate(config(*MISTRAL, "trainer.max_epochs=3"), card(2**40))
+    assert plan.steps == 3 * 8
+    assert plan.tokens > plan.steps * 64 * 40
+    assert plan.seconds is not None and plan.seconds > 0
+    assert plan.peak["optimiser"] == pytest.approx(2 * plan.peak["adapters"], rel=0.5)
+
+
+@pytest.mark.parametrize("micro", [None, 2])
+@pytest.mark.parametrize("checkpointing", ["true", "false"])
+def test_layers_and_chunks_are_extrapolated_exactly(
+    config: Config, monkeypatch: pytest.MonkeyPatch, micro: int | None, checkpointing: str
+) -> None:
+    cfg = check_config(config(*MISTRAL, "model.layers=9", f"trainer.gradient_checkpointing={checkpointing}"))
+    tracer = Tracer(cfg, card(2**40))
+    assert tracer.deep
+    quick = tracer.bytes_at(micro)
+    monkeypatch.setattr(module, "MANY_CHUNKS", 10**6)
+    tracer.deep = False
+    assert quick == pytest.approx(tracer.bytes_at(micro), rel=0.02)
+
+
+def test_without_the_data_the_published_counts_are_taken(config: Config) -> None:
+    cfg = config(
+        "model=tiny_bert", "data=nli_triplets", "loss=infonce", "data_root=/nowhere", "trainer.max_epochs=1"
+    )
+    plan = estimate(cfg, card(2**40))
+    assert plan.steps == -(-275_601 // 128)
+    assert any("275,601" in note for note in plan.notes)

@@ -1,0 +1,89 @@
+"""Planned bytes of a step against the allocations of a real one, counted by PyTorch's profiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.config.machine import decide
+from sts_lightning.config.validate import check_config
+from sts_lightning.planning.blueprint import draw
+from sts_lightning.planning.step import trace_step
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.testing.profiled import StepPeaks
+from sts_lightning.workflows.train import build_experiment
+from sts_lightning.workflows.validate import validate
+
+SHORT = [
+    "data=toy",
+    "data.train_size=48",
+    "data.dev_size=20",
+    "data.test_size=20",
+    "data.batch_size=16",
+    "trainer=cpu",
+    "trainer.max_steps=3",
+    "trainer.val_every=1000",
+    "logger={}",
+]
+
+CASES = {
+    "plain": ["model=tiny_bert", "loss=infonce", "data.kind=triplets"],
+    "head and micro batches": [
+        "model=tiny_bert",
+        "loss=smooth_k2",
+        "data.kind=classes",
+        "trainer.micro_batch_size=4",
+    ],
+    "LoRA on 4 bit, mixed precision": [
+        "model=tiny_mistral",
+        "prompt=eol",
+        "loss=pearson",
+        "model.quantization=4bit",
+        "precision=bf16-mixed",
+    ],
+    "LoRA, checkpointing": [
+        "model=tiny_opt",
+        "prompt=eol",
+        "loss=cosent",
+        "trainer.gradient_checkpointing=true",
+    ],
+    "queue of negatives": ["model=tiny_bert", "loss=infonce", "data.kind=sentences", "queue.size=32"],
+}
+
+
+def trained_peak(cfg: DictConfig, folder: Path) -> int:
+    """Peak of the steps after the first."""
+    watch = StepPeaks()
+    parts = validate(RunFolder(folder / "run"), cfg, False, [watch])
+    with watch.watching():
+        experiment = build_experiment(parts, "")
+        experiment.module.train()
+        experiment.trainer.fit(experiment.module, parts.data)
+    assert len(watch.bytes) == 3
+    return max(watch.bytes[1:])
+
+
+def planned_peak(cfg: DictConfig) -> int:
+    cfg, machine = check_config(cfg), decide(cfg.trainer)
+    micro = cfg.trainer.micro_batch_size
+    sheet = draw(cfg, machine.precision, micro)
+    data, encoder = sheet.data, sheet.module.encoder
+    data.setup()
+    data.connect(encoder.prepare(machine.chunk_tokens, True), encoder.prepare(machine.chunk_tokens, False))
+    peaks = []
+    for batch in list(islice(data.train_dataloader(), 3))[1:]:
+        module = draw(cfg, machine.precision, micro).module
+        peaks.append(trace_step(module, batch, machine.precision, False, 1.0).peak.total())
+    return max(peaks)
+
+
+@pytest.mark.parametrize("overrides", CASES.values(), ids=CASES.keys())
+def test_planned_bytes_are_those_of_a_real_step(
+    config: Callable[..., DictConfig], tmp_path: Path, overrides: list[str]
+) -> None:
+    cfg = config(*SHORT, *overrides)
+    assert planned_peak(cfg) == pytest.approx(trained_peak(cfg, tmp_path), rel=0.05)
