@@ -25,9 +25,9 @@ from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job, Resources, job_folder, job_trust, run_job
 from sts_lightning.workflows.train import train_in
-from tests import shared_run
 from tests.conftest import CONF, SHORT_RUN
-from tests.shared_run import ENTRIES, SHORT, composed, edit, train_py
+from tests.shared_runs import entries
+from tests.shared_runs.entries import ENTRIES, SHORT, composed, edit, train_py
 
 Config = Callable[..., DictConfig]
 
@@ -139,7 +139,7 @@ def test_a_run_with_a_class_of_the_users_own(
     own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fresh run needs no consent, whatever it is built from; reading its folder does."""
-    shared_run.no_suite(monkeypatch)
+    entries.no_suite(monkeypatch)
     train_py(tmp_path / "first", *SHORT, f"loss._target_={own}")
     name = f"trust=[{own}]"
     for number, (entry, read) in enumerate(ENTRIES.items()):
@@ -176,7 +176,7 @@ def test_how_to_resume_names_the_consent(
 def test_code_of_a_model_with_the_users_word(
     tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.cli.test_shared_runs import model_folder, of_that_folder
+    from tests.shared_runs.changes import model_folder, of_that_folder
 
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     marker, run = tmp_path / "marker", tmp_path / "run"

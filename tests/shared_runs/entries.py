@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -17,6 +18,9 @@ from omegaconf import DictConfig, open_dict
 
 import sts_lightning
 from sts_lightning.export.export import export
+from sts_lightning.models.loading import build_encoder
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows import stages as job
 from tests.conftest import CONF, SHORT_RUN
@@ -76,6 +80,20 @@ def train_py(output: Path, *overrides: str) -> float:
     """`python train.py`, in this process."""
     with composed("train", *overrides, output=output) as cfg:
         return job.train(cfg)
+
+
+def write_finished(folder: Path) -> None:
+    """Write what a finished run leaves, without training: configuration, checkpoints, results."""
+    run = RunFolder(folder)
+    with composed("train", *SHORT, "prompt=none", output=folder) as cfg:
+        encoder = build_encoder(cfg.model, cfg.prompt)
+        run.checkpoints.mkdir(parents=True)
+        run.save_config(cfg)
+    weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    for which in ("best", "last"):
+        torch.save({"state_dict": weights, "global_step": 2, "epoch": 0}, run.checkpoints / f"{which}.ckpt")
+    run.save_metrics(RunMetrics(None, {"spearman": 50.0, "pearson": 50.0, "pairs": 40}))
+    run.log_file.touch()
 
 
 def load(run: Path, output: Path, *consent: str) -> None:
