@@ -10,20 +10,7 @@ from scipy import stats
 
 from sts_lightning.cli.main import main
 from sts_lightning.evaluation.bootstrap import score_intervals
-from sts_lightning.runs.folder import RunFolder
-
-
-def write_run(folder: Path, noise: float, seed: int, gold: np.ndarray) -> dict[str, float]:
-    """A run folder with predictions of two tasks; its scores."""
-    rng = np.random.default_rng(seed)
-    folder.mkdir()
-    arrays, scores = {}, {}
-    for task in ("STSB", "SICKR"):
-        cosines = gold + noise * rng.normal(size=len(gold))
-        arrays |= {f"{task}/cosine": cosines, f"{task}/gold": gold}
-        scores[task] = 100 * float(stats.spearmanr(cosines, gold).statistic)
-    np.savez(RunFolder(folder).predictions_file, **arrays)
-    return scores
+from tests.cli.helpers import write_run
 
 
 @pytest.fixture

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
-from tests.conftest import ROOT, SHORT_RUN
+from sts_lightning.cli import hydra_app as app
+from tests.conftest import CONF, ROOT, SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -150,3 +152,56 @@ def test_hydras_own_launcher_gives_each_job_a_folder_too(cli: Cli, tmp_path: Pat
         json.loads((tmp_path / "sweep" / job / "metrics.json").read_text())["seed"] for job in ("0", "1")
     ]
     assert seeds == [1, 2]
+
+
+Config = Callable[..., DictConfig]
+
+
+@pytest.mark.parametrize(
+    ("argument", "named"),
+    [
+        ("model=null", "minilm"),
+        ("loss=null", "pearson"),
+        ("loss=5", "infonce"),
+        ("data=null", "pairs_file"),
+        ("trainer=null", "ddp"),
+        ("prompt=null", "eol"),
+        ("logger=null", "tensorboard"),
+        ("logger=true", "tensorboard"),
+        ("experiment=null", "stage2"),
+    ],
+)
+def test_a_group_that_is_not_a_name(
+    argument: str,
+    named: str,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py", "seed=2", "data=toy", argument])
+    with pytest.raises(SystemExit) as left:
+        app.run(lambda: config("seed=2", argument), str(CONF), "train")
+    assert left.value.code == 1
+    printed = capsys.readouterr().err
+    assert f"error: {argument}: {argument.partition('=')[0]} is chosen by name among" in printed
+    assert named in printed
+
+
+def test_other_value_errors_are_not_swallowed() -> None:
+    def fails() -> None:
+        raise ValueError("something else")
+
+    with pytest.raises(ValueError, match="something else"):
+        app.run(fails, str(CONF), "train")
+
+
+def test_a_file_that_grows_too_large_or_has_too_long_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (27, 36):  # EFBIG, ENAMETOOLONG
+
+        def fails(number: int = number) -> None:
+            raise OSError(number, "too much", "the/file")
+
+        with pytest.raises(SystemExit) as left:
+            app.run(fails, str(CONF), "train")
+        assert left.value.code == 1
+        assert "the/file" in capsys.readouterr().err

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 
+from sts_lightning.cli.ceiling import read_golds, report_ceilings
+from sts_lightning.errors import ConfigError, DataError
 from sts_lightning.evaluation.bootstrap import Predictions, paired_difference
 
 
@@ -58,3 +62,16 @@ def test_other_pairs_cannot_be_compared() -> None:
         paired_difference([predictions(1.0, 1, size=300)], [predictions(1.0, 1, size=200)])
     with pytest.raises(ValueError, match="not scored on the same test pairs"):
         paired_difference([{"A": predictions(1.0, 1)["A"]}], [predictions(1.0, 1)])
+
+
+def test_draws_and_ceilings_in_process(tmp_path: Path) -> None:
+    runs_ = [{"STSB": (np.arange(3.0), np.arange(3.0))}]
+    for resamples in (0, -5):
+        with pytest.raises(ValueError, match="resamples"):
+            paired_difference(runs_, runs_, resamples)
+    (tmp_path / "mine.csv").write_text("score\n1\nnan\n")
+    with pytest.raises(DataError, match=r"mine\.csv, line 3: the score 'nan'"):
+        read_golds(tmp_path / "mine.csv", "score", "")
+    for gold in ([1.0, 1.0, 1.0], [1.0, float("nan"), 3.0]):
+        with pytest.raises(ConfigError, match=r"^mine: .*gold score"):
+            report_ceilings({"mine": np.array(gold)}, [2])

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import doctest
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
+from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
+from sts_lightning.losses.cosent import CoSENTLoss
+from sts_lightning.losses.energy import EnergyLoss
+from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.siamese import SiameseRegressionLoss
+from sts_lightning.regularizers.rank_reduction import RankReduction
 from tests.losses.cases import DIMENSION, batch, make
 
 STEMS = sorted(all_losses())
@@ -142,3 +149,18 @@ def test_the_example_of_the_docstring_runs(stem: str) -> None:
     assert doctest.DocTestRunner().run(example, clear_globs=False).failed == 0
     assert shown["value"].shape == ()
     assert shown["value"].isfinite()
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: InfoNCELoss(temperature=float("nan")), "temperature"),
+        (lambda: InfoNCELoss(hard_negative_weight=float("nan")), "hard_negative_weight"),
+        (lambda: CoSENTLoss(scale=float("inf")), "scale"),
+        (lambda: EnergyLoss(margin=float("nan")), "margin"),
+        (lambda: RankReduction(coefficient=float("nan")), "coefficient"),
+    ],
+)
+def test_losses_without_a_configuration(build: Callable[[], Any], name: str) -> None:
+    with pytest.raises((ConfigError, ValueError), match=name):
+        build()

@@ -132,3 +132,47 @@ def test_a_folder_without_data(tmp_path: Path) -> None:
 def test_an_unknown_task(root: Path) -> None:
     with pytest.raises(DataError, match="unknown task STS17; the tasks are STS12"):
         load_sts_tasks(root, ("STS17",))
+
+
+def write_sts(root: Path, rows: int) -> Path:
+    folder = root / "senteval"
+    for name, head in (
+        ("STS/STSBenchmark/sts-dev.csv", ""),
+        ("SICK/SICK_trial.txt", "pair_ID\ta\tb\tc\td\n"),
+    ):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = [
+            f"g\tf\ty\t{row}\t{row % 6}\tone {row}\tother {row}"
+            if "STS" in name
+            else f"{row}\tone {row}\tother {row}\t{1 + row % 5}\tNEUTRAL"
+            for row in range(rows)
+        ]
+        path.write_text(head + "\n".join(text) + "\n\n")
+    return folder
+
+
+def test_files_of_known_size(tmp_path: Path) -> None:
+    folder = write_sts(tmp_path, 60)
+    for read_split, name, count in (
+        (lambda: load_stsb(tmp_path, "dev"), "sts-dev.csv", "1,500"),
+        (lambda: load_sickr(tmp_path, "trial"), "SICK_trial.txt", "500"),
+    ):
+        with pytest.raises(DataError) as caught:
+            read_split()
+        for part in (name, "60", count, "counts.json"):
+            assert part in str(caught.value)
+    counts = folder / "counts.json"
+    counts.write_text('{"STS/STSBenchmark/sts-dev.csv": 60}')
+    assert len(load_stsb(tmp_path, "dev")) == 60
+    assert len(load_sickr(tmp_path, "trial")) == 60  # not listed, so not checked
+    counts.write_text('{"STS/STSBenchmark/sts-dev.csv": 61}')
+    with pytest.raises(DataError, match=r"sts-dev\.csv: 60 rows .* 61"):
+        load_stsb(tmp_path, "dev")
+    for broken in ("[]", "{", '{"STS/STSBenchmark/sts-dev.csv": "60"}'):
+        counts.write_text(broken)
+        with pytest.raises(DataError, match=r"counts\.json"):
+            load_stsb(tmp_path, "dev")
+    write_sts(tmp_path, 500)
+    counts.unlink()
+    assert len(load_sickr(tmp_path, "trial")) == 500
