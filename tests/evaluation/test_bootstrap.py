@@ -8,7 +8,7 @@ from scipy import stats
 
 from sts_lightning.cli.ceiling import read_golds, report_ceilings
 from sts_lightning.errors import ConfigError, DataError
-from sts_lightning.evaluation.bootstrap import Predictions, paired_difference
+from sts_lightning.evaluation.bootstrap import Predictions, paired_difference, score_intervals
 
 
 def predictions(noise: float, seed: int, size: int = 300) -> Predictions:
@@ -75,3 +75,19 @@ def test_draws_and_ceilings_in_process(tmp_path: Path) -> None:
     for gold in ([1.0, 1.0, 1.0], [1.0, float("nan"), 3.0]):
         with pytest.raises(ConfigError, match=r"^mine: .*gold score"):
             report_ceilings({"mine": np.array(gold)}, [2])
+
+
+def test_intervals_cover_as_often_as_they_say(gold: np.ndarray) -> None:
+    """Against scipy's bootstrap of the same statistic."""
+    cosines = gold + np.random.default_rng(3).normal(size=len(gold))
+
+    def spearman(first: np.ndarray, second: np.ndarray) -> float:
+        return 100 * float(stats.spearmanr(first, second).statistic)
+
+    found = score_intervals([{"task": (cosines, gold)}], resamples=2000)["task"]
+    reference = stats.bootstrap(
+        (cosines, gold), spearman, paired=True, vectorized=False, n_resamples=2000, method="percentile", rng=0
+    ).confidence_interval
+    assert found.estimate == pytest.approx(spearman(cosines, gold))
+    assert found.low == pytest.approx(reference.low, abs=0.4)
+    assert found.high == pytest.approx(reference.high, abs=0.4)

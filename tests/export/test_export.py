@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +17,6 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
 import sts_lightning
-from sts_lightning.cli.main import main
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
@@ -136,17 +134,3 @@ def test_a_prefix_cannot_be_merged(config: Config, tmp_path: Path) -> None:
         export(tmp_path / "run", tmp_path / "out", "merged")
     export(tmp_path / "run", tmp_path / "adapter", "adapter")
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
-
-
-def test_the_command(config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trained(tmp_path / "run", config)
-    out = str(tmp_path / "out")
-    main(["export", str(tmp_path / "run"), out])
-    assert (tmp_path / "out" / "modules.json").is_file()
-    with pytest.raises(SystemExit, match=r"error: .*out exists already; choose another folder\."):
-        main(["export", str(tmp_path / "run"), out])
-    shutil.rmtree(out)
-    with pytest.raises(SystemExit) as leaving:
-        main(["export", str(tmp_path / "run"), out, "--format", "onnx"])
-    assert leaving.value.code == 2
-    assert "invalid choice: 'onnx'" in capsys.readouterr().err

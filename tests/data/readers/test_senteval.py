@@ -6,53 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.readers.senteval import STS_YEARS, load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.errors import DataError
-
-
-def stsb_row(first: str, second: str, score: str) -> str:
-    return "\t".join(["genre", "file", "year", "1", score, first, second, "surplus"])
-
-
-def sick_row(first: str, second: str, score: str) -> str:
-    return "\t".join(["1", first, second, score, "NEUTRAL"])
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A data root with all files; each STS subset has two scored pairs and an unscored one."""
-    folder = tmp_path / "senteval"
-    folder.mkdir()
-    (folder / "counts.json").write_text("{}")
-    for year, subsets in STS_YEARS.items():
-        place = folder / "STS" / f"{year}-en-test"
-        place.mkdir(parents=True)
-        for subset in subsets:
-            (place / f"STS.input.{subset}.txt").write_text(
-                f"{year} one\tother  one\n{subset} two\tb\textra\nthree\tc\n"
-            )
-            (place / f"STS.gs.{subset}.txt").write_text("4.5\n\n0\n")
-    (folder / "STS" / "STSBenchmark").mkdir()
-    (folder / "SICK").mkdir()
-    test = [("A dog, barks.", "A cat."), ("p", "q")]
-    for split in ("train", "dev", "test"):
-        rows = (
-            [("b", "c", "1.0"), ("Cat", "Dog", "5.0")]
-            if split != "test"
-            else [(*p, str(i)) for i, p in enumerate(test)]
-        )
-        if split == "train":
-            rows += [("A cat.", "A dog, barks.", "2.0"), ("a CAT", "a dog barks", "2.5"), ("n", "m", "3.0")]
-        text = "\n".join(stsb_row(*row) for row in rows)
-        (folder / "STS" / "STSBenchmark" / f"sts-{split}.csv").write_text(text)
-    for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
-        rows = [("u", "v", "1"), ("p", "q", "4.2"), ("w", "x", "5")]
-        if name == "SICK_test_annotated.txt":
-            rows = rows[1:]
-        text = "\n".join(["pair_ID\tA\tB\tscore\tjudgment", *(sick_row(*row) for row in rows)])
-        (folder / "SICK" / name).write_text(text + "\n")
-    return tmp_path
 
 
 def test_unscored_rows_are_left_out_and_blanks_folded(root: Path) -> None:
@@ -73,21 +28,6 @@ def test_the_senteval_folder_itself_is_a_root_too(root: Path) -> None:
 
 def test_sick_scores_are_mapped_to_five_points(root: Path) -> None:
     assert load_sickr(root, "train")["label"][:] == pytest.approx([0.0, 4.0, 5.0])
-
-
-@pytest.mark.parametrize(
-    ("how", "kept"),
-    [("none", 8), ("exact", 5), ("normalized", 4)],
-)
-def test_filter_drops_pairs_of_the_tests_in_either_order(root: Path, how: str, kept: int) -> None:
-    data = STSData(str(root), batch_size=2, seed=0, filter=how)
-    data.setup()
-    assert len(data.train) == kept
-    texts = set(data.train["sentence1"])
-    assert ("A cat." in texts) == (how == "none")
-    assert ("a CAT" in texts) == (how != "normalized")
-    assert sum(count.kept for count in data.counts) == kept
-    assert sum(count.read for count in data.counts) == 8
 
 
 @pytest.mark.parametrize(
