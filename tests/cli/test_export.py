@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
 
-import sts_lightning
 from sts_lightning.cli.main import main
-from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.train import train_in
 from tests.cli.helpers import leaves
-from tests.conftest import SHORT_RUN
+from tests.export.helpers import Config, trained
 
 
 @pytest.mark.parametrize("place", ["FILE/x", "FILE/x/y", "/proc/x"])
@@ -26,20 +21,6 @@ def test_an_export_to_a_place_that_cannot_be_made(
     monkeypatch.setattr(RunFolder, "load_config", lambda *_: None)
     place = place.replace("FILE", str(tmp_path / "file"))
     assert f"{place} cannot be made" in leaves("export", "run", place, capsys=capsys)
-
-
-Config = Callable[..., DictConfig]
-
-
-STEPS = ["data.batch_size=8", "trainer.max_epochs=-1", "trainer.max_steps=3", "optim.lr=1e-2", "logger=csv"]
-
-
-def trained(run: Path, config: Config, *overrides: str) -> SentenceEncoder:
-    start = [
-        text for text in SHORT_RUN if not (text.startswith("model=") and "model=" in " ".join(overrides))
-    ]
-    train_in(run, config(*start, *STEPS, "evaluation.final=false", *overrides))
-    return sts_lightning.load(run)
 
 
 def test_the_command(config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

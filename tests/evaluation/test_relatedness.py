@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -117,13 +114,3 @@ def test_against_the_regression_written_out() -> None:
     )
     assert found["average"] == found["tasks"]["x"]["spearman"]
     assert 50 < found["average"] < 100
-
-
-def test_command(root: Path, tmp_path: Path, cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    run = tmp_path / "run"
-    done = cli("eval.py", "suite=relatedness", f"data_root={root}", "model=tiny_bert", f"hydra.run.dir={run}")
-    assert done.returncode == 0, done.stderr
-    assert "SICKR Pearson" in done.stdout
-    tasks = json.loads((run / "metrics.json").read_text())["test"]["tasks"]
-    assert list(tasks) == ["STSB", "SICKR"]
-    assert tasks["SICKR"]["examples"] == 24

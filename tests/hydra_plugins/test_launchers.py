@@ -16,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import HydraContext
 
 from hydra_plugins.sts_lightning_launchers.launchers import ProcessLauncher
+from sts_lightning.errors import ConfigError
 from tests.conftest import CONF, SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -55,3 +56,13 @@ def test_a_sweep_through_the_command_line(cli: Cli, tmp_path: Path) -> None:
     assert (
         len([path for path in tmp_path.glob(f"{runs}/*") if path.is_dir()]) == 3
     )  # no folder for a job that was not started
+
+
+def test_optunas_own_direction_is_rejected() -> None:
+    """It would look for the lowest dev score."""
+    pytest.importorskip("optuna")
+    launcher = ProcessLauncher(None, None, None)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        launcher.config = compose("train", ["name=o", "hydra/sweeper=optuna"], return_hydra_config=True)
+    with pytest.raises(ConfigError, match="searches for the lowest dev Spearman"):
+        launcher.launch([], 0)

@@ -57,7 +57,7 @@ class Bomb:
 
 
 @contextmanager
-def composed(name: str, *overrides: str, output: Path) -> Iterator[DictConfig]:
+def composed(name: str, *overrides: str, output: Path, mode: str = "RUN") -> Iterator[DictConfig]:
     """A configuration within what looks like a Hydra job."""
     GlobalHydra.instance().clear()
     previous = HydraConfig.instance().cfg
@@ -66,7 +66,7 @@ def composed(name: str, *overrides: str, output: Path) -> Iterator[DictConfig]:
             cfg = compose(name, list(overrides), return_hydra_config=True)
             with open_dict(cfg):
                 cfg.hydra.runtime.output_dir = str(output)
-                cfg.hydra.mode = "RUN"
+                cfg.hydra.mode = mode
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):
                 del cfg["hydra"]

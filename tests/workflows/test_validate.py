@@ -223,3 +223,29 @@ def test_settings_of_other_data(overrides: list[str], key: str, config: Config, 
     with pytest.raises(ConfigError) as caught:
         train_in(tmp_path / "run", config("model=tiny_bert", *overrides))
     assert key in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize("template", ["Nothing.", "{sentence} {sentence}"])
+def test_a_template_without_a_place_for_the_sentence(template: str, config: Config, tmp_path: Path) -> None:
+    cfg = config(*SHORT_RUN, "data.batch_size=16")
+    cfg.prompt.template = template
+    with pytest.raises(ConfigError, match=r"prompt.template needs the slot \{sentence\} exactly once"):
+        train_in(tmp_path / "run", cfg)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_view_templates_are_one_for_each_view(config: Config, tmp_path: Path) -> None:
+    cfg = config(*SHORT_RUN, "loss=infonce", "data.kind=triplets", "prompt=promptbert_views")
+    with pytest.raises(ConfigError, match="2 templates, but ToyData gives 3 views"):
+        train_in(tmp_path / "run", cfg)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_templates_are_not_repeated(config: Config, tmp_path: Path) -> None:
+    repeated = ["loss=infonce", "data.kind=sentences", "data.repetition=0.3"]
+    with pytest.raises(ConfigError, match="use prompt=none"):
+        train_in(tmp_path / "run", config(*SHORT_RUN, *repeated, "prompt=promptbert"))
+    assert not (tmp_path / "run").exists()
