@@ -33,6 +33,7 @@ SLOW_FOLDERS = {"scenarios", "real"}
 SLOW_FIXTURES = {"cli", "uninterrupted"}
 SLOW_CALLS = {
     "Popen",
+    "fit",
     "multiprocessing",
     "resume_stages",
     "run_job",

@@ -15,4 +15,5 @@ def test_suggestions(config: Config) -> None:
     keys = flat_keys(config())
     assert suggest("max_steps", keys) == "Did you mean trainer.max_steps?"
     assert "optim.warmup" in suggest("optim.warmpu", keys)
+    assert suggest("lr", ["optim.eps", "optim.lr"]) == "Did you mean optim.lr?"  # the group is missing
     assert "loss._target_" not in keys

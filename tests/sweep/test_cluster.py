@@ -44,6 +44,7 @@ def test_ctrl_c_cancels_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert cancelled == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_job_resumes_after_slurms_time_limit(tmp_path: Path) -> None:
     """Submitit's signal handler: the job saves its state, and resumes once it is queued again."""
     pytest.importorskip("submitit")

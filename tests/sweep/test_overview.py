@@ -15,6 +15,7 @@ def test_overview_counts(tmp_path: Path) -> None:
     assert overview_table(planned, 1, 0.0).title == (
         "1 of 4 done, 2 queued, 1 running, about 5 minutes left, best 50.00"
     )
+    assert ", about 2 minutes left, " in str(overview_table(planned, 2, 0.0).title)  # two at a time
     for job in planned:
         job.state = "was done"
     assert overview_table(planned, 1, 0.0).title == "4 of 4 done, best 50.00"

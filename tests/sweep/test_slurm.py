@@ -55,6 +55,7 @@ def test_slurm_is_asked_for_the_gpus_of_each_job(tmp_path: Path, monkeypatch: py
         submit_to_slurm(planned, tmp_path, "slurm")
 
 
+@pytest.mark.slow
 def test_submitit_runs_fails_and_skips(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pytest.importorskip("submitit")
     planned = jobs(tmp_path, "one", "fail", "three")
