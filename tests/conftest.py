@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import gc
+import inspect
+import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -25,19 +29,26 @@ EXACT = "precision=32-true"
 """Put first, so that a test may override it: precision=auto depends on the machine."""
 
 SLOW_FOLDERS = {"scenarios", "real"}
-SLOW_FILES = {"test_golden", "test_processes", "test_recipes", "test_resume", "test_run", "test_optuna"}
 SLOW_FIXTURES = {"cli", "uninterrupted"}
 SLOW_CALLS = {
-    "subprocess",
-    "multiprocessing",
     "Popen",
-    "spawn",
-    "train_in",
-    "run_stages",
+    "fit",
+    "multiprocessing",
+    "resume_stages",
+    "run_job",
     "run_jobs",
+    "run_stages",
+    "run_table",
+    "spawn",
+    "submit_to_ray",
+    "subprocess",
+    "train_in",
+    "train_py",
     "trained_peak",
 }
-"""A test that calls one of these, itself or through a helper of the tests, trains or starts a process."""
+"""A test that calls one of these, itself or through a fixture or a helper of the tests, is slow."""
+FAST_FIXTURES = {"no_weights"}
+"""With one of these a call of the list above ends before anything is trained or started."""
 
 SHORT_DATA = [EXACT, "data=toy", "data.train_size=256", "data.dev_size=40", "data.test_size=40"]
 """Overrides that leave the model to the test."""
@@ -59,19 +70,59 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the imported libraries, a quarter of the time of composing."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 def _is_slow(item: pytest.Function) -> bool:
-    path = item.path.relative_to(ROOT / "tests")
-    if path.stem in SLOW_FILES or SLOW_FOLDERS.intersection(path.parts):
+    if SLOW_FOLDERS.intersection(item.path.relative_to(ROOT / "tests").parts):
         return True
-    if SLOW_FIXTURES.intersection(item.fixturenames):
-        return True
-    return bool(SLOW_CALLS.intersection(_names_used(item.function, set())))
+    fixtures = set(item.fixturenames)
+    if fixtures & FAST_FIXTURES:
+        return False
+    made = [definitions[-1].func for definitions in item._fixtureinfo.name2fixturedefs.values()]
+    own = [f for f in made if f.__module__.startswith("tests.") and f.__module__ != __name__]
+    functions = [inspect.unwrap(function) for function in (item.function, *own)]
+    names = set().union(*(_names_used(function, set()) for function in functions))
+    return bool(fixtures & SLOW_FIXTURES or names & SLOW_CALLS)
+
+
+@pytest.fixture(autouse=True)
+def _neither_trains_nor_starts_an_interpreter(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hold tests that are not marked slow to it."""
+    if request.node.get_closest_marker("slow") is not None:
+        return
+
+    def forbidden(*args: Any, **settings: Any) -> None:
+        pytest.fail("mark this test with pytest.mark.slow: it trains or starts an interpreter")
+
+    popen = subprocess.Popen.__init__
+
+    def start(process: Any, command: Any, *args: Any, **settings: Any) -> None:
+        first = command if isinstance(command, str) else str(command[0])
+        (forbidden if first == sys.executable else popen)(process, command, *args, **settings)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", start)
+    monkeypatch.setattr(multiprocessing.get_context("spawn").Process, "start", forbidden)
+    if "lightning.pytorch" in sys.modules:
+        monkeypatch.setattr("lightning.pytorch.Trainer.fit", forbidden)
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """Names in a body, those of lambdas and comprehensions included."""
+    nested = [_names_in(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return set(code.co_names).union(*nested)
 
 
 def _names_used(function: FunctionType, seen: set[FunctionType]) -> set[str]:
     """Names in the body of a function and of the test helpers that it calls."""
     seen.add(function)
-    names = set(function.__code__.co_names)
+    names = _names_in(function.__code__)
     for name in list(names):
         helper = function.__globals__.get(name)
         if isinstance(helper, FunctionType) and helper.__module__.startswith("tests.") and helper not in seen:

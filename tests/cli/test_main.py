@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from sts_lightning.cli.main import COMMANDS
+from tests.cli.helpers import leaves
+from tests.runs.test_predictions import write_predictions
 
 PROGRAM = """
 import sys
@@ -23,3 +28,38 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     first_words = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
     assert {command.__name__.rpartition(".")[2] for command in COMMANDS} <= set(first_words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["compare", "RUN", "--to", "RUN", "--resamples", "0"], "--resamples"),
+        (["compare", "RUN", "--to", "RUN", "--resamples", "-5"], "--resamples"),
+        (["compare", "RUN", "--to", "RUN", "--resamples", "1.5"], "--resamples"),
+        (["compare", "NAN", "--to", "RUN"], "nan/predictions.npz"),
+        (["ceiling", "FILE", "--levels", "1"], "--levels"),
+        (["ceiling", "FILE", "--levels", "0"], "--levels"),
+        (["ceiling", "FILE", "--levels", "99"], "mine.csv"),
+        (["ceiling", "FILE", "--plot", "MISSING/x.png"], "--plot"),
+        (["leaks", "FILE", "--against", "FILE", "--write", "MISSING/w.csv"], "--write"),
+        (["leaks", "FILE", "--against", "FILE", "--list", "FOLDER"], "--list"),
+        (["leaks", "FILE", "--against", "FILE", "--list", "MISSING/l.csv"], "--list"),
+        (["leaks", "FILE", "--near", "nan"], "--near"),
+        (["leaks", "FILE", "--near", "2"], "--near"),
+        (["leaks", "FILE", "--columns", "sentence1", "sentence1"], "--columns"),
+        (["export", "FOLDER", "FILE/x"], "config.yaml"),
+    ],
+)
+def test_commands(
+    arguments: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "a,b,1\nc,d,2\n" * 10)
+    (tmp_path / "folder").mkdir()
+    write_predictions(tmp_path / "run", [0.1, 0.2, 0.3], [1.0, 3.0, 2.0])
+    write_predictions(tmp_path / "nan", [0.1, float("nan"), 0.3], [1.0, 3.0, 2.0])
+    places = {"RUN": "run", "NAN": "nan", "FILE": "mine.csv", "MISSING": "missing", "FOLDER": "folder"}
+    for word, name in places.items():
+        arguments = [argument.replace(word, str(tmp_path / name)) for argument in arguments]
+    before = sorted(tmp_path.rglob("*"))
+    assert named in leaves(*arguments, capsys=capsys)
+    assert sorted(tmp_path.rglob("*")) == before

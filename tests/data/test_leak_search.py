@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-import csv
-from pathlib import Path
-
 import pytest
 from datasets import Dataset
 
-from sts_lightning.cli.main import main
 from sts_lightning.data.leak_search import KINDS, Leak, find_leaks
 from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
 
@@ -68,31 +64,3 @@ def test_the_papers_filter(data_root: str) -> None:
     assert len(train) == 10_249
     assert len(literally) == 4_851
     assert len(rows["normalized"] - literally) == 80
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    train, test = tmp_path / "train.csv", tmp_path / "test.tsv"
-    test.write_text("a\tb\n" + "".join("\t".join(pair) + "\n" for pair in TEST_PAIRS))
-    with train.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerows([("a", "note", "b"), ("New", "spans\nlines", "pair"), (FLUTE[0], "x\ny", FLUTE[1])])
-        writer.writerows([(DOGS[1], "swapped", DOGS[0]), ("Last", "", "one")])
-    listing, clean = tmp_path / "leaks.csv", tmp_path / "clean.csv"
-    command = ["leaks", str(train), "--against", str(test), "--columns", "a", "b"]
-    main([*command, "--list", str(listing), "--write", str(clean)])
-    assert "Training pairs, of 4, that also occur in a test set" in capsys.readouterr().out
-    with listing.open(newline="") as file:
-        found = list(csv.DictReader(file))
-    assert [(row["row"], row["line"], row["kind"]) for row in found] == [
-        ("1", "5", "exact"),
-        ("2", "6", "swapped"),
-    ]
-    with clean.open(newline="") as file:
-        left = list(csv.reader(file))
-    assert left == [["a", "note", "b"], ["New", "spans\nlines", "pair"], ["Last", "", "one"]]
-    again = [*command[:1], str(clean), *command[2:], "--near", "0"]
-    main(again)
-    with pytest.raises(SystemExit, match="a name other than that of the training file"):
-        main([*command, "--write", str(train)])
-    with pytest.raises(SystemExit, match="no column named 'c'"):
-        main([*command[:-1], "c"])

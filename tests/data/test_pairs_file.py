@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,3 +114,100 @@ def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:
 def test_impossible_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PairsFileData(**{"path": "x.csv", "batch_size": 4, "seed": 0, **options})
+
+
+ROW = {"sentence1": "a", "sentence2": "b", "score": 1}
+
+
+def line(**fields: Any) -> str:
+    return json.dumps(ROW | fields) + "\n"
+
+
+GOOD = {
+    "csv": HEAD + "".join(f"first {row},second {row},{row % 5}\n" for row in range(20)),
+    "tsv": (HEAD + "".join(f"first {row},second {row},{row % 5}\n" for row in range(20))).replace(",", "\t"),
+    "jsonl": "".join(line(sentence1=f"first {row}", score=row % 5) for row in range(20)),
+}
+
+
+FILES: list[tuple[str, str, int, str]] = [
+    ("csv", "c,d,\u0661\n", 22, "is not a number"),
+    ("csv", "c,d,1_0\n", 22, "1_0"),
+    ("csv", "c,d,\uff11\n", 22, "is not a number"),
+    ("csv", "c,d,nan\n", 22, "nan"),
+    ("csv", "c,d,-inf\n", 22, "-inf"),
+    ("csv", "c,d,1e999\n", 22, "1e999"),
+    ("csv", "c,d,0x1\n", 22, "0x1"),
+    ("csv", "c,d,\n", 22, "is not a number"),
+    ("csv", f"c,d,{'1' * 5000}\n", 22, "1111..."),
+    ("csv", "c,d\n", 22, "columns"),
+    ("csv", "\nc,d,1\n", 22, "columns"),
+    ("csv", '"c,d,1\n', 22, "CSV"),
+    ("tsv", "c\td\t\u0661\n", 22, "is not a number"),
+    ("tsv", "c\td\n", 22, "columns"),
+    ("tsv", "\t\t\n", 22, "is not a number"),
+    ("tsv", "\nc\td\t1\n", 22, "columns"),
+    ("jsonl", line(score="\u0661"), 21, "is not a number"),
+    ("jsonl", line(score=True), 21, "'score'"),
+    ("jsonl", line(score=[1]), 21, "'score'"),
+    ("jsonl", line(score=None), 21, "is not a number"),
+    ("jsonl", line(sentence1={"text": "a"}), 21, "'sentence1'"),
+    ("jsonl", line(sentence1=["a"]), 21, "'sentence1'"),
+    ("jsonl", line(sentence1=7), 21, "'sentence1'"),
+    ("jsonl", line(sentence2=False), 21, "'sentence2'"),
+    ("jsonl", line(sentence2=None), 21, "empty"),
+    ("jsonl", line(sentence1="a \ud800 b"), 21, r"\ud800"),
+    ("jsonl", '{"sentence1": "a", "sentence2": "b", "score": 1, "score": 2}\n', 21, "'score' occurs twice"),
+    ("jsonl", line().replace("1}", "1" * 5000 + "}"), 21, "JSON"),
+    ("jsonl", "[" * 100_000 + "\n", 21, "nested"),
+    ("jsonl", "\n" + line(), 21, "JSON"),
+    ("jsonl", line(score=float("nan")), 21, "is not a number"),
+    ("jsonl", '"text"\n', 21, "object"),
+]
+
+
+def read(path: Path, content: str) -> PairsFileData:
+    path.write_text(content, encoding="utf-8")
+    data = PairsFileData(str(path), batch_size=4, seed=0, dev_fraction=0.3)
+    data.setup()
+    return data
+
+
+@pytest.mark.parametrize(("kind", "row", "number", "reason"), FILES)
+def test_rows_are_rejected_by_file_and_line(
+    kind: str, row: str, number: int, reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError) as caught:
+        read(tmp_path / f"mine.{kind}", GOOD[kind] + row)
+    assert str(caught.value).startswith(f"{tmp_path}/mine.{kind}, line {number}: ")
+    assert reason in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "row", "pairs"),
+    [
+        ("csv", "\n", 20),
+        ("csv", "\n  \r\n\n", 20),
+        ("tsv", "\n\n", 20),
+        ("jsonl", "\n\n", 20),
+        ("csv", f"{'long ' * 40_000},d,1\n", 21),
+        ("csv", f'"{"long " * 40_000}",d, 1.5 \n', 21),
+        ("tsv", f"{'long ' * 40_000}\td\t+1.\n", 21),
+        ("jsonl", line(sentence1="c", score=" 2.5e-1"), 21),
+        ("jsonl", line(sentence1="\U0001f600", extra={"any": ["thing"]}), 21),
+    ],
+)
+def test_rows_that_are_harmless(kind: str, row: str, pairs: int, tmp_path: Path) -> None:
+    data = read(tmp_path / f"mine.{kind}", GOOD[kind] + row)
+    assert len(data.train) + len(data.dev) == pairs
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_a_column_that_occurs_twice(kind: str, tmp_path: Path) -> None:
+    content = "sentence1,sentence2,score,score\n" + "a,b,1,2\n" * 20
+    with pytest.raises(DataError, match=r"line 1: the header has 'score' more than once"):
+        read(tmp_path / f"mine.{kind}", content if kind == "csv" else content.replace(",", "\t"))
+    unused = content.replace("score,score", "note,note").replace("sentence2,note", "sentence2,score")
+    with pytest.raises(DataError, match="scores equal"):  # a surplus column may occur twice
+        read(tmp_path / "mine.csv", unused.replace("score,note", "score,sentence"))

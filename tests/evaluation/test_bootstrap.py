@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.evaluation.bootstrap import Predictions, paired_difference
+from sts_lightning.cli.ceiling import read_golds, report_ceilings
+from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.evaluation.bootstrap import Predictions, paired_difference, score_intervals
 
 
 def predictions(noise: float, seed: int, size: int = 300) -> Predictions:
@@ -58,3 +62,33 @@ def test_other_pairs_cannot_be_compared() -> None:
         paired_difference([predictions(1.0, 1, size=300)], [predictions(1.0, 1, size=200)])
     with pytest.raises(ValueError, match="not scored on the same test pairs"):
         paired_difference([{"A": predictions(1.0, 1)["A"]}], [predictions(1.0, 1)])
+
+
+def test_draws_and_ceilings_in_process(tmp_path: Path) -> None:
+    runs_ = [{"STSB": (np.arange(3.0), np.arange(3.0))}]
+    for resamples in (0, -5):
+        with pytest.raises(ValueError, match="resamples"):
+            paired_difference(runs_, runs_, resamples)
+    (tmp_path / "mine.csv").write_text("score\n1\nnan\n")
+    with pytest.raises(DataError, match=r"mine\.csv, line 3: the score 'nan'"):
+        read_golds(tmp_path / "mine.csv", "score", "")
+    for gold in ([1.0, 1.0, 1.0], [1.0, float("nan"), 3.0]):
+        with pytest.raises(ConfigError, match=r"^mine: .*gold score"):
+            report_ceilings({"mine": np.array(gold)}, [2])
+
+
+def test_intervals_cover_as_often_as_they_say() -> None:
+    """Against scipy's bootstrap of the same statistic."""
+    gold = np.random.default_rng(0).integers(0, 26, size=400) / 5
+    cosines = gold + np.random.default_rng(3).normal(size=len(gold))
+
+    def spearman(first: np.ndarray, second: np.ndarray) -> float:
+        return 100 * float(stats.spearmanr(first, second).statistic)
+
+    found = score_intervals([{"task": (cosines, gold)}], resamples=2000)["task"]
+    reference = stats.bootstrap(
+        (cosines, gold), spearman, paired=True, vectorized=False, n_resamples=2000, method="percentile", rng=0
+    ).confidence_interval
+    assert found.estimate == pytest.approx(spearman(cosines, gold))
+    assert found.low == pytest.approx(reference.low, abs=0.4)
+    assert found.high == pytest.approx(reference.high, abs=0.4)

@@ -10,7 +10,6 @@ from sts_lightning.choices import Aggregate
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.correlation import correlate, pair_cosines
 from sts_lightning.evaluation.sts import evaluate_sts
 
 
@@ -73,13 +72,3 @@ def test_each_distinct_sentence_is_encoded_once_for_all_tasks() -> None:
 def test_an_unknown_aggregate() -> None:
     with pytest.raises(ConfigError, match="all, mean, wmean"):
         evaluate_sts(Angles(), TASKS, "median")
-
-
-def test_cosines_by_hand_and_zero_vectors() -> None:
-    first, second = np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[4.0, 3.0], [1.0, 0.0]])
-    np.testing.assert_allclose(pair_cosines(first, second), [24 / 25, 0.0])
-
-
-def test_equal_cosines_score_zero() -> None:
-    scores = correlate(np.ones(4), np.arange(4.0))
-    assert scores == {"spearman": 0.0, "pearson": 0.0, "pairs": 4}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,34 +114,3 @@ def test_pairs_are_read_as_difference_and_product() -> None:
     assert found["score"] >= 96
     assert found["f1"] is not None
     assert found["f1"] >= 96
-
-
-def test_command(tmp_path: Path, cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    root = tmp_path / "senteval"
-    (root / "STS").mkdir(parents=True)
-    (root / "probing").mkdir()
-    lines = []
-    for index in range(60):
-        part = ("tr", "tr", "tr", "va", "te")[index % 5]
-        label, word = [("NN", "dog"), ("NNS", "dogs")][index // 5 % 2]
-        lines.append(f"{part}\t{label}\tThe {word} ran away {index} times .")
-    for file in ("subj_number", "obj_number"):
-        (root / "probing" / f"{file}.txt").write_text("\n".join(lines) + "\n")
-    done = cli(
-        "eval.py",
-        "suite=probing",
-        "tasks=[SubjNumber,ObjNumber]",
-        f"data_root={tmp_path}",
-        "model=tiny_bert",
-        f"hydra.run.dir={tmp_path / 'run'}",
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Accuracy x 100 (logistic regression" in " ".join(done.stdout.split())
-    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert metrics["suite"] == "probing"
-    tasks = metrics["test"]["tasks"]
-    assert list(tasks) == ["SubjNumber", "ObjNumber"]
-    assert metrics["test"]["average"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 2)
-    missing = cli("eval.py", "suite=transfer", f"data_root={tmp_path}", "model=tiny_bert")
-    assert missing.returncode == 1
-    assert f"sts-lightning data get transfer --root {tmp_path}" in missing.stderr

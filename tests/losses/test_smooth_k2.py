@@ -37,4 +37,8 @@ def test_rejects(settings: dict[str, Any], message: str) -> None:
 
 
 def test_wider_nodes_allow_a_wider_zone() -> None:
-    assert SmoothK2Loss(x0=0.6, spacing=2.0).x0 == 0.6
+    """With nodes 2 apart an error of 0.6 costs nothing, and 0.6 + 0.5 costs k / 4."""
+    loss = SmoothK2Loss(k=2.0, x0=0.6, spacing=2.0)
+    assert loss.penalty(torch.tensor([0.6, 1.1])).tolist() == pytest.approx([0.0, 0.5])
+    with pytest.raises(ValueError, match=r"half of spacing .1\b"):
+        SmoothK2Loss(x0=1.01, spacing=2.0)

@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.testing.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
+from sts_lightning.testing.tiny_decoders import tiny_llama
+from tests.models.decoders import FAMILIES, SENTENCES, Make
 from tests.models.families import tiny
 
 WINDOWED = pytest.mark.parametrize("model_type", ["mistral", "gemma3_text", "gpt_oss"])
@@ -87,3 +89,47 @@ HYBRID = {
     "linear_value_head_dim": 16,
     "shared_expert_intermediate_size": 32,
 }
+
+
+@FAMILIES
+def test_bidirectional_tokens_see_what_stands_behind_them_but_no_padding(make: Make) -> None:
+    """The first token's vector depends on the last one, and on nothing else that is in the batch."""
+    causal = make(pooling="cls").eval()
+    both_ways = make(pooling="cls", bidirectional_layers=-1).eval()
+    texts = ["abcd", "abce", "abcd and much more than that"]
+    ahead, around = causal.encode(texts), both_ways.encode(texts, chunk_tokens=10_000)
+    np.testing.assert_allclose(ahead[0], ahead[1], atol=1e-6)
+    assert abs(around[0] - around[1]).max() > 1e-3
+    alone = np.concatenate([both_ways.encode([text]) for text in texts])
+    np.testing.assert_allclose(around, alone, atol=2e-6)
+
+
+@FAMILIES
+def test_all_layers_bidirectional_is_what_the_library_does_with_is_causal_false(make: Make) -> None:
+    encoder = make(pooling="mean", bidirectional_layers=-1).eval()
+    reference = make(pooling="mean").eval()
+    reference.backbone.config.is_causal = False
+    ids = reference.tokenizer.tokenizer("Some words", return_tensors="pt")
+    with torch.no_grad():
+        expected = reference.backbone(**ids).last_hidden_state[0].mean(dim=0)
+    np.testing.assert_allclose(encoder.encode(["Some words"])[0], expected.numpy(), atol=2e-6)
+
+
+def test_only_the_last_layer_bidirectional() -> None:
+    """Below it tokens see what stands before them, as in BeLLM: hidden states of that layer are as ever."""
+    last = tiny_llama(pooling="cls", bidirectional_layers=1).eval()
+    below = tiny_llama(pooling="cls", bidirectional_layers=1, layer=-2).eval()
+    causal = tiny_llama(pooling="cls", layer=-2).eval()
+    np.testing.assert_allclose(below.encode(SENTENCES), causal.encode(SENTENCES), atol=1e-6)
+    assert abs(last.encode(["ab"]) - last.encode(["ac"])).max() > 1e-3
+
+
+@pytest.mark.parametrize("count", [3, -2])
+def test_bidirectional_layers_that_are_not_there(count: int) -> None:
+    with pytest.raises(ValueError, match="must lie between 0 and 2"):
+        tiny_llama(bidirectional_layers=count)
+
+
+def test_bert_is_bidirectional_already() -> None:
+    with pytest.raises(ValueError, match="not causal"):
+        tiny_bert(bidirectional_layers=1)

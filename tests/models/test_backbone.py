@@ -1,18 +1,120 @@
-"""Files that are not loaded, and what the message says to do."""
+"""Loading of backbones and tokenizers from folders."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from bitsandbytes.nn import Linear4bit
+from hydra.utils import instantiate
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral, tiny_opt
+from tests.models.decoders import SENTENCES, TEMPLATE
 from tests.models.families import tiny, write
+
+
+@pytest.mark.parametrize("choice", ["opt6_7b", "llama7b", "llama2_7b", "mistral7b"])
+def test_a_7b_configuration_loads_a_small_model_of_its_class(
+    choice: str, config: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The whole file but the name, through the same loader; the folder has a language model with head."""
+    family = tiny_opt if choice == "opt6_7b" else tiny_mistral if choice == "mistral7b" else tiny_llama
+    small = family()
+    model = AutoModelForCausalLM.from_config(small.backbone.config)
+    model.save_pretrained(tmp_path)
+    small.tokenizer.tokenizer.save_pretrained(tmp_path)
+    cfg = config(f"model={choice}", f"model.name={tmp_path}", "prompt=eol").model
+    encoder = instantiate(cfg, template=TEMPLATE, _convert_="all").eval()
+    assert not any("lm_head" in name for name, _ in encoder.named_modules())
+    assert encoder.encode(SENTENCES).shape == (5, 32)
+    linear = [module for module in encoder.backbone.modules() if isinstance(module, Linear4bit)]
+    assert len(linear) == (12 if choice == "opt6_7b" else 14)
+    rank = {p.shape[0] for name, p in encoder.named_parameters() if "lora_A" in name}
+    assert rank == {64}
+
+
+def test_a_tokenizer_without_pad_and_end_token(tmp_path: Path) -> None:
+    tokenizer = byte_tokenizer("<s>")
+    tokenizer.eos_token = None
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    MistralForCausalLM(MistralConfig(vocab_size=300, num_key_value_heads=1, **sizes)).save_pretrained(
+        tmp_path
+    )
+    tokenizer.save_pretrained(tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).pad_token is None
+    with pytest.raises(ConfigError, match="neither a pad token"):
+        SentenceEncoder.from_pretrained(str(tmp_path))
+
+
+def save_tiny(folder: Path) -> SentenceEncoder:
+    encoder = tiny_bert(dropout=0.0, weights_seed=3).eval()
+    encoder.backbone.save_pretrained(folder)
+    encoder.tokenizer.tokenizer.save_pretrained(folder)
+    return encoder
+
+
+def test_local_folder_gives_the_same_vectors(tmp_path: Path) -> None:
+    saved = save_tiny(tmp_path)
+    loaded = SentenceEncoder.from_pretrained(str(tmp_path), max_length=64)
+    assert next(loaded.parameters()).dtype == torch.float32
+    np.testing.assert_allclose(loaded.encode(SENTENCES), saved.encode(SENTENCES), atol=1e-6)
+
+
+def test_half_precision_files_load_in_float32(tmp_path: Path) -> None:
+    encoder = save_tiny(tmp_path)
+    encoder.backbone.half().save_pretrained(tmp_path)
+    loaded = SentenceEncoder.from_pretrained(str(tmp_path))
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
+
+
+def test_missing_weights_are_an_error(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    save_tiny(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    save_file(
+        {name: w for name, w in weights.items() if "layer.1" not in name}, tmp_path / "model.safetensors"
+    )
+    with pytest.raises(CheckpointError, match="lacks 16 weights of BertModel"):
+        SentenceEncoder.from_pretrained(str(tmp_path))
+
+
+def test_only_safetensors_are_loaded(tmp_path: Path) -> None:
+    encoder = save_tiny(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(encoder.backbone.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="other formats are not loaded"):
+        SentenceEncoder.from_pretrained(str(tmp_path))
+
+
+def test_model_settings_are_applied_and_checked(tmp_path: Path) -> None:
+    save_tiny(tmp_path)
+    loaded = SentenceEncoder.from_pretrained(str(tmp_path), config={"hidden_dropout_prob": 0.25})
+    assert loaded.backbone.embeddings.dropout.p == 0.25
+    with pytest.raises(ConfigError, match="no setting hidden_droput"):
+        SentenceEncoder.from_pretrained(str(tmp_path), config={"hidden_droput": 0.25})
+
+
+def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot load"):
+        SentenceEncoder.from_pretrained(str(tmp_path))
+
 
 TEXTS = ["a dog", "someone plays a guitar"]
 

@@ -1,21 +1,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from peft import PrefixTuningConfig
-from transformers import PreTrainedConfig, RobertaConfig, RobertaModel
+from transformers import RobertaConfig, RobertaModel
 
 from sts_lightning.choices import Denoise
-from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.pooling import POOLINGS, Pooling
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
+from sts_lightning.testing.tiny_decoders import tiny_mistral
+from tests.models.decoders import TEMPLATE, decoder
 
 SENTENCES = ["a b", "a much longer sentence than that", "short", "of middling length", "x", "short"]
 
@@ -39,41 +38,6 @@ def test_chunked_vectors_and_gradients_equal_unchunked_ones(pooling: Pooling) ->
         torch.testing.assert_close(chunked[name], gradient, atol=1e-5, rtol=1e-4)
 
 
-def test_gradient_of_the_shared_look_up_equals_one_look_up_a_chunk() -> None:
-    encoder = tiny_bert(dropout=0.0)
-    shared = gradients(encoder, 40)
-    encoder._takes_embeddings = False
-    for name, gradient in gradients(encoder, 40).items():
-        torch.testing.assert_close(shared[name], gradient, atol=1e-6, rtol=1e-5)
-
-
-@pytest.fixture(params=[1, 3])
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Threads that torch may use, whatever the tests were started with."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield request.param
-    torch.set_num_threads(before)
-
-
-def test_encode_equals_one_by_one(encoder: SentenceEncoder, threads: int) -> None:
-    together = encoder.encode(SENTENCES, chunk_tokens=30)
-    assert together.dtype == np.float32
-    singly = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
-    np.testing.assert_allclose(together, singly, atol=1e-6)
-    np.testing.assert_array_equal(together[2], together[5])
-
-
-def test_encode_leaves_mode_threads_and_randomness_alone(threads: int) -> None:
-    encoder = tiny_bert(dropout=0.5).train()
-    state = torch.get_rng_state()
-    first, second = encoder.encode(SENTENCES, chunk_tokens=20), encoder.encode(SENTENCES, chunk_tokens=20)
-    np.testing.assert_array_equal(first, second)  # no dropout
-    assert encoder.training
-    assert torch.get_num_threads() == threads
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 def test_encode_edge_cases(encoder: SentenceEncoder) -> None:
     assert encoder.encode([]).shape == (0, 32)
     with pytest.raises(TypeError, match="list of sentences"):
@@ -85,59 +49,6 @@ def test_bfloat16_is_near_float32() -> None:
     assert half.dtype == np.float32
     np.testing.assert_allclose(full, half, atol=0.1)
     assert not np.array_equal(full, half)
-
-
-def test_pooling_and_template_must_fit() -> None:
-    with pytest.raises(ValueError, match="needs a template"):
-        tiny_bert(pooling="mask_token")
-    with pytest.raises(ValueError, match="exceeds the 512 positions"):
-        tiny_bert(max_length=1000)
-
-
-def save_tiny(folder: Path) -> SentenceEncoder:
-    encoder = tiny_bert(dropout=0.0, weights_seed=3).eval()
-    encoder.backbone.save_pretrained(folder)
-    encoder.tokenizer.tokenizer.save_pretrained(folder)
-    return encoder
-
-
-def test_local_folder_gives_the_same_vectors(tmp_path: Path) -> None:
-    saved = save_tiny(tmp_path)
-    loaded = SentenceEncoder.from_pretrained(str(tmp_path), max_length=64)
-    assert next(loaded.parameters()).dtype == torch.float32
-    np.testing.assert_allclose(loaded.encode(SENTENCES), saved.encode(SENTENCES), atol=1e-6)
-
-
-def test_half_precision_files_load_in_float32(tmp_path: Path) -> None:
-    encoder = save_tiny(tmp_path)
-    encoder.backbone.half().save_pretrained(tmp_path)
-    loaded = SentenceEncoder.from_pretrained(str(tmp_path))
-    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
-
-
-def test_missing_weights_are_an_error(tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    save_tiny(tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    save_file(
-        {name: w for name, w in weights.items() if "layer.1" not in name}, tmp_path / "model.safetensors"
-    )
-    with pytest.raises(CheckpointError, match=r"lacks \d+ weights"):
-        SentenceEncoder.from_pretrained(str(tmp_path))
-
-
-def test_model_settings_are_applied_and_checked(tmp_path: Path) -> None:
-    save_tiny(tmp_path)
-    loaded = SentenceEncoder.from_pretrained(str(tmp_path), config={"hidden_dropout_prob": 0.25})
-    assert loaded.backbone.embeddings.dropout.p == 0.25
-    with pytest.raises(ConfigError, match="no setting hidden_droput"):
-        SentenceEncoder.from_pretrained(str(tmp_path), config={"hidden_droput": 0.25})
-
-
-def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot load"):
-        SentenceEncoder.from_pretrained(str(tmp_path))
 
 
 def test_projection_of_training_alone_is_dropped_in_evaluation() -> None:
@@ -232,21 +143,22 @@ def test_prefix_tuning_trains_the_prefix_alone() -> None:
     assert not np.allclose(encoder.encode(SENTENCES), tiny_bert(dropout=0.0).encode(SENTENCES), atol=1e-4)
 
 
-def test_refuses_a_projection_that_does_not_exist() -> None:
-    with pytest.raises(ValueError, match=r"projection must be one of none, train, always"):
-        tiny_bert(projection="mlp")  # type: ignore[arg-type]
+def test_the_longest_rows_are_as_long_as_rows_get() -> None:
+    for template in (None, "This : {sentence} !"):
+        encoder = tiny_mistral(template=template, pooling="last_token", max_length=9)
+        longest = encoder.longest_rows(3)["input_ids"]
+        cut = encoder.tokenizer(["some text of more than nine bytes"])[0]
+        assert longest.shape == (3, len(cut))
 
 
-def test_mask_pooling_needs_a_mask_in_every_template() -> None:
-    with pytest.raises(ValueError, match=r"needs a template with \{mask\}"):
-        tiny_bert(template="{sentence} {mask}", view_templates=["{sentence}"], pooling="mask_token")
-
-
-def test_a_model_whose_configuration_does_not_tell_its_size() -> None:
-    backbone = tiny_bert().backbone
-    backbone.config = PreTrainedConfig()
-    with pytest.raises(ConfigError, match=r"BertModel is not supported.*num_hidden_layers"):
-        SentenceEncoder(backbone, character_tokenizer())
+def test_the_layer_below_the_last() -> None:
+    encoder = decoder(tiny_mistral, layer=-2)
+    ids = encoder.tokenizer.tokenizer(TEMPLATE.replace("{sentence}", "A dog"), return_tensors="pt")
+    with torch.no_grad():
+        expected = encoder.backbone(**ids, output_hidden_states=True).hidden_states[-2][0, -1]
+    np.testing.assert_allclose(encoder.encode(["A dog"])[0], expected.numpy(), atol=2e-6)
+    both = encoder.encode(["A dog", "Some cats sleep"])
+    np.testing.assert_allclose(both[0], expected.numpy(), atol=2e-6)
 
 
 def test_what_tokenises_a_batch_can_be_sent_to_a_worker_process_without_the_weights() -> None:

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from peft import PrefixTuningConfig
 
 from sts_lightning.models import encoder as encoder_module
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.prefix import SharedPrefix, split_prefix
 from sts_lightning.testing.tiny_bert import character_tokenizer
+from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
+from tests.models.decoders import FAMILIES, Make, decoder
+from tests.models.decoders import TEMPLATE as WORD
 from tests.models.families import tiny
 from tests.models.test_attention import HYBRID
 
@@ -87,3 +91,48 @@ def test_a_model_that_keeps_the_keys_of_some_layers_only() -> None:
     prefix, rest = split_prefix(first_layer_only, 2, rows, torch.device("cpu"))
     assert prefix is None
     assert rest is rows
+
+
+@FAMILIES
+def test_a_shared_prefix_changes_nothing(make: Make) -> None:
+    encoder = decoder(make)
+    np.testing.assert_allclose(
+        encoder.encode(SENTENCES), encoder.encode(SENTENCES, share_prefix=False), atol=2e-6
+    )
+
+
+def test_a_trained_prefix_and_a_shared_one() -> None:
+    prefix = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3)
+    encoder = decoder(tiny_llama, adapter=prefix)
+    alone = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
+    np.testing.assert_allclose(encoder.encode(SENTENCES), alone, atol=2e-6)
+    assert abs(alone - decoder(tiny_llama).encode(SENTENCES)).max() > 1e-3
+
+
+def test_the_prefix_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = decoder(tiny_mistral)
+    seen: list[int] = []
+    whole = encoder.backbone.forward
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        seen.append(kwargs["input_ids"].numel())
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(encoder.backbone, "forward", count)
+    encoder.encode(SENTENCES, chunk_tokens=64)
+    lengths = [len(ids) for ids in encoder.tokenizer(SENTENCES)]
+    prefix = len('<This sentence : "')  # with one start token for the first character
+    assert seen[0] == prefix
+    assert sum(seen[1:]) < sum(lengths) - prefix * len(SENTENCES) + 64
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [["abc"], ["abc", "abc"], ["", "a"], ["This is", "That is"]],
+    ids=["one", "equal", "empty", "no template"],
+)
+def test_prefixes_at_the_edge(sentences: list[str]) -> None:
+    for template in (WORD, None):
+        encoder = tiny_mistral(template=template, pooling="last_token").eval()
+        shared = encoder.encode(sentences)
+        np.testing.assert_allclose(shared, encoder.encode(sentences, share_prefix=False), atol=2e-6)

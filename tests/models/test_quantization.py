@@ -16,9 +16,11 @@ from transformers.pytorch_utils import Conv1D
 
 from sts_lightning.choices import Quantization
 from sts_lightning.export.merged import write_merged
+from sts_lightning.models import quantization as quantization_module
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.quantization import dequantized, linear_weights
-from sts_lightning.testing.tiny_decoders import tiny_mistral
+from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
+from tests.models.decoders import FAMILIES, Make, cosines, decoder, lora
 from tests.models.families import tiny, write
 
 SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x"]
@@ -107,6 +109,46 @@ def test_gpt2_with_lora_in_4bit_is_merged(tmp_path: Path) -> None:
     write_merged(encoder, tmp_path / "merged", "base")
     read = SentenceEncoder.from_pretrained(str(tmp_path / "merged")).eval()
     np.testing.assert_allclose(read.encode(SENTENCES), vectors, atol=1e-5 * abs(vectors).max())
+
+
+@FAMILIES
+@pytest.mark.parametrize("quantization", ["4bit", "8bit"])
+def test_quantised_weights_give_nearly_the_same_vectors(make: Make, quantization: str) -> None:
+    plain, quantised = decoder(make), decoder(make, quantization=quantization)
+    types = {type(module).__name__ for module in quantised.backbone.modules()}
+    assert {"4bit": "Linear4bit", "8bit": "Linear8bitLt"}[quantization] in types
+    least = {"4bit": 0.97, "8bit": 0.999}[quantization]
+    likeness = cosines(plain.encode(SENTENCES), quantised.encode(SENTENCES))
+    assert (likeness > least).all()
+    assert (likeness < 1 - 1e-6).any()
+
+
+def test_4bit_is_nf4_with_nested_scales_and_bf16_arithmetic() -> None:
+    encoder = decoder(tiny_llama, quantization="4bit", dtype="bfloat16", adapter=lora())
+    linear = encoder.backbone.base_model.model.layers[0].self_attn.q_proj.base_layer
+    assert linear.weight.quant_state.quant_type == "nf4"
+    assert linear.weight.quant_state.nested
+    assert linear.compute_dtype == torch.bfloat16
+    assert encoder.precision == "bf16-true"
+    trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
+    assert {parameter.dtype for parameter in trained} == {torch.float32}
+    assert len(trained) == 2 * 2 * 7  # A and B of the seven linear layers of each of two layers
+
+
+def test_evaluation_on_a_cpu_leaves_quantised_weights_alone() -> None:
+    """bitsandbytes would repack them, less precisely, when a layer is first used without gradient."""
+    encoder = decoder(tiny_mistral, hidden_size=64, quantization="4bit", adapter=lora())
+    weight = encoder.backbone.base_model.model.layers[0].mlp.up_proj.base_layer.weight
+    before = weight.data.clone()
+    encoder.encode(SENTENCES)
+    assert torch.equal(weight.data, before)
+    assert weight.quant_state.nested
+
+
+def test_missing_bitsandbytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantization_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs bitsandbytes and accelerate: pip install"):
+        SentenceEncoder.from_pretrained("nowhere", quantization="4bit")
 
 
 def test_what_8_bit_layers_keep_beside_their_weights_moves_with_them() -> None:

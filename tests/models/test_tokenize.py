@@ -11,9 +11,8 @@ from tokenizers import processors
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.tokenize import SentenceTokenizer
-from sts_lightning.models.tokenized_batch import chunk
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from sts_lightning.testing.tiny_decoders import tiny_llama
+from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 
 
 def decode(tokenizer: SentenceTokenizer, ids: list[int]) -> str:
@@ -44,29 +43,6 @@ def test_a_mask_in_the_template_needs_a_mask_token() -> None:
     tokenizer.mask_token = None
     with pytest.raises(ValueError, match="no mask token"):
         SentenceTokenizer(tokenizer, 8, "{sentence} {mask}")
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("budget", [1, 7, 12, 1000])
-def test_chunks_hold_every_row_once_within_the_budget(side: str, budget: int) -> None:
-    rows = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4, 1])]
-    chunks = chunk(rows, budget, pad_id=0, padding_side=side)
-    assert chunks.num_tokens == 21
-    seen = []
-    for part in chunks.chunks:
-        ids, mask = part["input_ids"], part["attention_mask"]
-        assert len(ids) == 1 or ids.numel() <= budget
-        assert mask[:, 0 if side == "right" else -1].all()
-        assert torch.equal(ids != 0, mask.bool())
-        assert mask.sum(dim=1).max() == ids.shape[1]  # padded to its own longest row
-        seen += [[token for token in row if token] for row in ids.tolist()]
-    assert [seen[position] for position in chunks.restore.tolist()] == rows
-
-
-def test_sorting_saves_padding() -> None:
-    rows = [[1] * length for length in [2, 30, 3, 28, 2, 29]]
-    padded = sum(part["input_ids"].numel() for part in chunk(rows, 100, 0, "right").chunks)
-    assert padded == 3 * 30 + 3 * 3
 
 
 TEMPLATES = ['of "{sentence}" is {mask}.', 'it : "{sentence}" is {mask}.']
@@ -137,15 +113,6 @@ def test_augmentation_sees_ids_and_special_tokens() -> None:
     assert rows.chunks[0]["attention_mask"].sum(dim=1)[rows.restore].tolist() == [5, 8]
 
 
-def test_head_has_the_first_rows_in_order() -> None:
-    ids = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4])]
-    whole = chunk(ids, 8, pad_id=0, padding_side="right")
-    part = whole.head(4)
-    found = [[token for token in row if token] for c in part.chunks for row in c["input_ids"].tolist()]
-    assert [found[position] for position in part.restore.tolist()] == ids[:4]
-    assert part.num_tokens == 14
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -179,3 +146,8 @@ def test_an_empty_sentence_without_special_tokens_is_the_start_token(pooling: Po
     expected = (hidden[1] + hidden[-1]) / 2 if pooling == "first_last_mean" else hidden[-1]
     np.testing.assert_allclose(alone[0], expected[0, 0].numpy(), atol=1e-6)
     assert encoder.encode(["", ""]).shape == (2, 32)
+
+
+def test_a_mask_template_for_a_model_without_mask() -> None:
+    with pytest.raises(ValueError, match="has no mask token; choose a prompt for causal models"):
+        tiny_mistral(template="{sentence} means {mask}.", pooling="mask_token")

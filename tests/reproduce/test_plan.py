@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.reproduce.plan import Cell, Planned, Table, compose_job
 from sts_lightning.reproduce.run import groups
@@ -210,3 +211,23 @@ def test_a_mistake_names_the_row(tmp_path: Path) -> None:
     table = make(tmp_path, rows={"one": RowSpec(["optim.lrr=1"])})
     with pytest.raises(ConfigError, match=r"Toy, one: .*lrr"):
         table.seed_runs(table.cells[0])
+
+
+def test_a_table_hands_consent_on_to_rows_that_read_a_folder(tmp_path: Path) -> None:
+    spec = TableSpec(
+        title="Toy",
+        needs=Requirements(hours=1),
+        seeds=[1],
+        columns=["dev"],
+        rows={
+            "own": RowSpec(["loss._target_=my.Loss"]),
+            "next": RowSpec(["loss=cosent"], after="own"),
+            "tested": RowSpec([], after="own", trains=False),
+        },
+    )
+    table = Table(spec, tmp_path, CONF)
+    (own,), (after,), (tested,) = (table.seed_runs(Cell(name)) for name in ("own", "next", "tested"))
+    assert own.job(0).trust == after.job(0).trust == Trust.of(["my.Loss"], False)
+    assert own.overrides == ("loss._target_=my.Loss", "seed=1")
+    assert "trust=[my.Loss]" in after.overrides
+    assert "trust=[my.Loss]" in tested.overrides

@@ -6,8 +6,6 @@ import functools
 import json
 import logging
 import queue
-import subprocess
-import sys
 from dataclasses import dataclass
 from logging.handlers import QueueHandler
 from pathlib import Path
@@ -155,46 +153,3 @@ def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (run.after / "metrics.json").is_file()
     assert RunFolder(run.folder).load_config().init_from == str(run.after)
     assert (table.root / ".submitit").is_dir()
-
-
-def call(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "sts_lightning.cli.main", "reproduce", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_command_lists_plans_and_reports(tmp_path: Path) -> None:
-    folder = ["--folder", str(tmp_path / "absent")]
-    listed = call()
-    assert "pcc_table2" in listed.stdout
-    assert "30 runs of opt6_7b, llama7b, llama2_7b, mistral7b; each: 1 GPU with 24 GB" in listed.stdout
-    planned = call("regression_table3", "--plan", "--model", "minilm", *folder)
-    assert planned.stdout.count("to do ") == 8
-    assert "8 runs, 8 left; about 0.5 hours, 1 at a time" in planned.stdout
-    assert not (tmp_path / "absent").exists()
-    report = call("regression_table3", "--report", *folder)
-    assert report.returncode == 0, report.stderr
-    assert "| jina_v2, + regression | published, jina_v2 | 75.17 |" in report.stdout
-    assert "| jina_v2, + regression | here | missing |" in report.stdout
-    assert (tmp_path / "absent" / "tables" / "regression_table3.html").is_file()
-
-
-def test_mistakes_on_the_command_line(tmp_path: Path) -> None:
-    missing = call("no_such_table")
-    assert missing.returncode == 1
-    assert "error: there is no table no_such_table; there are: best_minilm, " in missing.stderr
-    unknown = call("losses_minilm", "--launcher", "slurm", "--set", "partitoin=gpu")
-    assert "error: --launcher slurm: Key 'partitoin' is not in struct" in unknown.stderr
-    assert "run this in the project's folder" in call("losses_minilm", cwd=tmp_path).stderr
-    assert "argument --jobs: '0' is not" in call("losses_minilm", "--jobs", "0").stderr
-
-
-def test_without_a_gpu_a_table_of_large_models_says_so(tmp_path: Path) -> None:
-    rejected = call("pcc_table2", "--folder", str(tmp_path / "absent"))
-    assert rejected.returncode == 1
-    assert "needs 1 GPU with 24 GB, 6 h, and no GPU is visible. --model minilm" in rejected.stderr
-    assert not (tmp_path / "absent").exists()

@@ -10,7 +10,7 @@ import pytest
 
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.toy import ToyData
-from tests.shared_run import SHORT, composed, train_py
+from tests.shared_runs.entries import SHORT, composed, train_py
 
 ROWS = 40
 

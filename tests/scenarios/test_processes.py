@@ -90,9 +90,3 @@ def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> N
     assert b"Resume with: python train.py resume=cut" in errors
     assert cli("train.py", "resume=cut").returncode == 0
     same_results(tmp_path / "whole", tmp_path / "cut")
-
-
-def test_a_sweep_over_several_devices_in_one_process_is_refused(cli: Cli) -> None:
-    done = cli("train.py", "-m", "hydra/launcher=basic", *SETTINGS, *several(2), "seed=1,2")
-    assert done.returncode == 1
-    assert "Leave out hydra/launcher=basic" in done.stderr

@@ -11,18 +11,16 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.config.build import build
-from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
+from sts_lightning.errors import InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.training import rank_monitor
 from sts_lightning.workflows.train import train_in
-from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights
-from tests.scenarios.test_resume import StopAt
+from tests.scenarios.interruptions import StopAt
 
 Config = Callable[..., DictConfig]
 
@@ -134,45 +132,6 @@ def test_each_unsupervised_recipe_takes_rank_reduction(
     assert values[1][3] != pytest.approx(values[0][3] + rows[3]["train/regularizer"], abs=1e-7)
 
 
-def test_head_then_both(config: Config, tmp_path: Path) -> None:
-    """The two steps of the regression recipe: the head is handed on, the encoder stood still."""
-    head, tune = tmp_path / "head", tmp_path / "tune"
-    train_in(head, config(*overrides("regression_head")))
-    first = RunFolder(head).read_checkpoint("last")["state_dict"]
-    assert {name.partition(".")[0] for name in first} == {"loss"}
-    tuning = [text for text in overrides("regression_tune") if text != "init=best"]
-    cfg = config(*tuning, f"init_from={head}", "trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0")
-    train_in(tune, cfg)
-    second = RunFolder(tune).read_checkpoint("best")["state_dict"]
-    for name, value in first.items():
-        torch.testing.assert_close(second[name], value, atol=1e-9, rtol=0)
-    assert any(name.startswith("encoder.") for name in second)
-
-
-def test_a_frozen_encoder_that_came_from_a_run_is_kept(config: Config, tmp_path: Path) -> None:
-    tuned, head = tmp_path / "tuned", tmp_path / "head"
-    train_in(tuned, config(*overrides("stage2")))
-    train_in(head, config(*overrides("regression_head"), f"init_from={tuned}"))
-    texts = ["The boy hid a rug .", "A farmer ."]
-    np.testing.assert_allclose(
-        sts_lightning.load(head).encode(texts), sts_lightning.load(tuned).encode(texts), atol=1e-6
-    )
-
-
-def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train_in(run, config(*overrides("stage2")))
-    with pytest.raises(CheckpointError, match="weights differ in name or shape"):
-        train_in(tmp_path / "x", config(*overrides("stage2"), f"init_from={run}", "model.hidden_size=16"))
-    with pytest.raises(CheckpointError, match="was trained from model"):
-        train_in(
-            tmp_path / "y",
-            config(*[text for text in overrides("stage2") if text != "model=tiny_bert"], f"init_from={run}"),
-        )
-    with pytest.raises(CheckpointError, match="is not a run folder"):
-        train_in(tmp_path / "z", config(*overrides("stage2"), f"init_from={tmp_path / 'absent'}"))
-
-
 @pytest.mark.parametrize(
     ("experiment", "extra"),
     [
@@ -238,59 +197,6 @@ def test_the_phase_switch_reaches_the_regularizer(
     history = read_history(run / "history.csv")
     terms = {row["step"]: row["train/regularizer"] for row in history if "train/regularizer" in row}
     assert [step for step, term in terms.items() if term > 0] == [7, 8]
-
-
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        (["loss=pearson", "queue.size=8"], "PearsonLoss takes no further negatives; infonce does"),
-        (["regularizer=rank_reduction", "regularizer.phase2=none"], "add callbacks=rank_monitor"),
-        (["regularizer=rank_reduction", "freeze=encoder"], "a regularizer has no effect"),
-        (["queue.size=-1"], "must not be negative"),
-        (["experiment=pcc_stage2"], "init=final needs the run to start from"),
-        (["model=mistral7b", "model.adapter=null"], r"model\.dtype=bfloat16: weights that train have to be"),
-        (
-            ["model=tiny_opt", "model.adapter=null", "model.quantization=4bit"],
-            r"model\.quantization=4bit: weights that train have to be float32; give the model an adapter",
-        ),
-        (["experiment=regression_tune"], "init=final needs the run to start from: init_from=<run folder>"),
-    ],
-)
-def test_extras_that_would_have_no_effect(extra: list[str], message: str, config: Config) -> None:
-    cfg = config(*extra)
-    regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
-    with pytest.raises(ConfigError, match=message):
-        check_extras(cfg, build("loss", cfg.loss), regularizer, [])
-
-
-@pytest.mark.parametrize("template", ["Nothing.", "{sentence} {sentence}"])
-def test_a_template_without_a_place_for_the_sentence(template: str, config: Config, tmp_path: Path) -> None:
-    cfg = config(*overrides("stage2"))
-    cfg.prompt.template = template
-    with pytest.raises(ConfigError, match=r"prompt.template needs the slot \{sentence\} exactly once"):
-        train_in(tmp_path / "run", cfg)
-    assert not (tmp_path / "run").exists()
-
-
-def test_starting_from_another_adapter_is_refused(config: Config, tmp_path: Path) -> None:
-    small = [*overrides("pcc_stage2"), "evaluation.final=false"]
-    train_in(tmp_path / "first", config(*small))
-    more = config(*small, f"init_from={tmp_path / 'first'}", "model.adapter.r=4")
-    with pytest.raises(CheckpointError, match=r"was trained with another adapter .*'r': 8.*, not .*'r': 4"):
-        train_in(tmp_path / "second", more)
-
-
-def test_view_templates_are_one_for_each_view(config: Config, tmp_path: Path) -> None:
-    cfg = config(*overrides("simcse_sup"), "prompt=promptbert_views")
-    with pytest.raises(ConfigError, match="2 templates, but ToyData gives 3 views"):
-        train_in(tmp_path / "run", cfg)
-    assert not (tmp_path / "run").exists()
-
-
-def test_templates_are_not_repeated(config: Config, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="use prompt=none"):
-        train_in(tmp_path / "run", config(*overrides("esimcse"), "prompt=promptbert"))
-    assert not (tmp_path / "run").exists()
 
 
 def test_losses_see_float32_under_mixed_precision(

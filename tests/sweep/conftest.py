@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.sweep.job import Job
+from sts_lightning.sweep.resources import Pool
 
 SCRIPT = """
 import contextlib, json, os, pathlib, signal, sys, time
@@ -61,3 +62,8 @@ def jobs(folder: Path, *whats: str) -> list[Job]:
 
 def starts(job: Job) -> list[list[str]]:
     return [line.split() for line in (job.folder / "starts").read_text().splitlines()]
+
+
+def alone() -> Pool:
+    """One job at a time, on the CPU."""
+    return Pool([], cores=2, limit=1)

@@ -63,7 +63,7 @@ def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.Mon
     monkeypatch.setattr(
         micro_batch, "host_memory_limit", partial(micro_batch.host_memory_limit, fraction=0.05)
     )
-    encoder = tiny_bert(max_length=500, hidden_size=64)
+    encoder = tiny_bert(max_length=500, hidden_size=64, layers=1)
     found = find_micro_batch_size(encoder, 2048, 2, nullcontext)
     assert found is not None
     assert 1 <= found < 2048

@@ -10,7 +10,6 @@ import pytest
 from sts_lightning.choices import SentEvalText
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import (
-    STS_YEARS,
     load_sickr,
     load_sts_tasks,
     load_stsb,
@@ -18,50 +17,7 @@ from sts_lightning.data.readers.senteval import (
 )
 from sts_lightning.data.sts import STSData
 from sts_lightning.errors import DataError
-
-
-def stsb_row(first: str, second: str, score: str) -> str:
-    return "\t".join(["genre", "file", "year", "1", score, first, second, "surplus"])
-
-
-def sick_row(first: str, second: str, score: str) -> str:
-    return "\t".join(["1", first, second, score, "NEUTRAL"])
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A data root with all files; each STS subset has two scored pairs and an unscored one."""
-    folder = tmp_path / "senteval"
-    folder.mkdir()
-    (folder / "counts.json").write_text("{}")
-    for year, subsets in STS_YEARS.items():
-        place = folder / "STS" / f"{year}-en-test"
-        place.mkdir(parents=True)
-        for subset in subsets:
-            (place / f"STS.input.{subset}.txt").write_text(
-                f"{year} one\tother  one\n{subset} two\tb\textra\nthree\tc\n"
-            )
-            (place / f"STS.gs.{subset}.txt").write_text("4.5\n\n0\n")
-    (folder / "STS" / "STSBenchmark").mkdir()
-    (folder / "SICK").mkdir()
-    test = [("A dog, barks.", "A cat."), ("p", "q")]
-    for split in ("train", "dev", "test"):
-        rows = (
-            [("b", "c", "1.0"), ("Cat", "Dog", "5.0")]
-            if split != "test"
-            else [(*p, str(i)) for i, p in enumerate(test)]
-        )
-        if split == "train":
-            rows += [("A cat.", "A dog, barks.", "2.0"), ("a CAT", "a dog barks", "2.5"), ("n", "m", "3.0")]
-        text = "\n".join(stsb_row(*row) for row in rows)
-        (folder / "STS" / "STSBenchmark" / f"sts-{split}.csv").write_text(text)
-    for name in ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt"):
-        rows = [("u", "v", "1"), ("p", "q", "4.2"), ("w", "x", "5")]
-        if name == "SICK_test_annotated.txt":
-            rows = rows[1:]
-        text = "\n".join(["pair_ID\tA\tB\tscore\tjudgment", *(sick_row(*row) for row in rows)])
-        (folder / "SICK" / name).write_text(text + "\n")
-    return tmp_path
+from tests.data.conftest import stsb_row
 
 
 def test_unscored_rows_are_left_out_and_blanks_folded(root: Path) -> None:
@@ -82,21 +38,6 @@ def test_the_senteval_folder_itself_is_a_root_too(root: Path) -> None:
 
 def test_sick_scores_are_mapped_to_five_points(root: Path) -> None:
     assert load_sickr(root, "train")["label"][:] == pytest.approx([0.0, 4.0, 5.0])
-
-
-@pytest.mark.parametrize(
-    ("how", "kept"),
-    [("none", 8), ("exact", 5), ("normalized", 4)],
-)
-def test_filter_drops_pairs_of_the_tests_in_either_order(root: Path, how: str, kept: int) -> None:
-    data = STSData(str(root), batch_size=2, seed=0, filter=how)
-    data.setup()
-    assert len(data.train) == kept
-    texts = set(data.train["sentence1"])
-    assert ("A cat." in texts) == (how == "none")
-    assert ("a CAT" in texts) == (how != "normalized")
-    assert sum(count.kept for count in data.counts) == kept
-    assert sum(count.read for count in data.counts) == 8
 
 
 @pytest.mark.parametrize(
@@ -141,6 +82,50 @@ def test_a_folder_without_data(tmp_path: Path) -> None:
 def test_an_unknown_task(root: Path) -> None:
     with pytest.raises(DataError, match="unknown task STS17; the tasks are STS12"):
         load_sts_tasks(root, ("STS17",))
+
+
+def write_sts(root: Path, rows: int) -> Path:
+    folder = root / "senteval"
+    for name, head in (
+        ("STS/STSBenchmark/sts-dev.csv", ""),
+        ("SICK/SICK_trial.txt", "pair_ID\ta\tb\tc\td\n"),
+    ):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = [
+            f"g\tf\ty\t{row}\t{row % 6}\tone {row}\tother {row}"
+            if "STS" in name
+            else f"{row}\tone {row}\tother {row}\t{1 + row % 5}\tNEUTRAL"
+            for row in range(rows)
+        ]
+        path.write_text(head + "\n".join(text) + "\n\n")
+    return folder
+
+
+def test_files_of_known_size(tmp_path: Path) -> None:
+    folder = write_sts(tmp_path, 60)
+    for read_split, name, count in (
+        (lambda: load_stsb(tmp_path, "dev"), "sts-dev.csv", "1,500"),
+        (lambda: load_sickr(tmp_path, "trial"), "SICK_trial.txt", "500"),
+    ):
+        with pytest.raises(DataError) as caught:
+            read_split()
+        for part in (name, "60", count, "counts.json"):
+            assert part in str(caught.value)
+    counts = folder / "counts.json"
+    counts.write_text('{"STS/STSBenchmark/sts-dev.csv": 60}')
+    assert len(load_stsb(tmp_path, "dev")) == 60
+    assert len(load_sickr(tmp_path, "trial")) == 60  # not listed, so not checked
+    counts.write_text('{"STS/STSBenchmark/sts-dev.csv": 61}')
+    with pytest.raises(DataError, match=r"sts-dev\.csv: 60 rows .* 61"):
+        load_stsb(tmp_path, "dev")
+    for broken in ("[]", "{", '{"STS/STSBenchmark/sts-dev.csv": "60"}'):
+        counts.write_text(broken)
+        with pytest.raises(DataError, match=r"counts\.json"):
+            load_stsb(tmp_path, "dev")
+    write_sts(tmp_path, 500)
+    counts.unlink()
+    assert len(load_sickr(tmp_path, "trial")) == 500
 
 
 def test_prepared_text_is_made_from_raw_files(root: Path) -> None:

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import doctest
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 
+from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
+from sts_lightning.losses.cosent import CoSENTLoss
+from sts_lightning.losses.energy import EnergyLoss
+from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.siamese import SiameseRegressionLoss
+from sts_lightning.regularizers.rank_reduction import RankReduction
 from tests.losses.cases import DIMENSION, batch, further, make
 
 STEMS = sorted(all_losses())
 
 ORDERED = {"mixcse": "mixes neighbours", "contrastive_tension": "pairs neighbours"}
 """Losses that depend on the order of the batch."""
-
-
-def compute(
-    loss: Loss, views: torch.Tensor, labels: torch.Tensor | None, order: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Compute a loss with what it needs besides, in the order of its rows."""
-    dtype = torch.float64 if views.dtype == torch.float64 else torch.float32
-    given = {name: value.to(dtype) for name, value in further(loss, views.shape[1]).items()}
-    if order is not None:
-        given = {name: value[order][:, order] for name, value in given.items() if value.dim() == 2}
-    value: torch.Tensor = loss(views, labels, **given)
-    return value
 
 
 def smooth(stem: str) -> Loss:
@@ -75,11 +70,11 @@ def test_order_of_the_batch_does_not_matter(stem: str) -> None:
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_length_of_embeddings_matters_to_heads_and_dot_products_alone(stem: str) -> None:
+def test_length_of_embeddings_matters_to_heads_alone(stem: str) -> None:
     loss = make(stem)
     views, labels = batch(loss)
-    same = torch.allclose(compute(loss, views, labels), compute(loss, 3 * views, labels))
-    assert same == (not list(loss.parameters()) and stem != "contrastive_tension")
+    same = torch.allclose(loss(views, labels), loss(3 * views, labels))
+    assert same == (not list(loss.parameters()))
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -157,3 +152,41 @@ def test_the_example_of_the_docstring_runs(stem: str) -> None:
     assert doctest.DocTestRunner().run(example, clear_globs=False).failed == 0
     assert shown["value"].shape == ()
     assert shown["value"].isfinite()
+
+
+@pytest.mark.parametrize(
+    ("build", "name"),
+    [
+        (lambda: InfoNCELoss(temperature=float("nan")), "temperature"),
+        (lambda: InfoNCELoss(hard_negative_weight=float("nan")), "hard_negative_weight"),
+        (lambda: CoSENTLoss(scale=float("inf")), "scale"),
+        (lambda: EnergyLoss(margin=float("nan")), "margin"),
+        (lambda: RankReduction(coefficient=float("nan")), "coefficient"),
+    ],
+)
+def test_losses_without_a_configuration(build: Callable[[], Any], name: str) -> None:
+    with pytest.raises((ConfigError, ValueError), match=name):
+        build()
+
+
+ORDERED = {"mixcse": "mixes neighbours", "contrastive_tension": "pairs neighbours"}
+
+
+def compute(
+    loss: Loss, views: torch.Tensor, labels: torch.Tensor | None, order: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Compute a loss with what it needs besides, in the order of its rows."""
+    dtype = torch.float64 if views.dtype == torch.float64 else torch.float32
+    given = {name: value.to(dtype) for name, value in further(loss, views.shape[1]).items()}
+    if order is not None:
+        given = {name: value[order][:, order] for name, value in given.items() if value.dim() == 2}
+    value: torch.Tensor = loss(views, labels, **given)
+    return value
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_length_of_embeddings_matters_to_heads_and_dot_products_alone(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss)
+    same = torch.allclose(compute(loss, views, labels), compute(loss, 3 * views, labels))
+    assert same == (not list(loss.parameters()) and stem != "contrastive_tension")

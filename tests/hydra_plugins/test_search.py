@@ -48,9 +48,3 @@ def test_it_maximises_the_dev_score_and_survives_failures(
     assert again.returncode == 0, again.stderr
     assert "was done: " in again.stdout
     assert "\ndone: " not in again.stdout
-
-
-def test_optunas_own_direction_is_rejected(cli: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    done = cli("train.py", "-m", "hydra/sweeper=optuna", *SHORT_RUN, "name=o", "optim.lr=interval(1e-5,1e-2)")
-    assert done.returncode == 1
-    assert "searches for the lowest dev Spearman" in done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -18,6 +19,9 @@ from omegaconf import DictConfig, open_dict
 import sts_lightning
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
+from sts_lightning.models.loading import build_encoder
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows import stages as job
 from tests.conftest import CONF, SHORT_RUN
@@ -54,7 +58,7 @@ class Bomb:
 
 
 @contextmanager
-def composed(name: str, *overrides: str, output: Path) -> Iterator[DictConfig]:
+def composed(name: str, *overrides: str, output: Path, mode: str = "RUN") -> Iterator[DictConfig]:
     """A configuration within what looks like a Hydra job."""
     GlobalHydra.instance().clear()
     previous = HydraConfig.instance().cfg
@@ -63,7 +67,7 @@ def composed(name: str, *overrides: str, output: Path) -> Iterator[DictConfig]:
             cfg = compose(name, list(overrides), return_hydra_config=True)
             with open_dict(cfg):
                 cfg.hydra.runtime.output_dir = str(output)
-                cfg.hydra.mode = "RUN"
+                cfg.hydra.mode = mode
             HydraConfig.instance().set_config(cfg)
             with open_dict(cfg):
                 del cfg["hydra"]
@@ -77,6 +81,20 @@ def train_py(output: Path, *overrides: str) -> float:
     """`python train.py`, in this process."""
     with composed("train", *overrides, output=output) as cfg:
         return job.train(cfg)
+
+
+def write_finished(folder: Path) -> None:
+    """Write what a finished run leaves, without training: configuration, checkpoints, results."""
+    run = RunFolder(folder)
+    with composed("train", *SHORT, "prompt=none", output=folder) as cfg:
+        encoder = build_encoder(cfg.model, cfg.prompt)
+        run.checkpoints.mkdir(parents=True)
+        run.save_config(cfg)
+    weights = {f"encoder.{name}": value for name, value in encoder.state_dict().items()}
+    for which in ("best", "last"):
+        torch.save({"state_dict": weights, "global_step": 2, "epoch": 0}, run.checkpoints / f"{which}.ckpt")
+    run.save_metrics(RunMetrics(None, {"spearman": 50.0, "pearson": 50.0, "pairs": 40}))
+    run.log_file.touch()
 
 
 def load(run: Path, output: Path, *consent: str) -> None:

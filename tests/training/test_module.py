@@ -146,15 +146,6 @@ def test_recomputation_keeps_no_activations() -> None:
     assert saved(recompute=True) < saved(recompute=False) / 5
 
 
-def test_limited_rows_are_the_same_rows() -> None:
-    encoder = tiny_mistral(pooling="last_token").eval()
-    rows = encoder.prepare(10_000, training=False)([TEXTS], [None])
-    limited = rows.limited(3)
-    assert [len(chunk["input_ids"]) for chunk in limited.chunks] == [3, 3, 2]
-    assert limited.chunks[-1]["input_ids"].shape[1] < rows.chunks[0]["input_ids"].shape[1]
-    torch.testing.assert_close(encoder(limited), encoder(rows), atol=2e-6, rtol=0)
-
-
 def test_a_run_with_micro_batches_ends_where_one_without_ends(
     config: Callable[..., DictConfig], tmp_path: Path
 ) -> None:
@@ -176,14 +167,6 @@ def test_a_micro_batch_that_does_not_divide(
     with pytest.raises(ConfigError, match=r"does not divide data.batch_size=16; choose among 1, 2, 4, 8, or"):
         train_in(tmp_path / "run", cfg)
     assert not (tmp_path / "run").exists()
-
-
-def test_the_longest_rows_are_as_long_as_rows_get() -> None:
-    for template in (None, "This : {sentence} !"):
-        encoder = tiny_mistral(template=template, pooling="last_token", max_length=9)
-        longest = encoder.longest_rows(3)["input_ids"]
-        cut = encoder.tokenizer(["some text of more than nine bytes"])[0]
-        assert longest.shape == (3, len(cut))
 
 
 def test_auto_in_a_run_leaves_the_result_as_it_is(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -55,3 +56,16 @@ def test_the_fallback_is_for_models_without_cells(model: str) -> None:
     assert settings(composed("data=sts", "recipe=qlora", *chosen)) == (64, 2)
     assert settings(composed("experiment=pcc_stage1", *chosen)) == (256, 1)
     assert settings(composed("experiment=pcc_stage2", *chosen)) == (216, 8)
+
+
+def test_published_cells(config: Callable[..., OmegaConf]) -> None:
+    """Batch and epochs of Pcc-tuning's twelve cells, as its code has them, and what the command line says."""
+    cfg = config("experiment=pcc_stage2", "model=llama7b", "prompt=eol")
+    assert (cfg.data.batch_size, cfg.trainer.max_epochs, cfg.optim.warmup) == (192, 8, 100)
+    cfg = config("experiment=pcc_stage2", "model=mistral7b", "prompt=sum")
+    assert (cfg.data.batch_size, cfg.trainer.max_epochs) == (208, 8)
+    assert config("experiment=pcc_stage1", "model=mistral7b", "prompt=sth").data.batch_size == 224
+    assert config("experiment=pcc_stage1", "model=llama2_7b", "prompt=sum").data.batch_size == 248
+    cfg = config("experiment=pcc_stage1", "model=mistral7b", "prompt=sth", "data.batch_size=32")
+    assert cfg.data.batch_size == 32
+    assert config("experiment=pcc_stage1", "model=tiny_opt").data.batch_size == 256

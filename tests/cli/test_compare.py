@@ -1,0 +1,39 @@
+"""The command `sts-lightning compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sts_lightning.cli.main import main
+from tests.cli.helpers import write_run
+
+
+@pytest.fixture
+def gold() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 26, size=400) / 5
+
+
+def test_compare(tmp_path: Path, gold: np.ndarray, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = write_run(tmp_path / "good", 0.5, 1, gold), write_run(tmp_path / "bad", 2.0, 2, gold)
+    main(["compare", str(tmp_path / "bad"), "--to", str(tmp_path / "good"), "--resamples", "200"])
+    printed = capsys.readouterr().out
+    for task in good:
+        line = next(line for line in printed.splitlines() if task in line)
+        assert f"{bad[task]:.2f} [" in line
+        assert f"{good[task]:.2f} [" in line
+        assert f"{good[task] - bad[task]:+.2f} [" in line
+        assert "*" in line
+    main(["compare", str(tmp_path / "bad"), "--to", str(tmp_path / "bad"), "--resamples", "50"])
+    assert "+0.00 [+0.00, +0.00]" in capsys.readouterr().out
+
+
+def test_compare_refuses_other_pairs_and_missing_runs(tmp_path: Path, gold: np.ndarray) -> None:
+    write_run(tmp_path / "one", 1.0, 1, gold)
+    write_run(tmp_path / "other", 1.0, 1, gold[::-1].copy())
+    with pytest.raises(SystemExit, match="were not scored on the same test pairs"):
+        main(["compare", str(tmp_path / "one"), "--to", str(tmp_path / "other")])
+    with pytest.raises(SystemExit, match="the run has no test report"):
+        main(["compare", str(tmp_path / "one"), "--to", str(tmp_path)])

@@ -1,0 +1,50 @@
+"""The command `sts-lightning reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.cli.main import main
+from tests.cli.helpers import leaves
+from tests.conftest import ROOT
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _in_the_projects_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def test_lists_plans_and_reports(tmp_path: Path, capsys: Capture) -> None:
+    folder = ["--folder", str(tmp_path / "absent")]
+    main(["reproduce"])
+    listed = capsys.readouterr().out
+    assert "pcc_table2" in listed
+    assert "30 runs of opt6_7b, llama7b, llama2_7b, mistral7b; each: 1 GPU with 24 GB" in listed
+    main(["reproduce", "regression_table3", "--plan", "--model", "minilm", *folder])
+    planned = capsys.readouterr().out
+    assert planned.count("to do ") == 8
+    assert "8 runs, 8 left; about 0.5 hours, 1 at a time" in planned
+    assert not (tmp_path / "absent").exists()
+    main(["reproduce", "regression_table3", "--report", *folder])
+    report = capsys.readouterr().out
+    assert "| jina_v2, + regression | published, jina_v2 | 75.17 |" in report
+    assert "| jina_v2, + regression | here | missing |" in report
+    assert (tmp_path / "absent" / "tables" / "regression_table3.html").is_file()
+
+
+def test_mistakes(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistake(*arguments: str) -> str:
+        return leaves("reproduce", *arguments, capsys=capsys)
+
+    assert "error: there is no table no_such_table; there are: best_minilm, " in mistake("no_such_table")
+    assert "argument --jobs: '0' is not" in mistake("losses_minilm", "--jobs", "0")
+    absent = tmp_path / "absent"
+    large = mistake("pcc_table2", "--folder", str(absent))
+    assert "needs 1 GPU with 24 GB, 6 h, and no GPU is visible. --model minilm" in large
+    assert not absent.exists()
+    monkeypatch.chdir(tmp_path)
+    assert "run this in the project's folder" in mistake("losses_minilm")

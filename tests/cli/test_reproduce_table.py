@@ -1,0 +1,74 @@
+"""Steps of `sts-lightning reproduce` on a small table."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.cli.reproduce_table import open_table, print_plan, write_report
+from sts_lightning.errors import ConfigError
+from sts_lightning.reproduce.plan import Cell, Table
+from tests.conftest import CONF
+from tests.reproduce.conftest import finish, spec
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """Three rows with three runs each; those of the first have finished."""
+    table = Table(spec(), tmp_path, CONF)
+    for number, run in enumerate(table.seed_runs(Cell("plain", "minilm"))):
+        finish(run, 2.0, number)
+    return table
+
+
+def test_the_plan_counts_what_is_left_by_the_time_that_runs_took(
+    table: Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for run in table.seed_runs(Cell("plain", "minilm")):
+        metrics = json.loads(run.run_folder.metrics_file.read_text())
+        run.run_folder.metrics_file.write_text(json.dumps(metrics | {"wall_seconds": 1800}))
+    print_plan(table, jobs=2)
+    printed = capsys.readouterr().out
+    assert (printed.count("\nto do "), printed.count("done ")) == (6, 3)
+    assert "9 runs, 6 left; about 1.5 hours, 2 at a time (30 minutes each, as the 3 finished" in printed
+
+
+def test_a_report_has_four_forms(table: Table) -> None:
+    text = write_report(table, "toy", 20)
+    folder = table.root / "tables"
+    assert sorted(path.name for path in folder.iterdir()) == ["toy.csv", "toy.html", "toy.md", "toy.tex"]
+    assert (folder / "toy.md").read_text() == text
+    assert (folder / "toy.csv").read_text().startswith("system,source,column,value,")
+    assert r"\begin{tabular}" in (folder / "toy.tex").read_text()
+    assert "sts-lightning reproduce toy" in (folder / "toy.html").read_text()
+
+
+def test_outside_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="run this in the project's folder"):
+        open_table("losses_minilm", None, tmp_path)
+
+
+def _collect(folder: Path, done: multiprocessing.Queue[str]) -> None:
+    table = Table(spec(), folder, CONF)
+    for _ in range(2):
+        text = write_report(table, "toy", 20)
+    done.put(text)
+
+
+def test_two_collect_at_once(table: Table) -> None:
+    context = multiprocessing.get_context("spawn")
+    done: multiprocessing.Queue[str] = context.Queue()
+    processes = [context.Process(target=_collect, args=(table.root, done)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    texts = {done.get(timeout=120) for _ in processes}
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    folder = table.root / "tables"
+    assert texts == {(folder / "toy.md").read_text()}
+    assert sorted(path.name for path in folder.iterdir()) == ["toy.csv", "toy.html", "toy.md", "toy.tex"]

@@ -1,0 +1,55 @@
+"""Building from a configuration, and the names in its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.config.build import build, name_setting
+from sts_lightning.errors import ConfigError
+
+Config = Callable[..., DictConfig]
+
+
+MIX = [
+    "loss=mix",
+    "+loss.terms.a._target_=sts_lightning.losses.spearman.SpearmanLoss",
+    "+loss.terms.b._target_=sts_lightning.losses.ibn.IBNLoss",
+    "+loss.weights.a=1",
+    "+loss.weights.b=0.5",
+]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+loss.terms.a.temperature=0", r"^loss\.terms\.a\.temperature must be positive"),
+        ("+loss.terms.b.positive_from=6", r"^loss\.terms\.b\.positive_from must lie in"),
+        ("loss.weights.a=-1", r"^loss\.weights must be finite"),
+        ("+loss.terms.c._target_=sts_lightning.losses.l1.L1Loss", r"^loss\.weights must have the names"),
+    ],
+)
+def test_an_error_of_a_nested_part_names_its_full_path(override: str, message: str, config: Config) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build("loss", config(*MIX, override).loss)
+
+
+def test_nested_parts_are_built_in_their_order(config: Config) -> None:
+    loss = build("loss", config(*MIX, "+loss.terms.a.temperature=0.3").loss)
+    assert list(loss.terms) == ["a", "b"]
+    assert loss.terms["a"].temperature == 0.3
+    assert loss.weights == {"a": 1, "b": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("scale must be positive."), r"^loss\.scale must be positive\."),
+        (ValueError("AnglELoss needs embeddings of even size."), r"^loss: AnglELoss needs"),
+    ],
+)
+def test_an_error_in_terms_of_an_argument_continues_the_path(error: ValueError, message: str) -> None:
+    with pytest.raises(ConfigError, match=message), name_setting("loss", ["scale"]):
+        raise error

@@ -1,0 +1,35 @@
+"""Cosines and correlations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sts_lightning.errors import TrainingError
+from sts_lightning.evaluation.correlation import correlate, pair_cosines
+from sts_lightning.evaluation.sts import encode_pairs
+from sts_lightning.evaluation.suites import UnitVectors
+
+
+@pytest.mark.parametrize("vectors", [np.full((2, 3), np.nan), np.array([[1.0, np.inf], [1.0, 2.0]])])
+def test_vectors_that_are_not_finite(vectors: np.ndarray) -> None:
+    class Broken:
+        def encode(self, sentences: Any, /) -> np.ndarray:
+            return vectors[: len(sentences)]
+
+    table: Any = {"sentence1": ["a"], "sentence2": ["b"]}
+    for encoder in (Broken(), UnitVectors(Broken())):
+        with pytest.raises(TrainingError, match=r"of 2 sentences are NaN or infinite"):
+            encode_pairs(encoder, [table])
+
+
+def test_cosines_by_hand_and_zero_vectors() -> None:
+    first, second = np.array([[3.0, 4.0], [0.0, 0.0]]), np.array([[4.0, 3.0], [1.0, 0.0]])
+    np.testing.assert_allclose(pair_cosines(first, second), [24 / 25, 0.0])
+
+
+def test_equal_cosines_score_zero() -> None:
+    scores = correlate(np.ones(4), np.arange(4.0))
+    assert scores == {"spearman": 0.0, "pearson": 0.0, "pairs": 4}

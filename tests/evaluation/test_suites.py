@@ -1,0 +1,100 @@
+"""Suites of tasks, from files to metrics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.evaluation.suites import UnitVectors, open_suite
+from sts_lightning.workflows.evaluate import evaluate_in
+
+Config = Callable[..., DictConfig]
+
+WORDS = ["one", "two dogs", "three red dogs", "four", "five cats", "six"] * 4
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A data root with STS-B, SICK and two probing tasks."""
+    folder = tmp_path / "senteval"
+    for name in ("STS/STSBenchmark", "SICK", "probing"):
+        (folder / name).mkdir(parents=True)
+    (folder / "counts.json").write_text("{}")
+    for part in ("train", "dev", "test"):
+        rows = [
+            f"g\tf\ty\t{n}\t{n % 6 * 0.9:.1f}\ta man saw {w}\tthey saw {w} {n}" for n, w in enumerate(WORDS)
+        ]
+        (folder / "STS" / "STSBenchmark" / f"sts-{part}.csv").write_text("\n".join(rows))
+    for part in ("train", "trial", "test_annotated"):
+        rows = [f"{n}\tno {w}\tsome {w} {n}\t{1 + n % 5 * 0.9:.1f}\tNEUTRAL" for n, w in enumerate(WORDS)]
+        (folder / "SICK" / f"SICK_{part}.txt").write_text("\n".join(["pair_ID\ta\tb\tr\te", *rows]))
+    lines = []
+    for index in range(60):
+        part = ("tr", "tr", "tr", "va", "te")[index % 5]
+        label, word = [("NN", "dog"), ("NNS", "dogs")][index // 5 % 2]
+        lines.append(f"{part}\t{label}\tThe {word} ran away {index} times .")
+    for file in ("subj_number", "obj_number"):
+        (folder / "probing" / f"{file}.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def evaluated(config: Config, root: Path, *overrides: str) -> dict[str, Any]:
+    """The metrics of a small model."""
+    run = root / "run"
+    average = evaluate_in(run, config("model=tiny_bert", f"data_root={root}", *overrides, of="eval"))
+    metrics: dict[str, Any] = json.loads((run / "metrics.json").read_text())
+    assert metrics["test"]["average"] == average
+    return metrics
+
+
+def test_probing(config: Config, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = evaluated(config, root, "suite=probing", "tasks=[SubjNumber,ObjNumber]")
+    assert "Accuracy x 100 (logistic regression" in " ".join(capsys.readouterr().out.split())
+    assert metrics["suite"] == "probing"
+    tasks = metrics["test"]["tasks"]
+    assert list(tasks) == ["SubjNumber", "ObjNumber"]
+    assert metrics["test"]["average"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 2)
+
+
+def test_relatedness(config: Config, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = evaluated(config, root, "suite=relatedness")["test"]["tasks"]
+    assert "SICKR Pearson" in capsys.readouterr().out
+    assert list(tasks) == ["STSB", "SICKR"]
+    assert tasks["SICKR"]["examples"] == 24
+
+
+def test_sts_leaves_its_predictions(config: Config, root: Path) -> None:
+    tasks = evaluated(config, root, "tasks=[STSB]")["test"]["tasks"]
+    with np.load(root / "run" / "predictions.npz") as arrays:
+        assert sorted(arrays.files) == ["STSB/cosine", "STSB/gold"]
+        assert len(arrays["STSB/gold"]) == tasks["STSB"]["pairs"] == 24
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error", "message"),
+    [
+        (["suite=transfer"], DataError, r"rt-polarity\.pos: cannot be read"),
+        (["suite=probing", "tasks=[SubjNumber]", "folds=1"], ConfigError, "folds must be at least 2, got 1"),
+        (["suite=mteb"], ConfigError, "suite=mteb needs tasks="),
+    ],
+)
+def test_mistakes(
+    overrides: list[str], error: type[Exception], message: str, config: Config, root: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        open_suite(config("model=tiny_bert", f"data_root={root}", *overrides, of="eval"))
+
+
+def test_unit_vectors_keep_their_direction() -> None:
+    class Fixed:
+        def encode(self, sentences: Any, /) -> np.ndarray:
+            return np.array([[3.0, 4.0], [0.0, 0.0]])[: len(sentences)]
+
+    np.testing.assert_allclose(UnitVectors(Fixed()).encode(["a", "b"]), [[0.6, 0.8], [0, 0]], rtol=1e-6)

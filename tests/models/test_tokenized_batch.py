@@ -1,0 +1,61 @@
+"""Padded chunks of token ids."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sts_lightning.models.tokenized_batch import chunk
+from sts_lightning.testing.tiny_decoders import tiny_mistral
+
+TEXTS = [
+    "A dog runs",
+    "Someone plays a guitar in the park",
+    "x",
+    "Two men are sitting",
+    "Go on",
+    "An owl",
+    "No",
+    "It",
+]
+
+
+def test_limited_rows_are_the_same_rows() -> None:
+    encoder = tiny_mistral(pooling="last_token").eval()
+    rows = encoder.prepare(10_000, training=False)([TEXTS], [None])
+    limited = rows.limited(3)
+    assert [len(chunk["input_ids"]) for chunk in limited.chunks] == [3, 3, 2]
+    assert limited.chunks[-1]["input_ids"].shape[1] < rows.chunks[0]["input_ids"].shape[1]
+    torch.testing.assert_close(encoder(limited), encoder(rows), atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("budget", [1, 7, 12, 1000])
+def test_chunks_hold_every_row_once_within_the_budget(side: str, budget: int) -> None:
+    rows = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4, 1])]
+    chunks = chunk(rows, budget, pad_id=0, padding_side=side)
+    assert chunks.num_tokens == 21
+    seen = []
+    for part in chunks.chunks:
+        ids, mask = part["input_ids"], part["attention_mask"]
+        assert len(ids) == 1 or ids.numel() <= budget
+        assert mask[:, 0 if side == "right" else -1].all()
+        assert torch.equal(ids != 0, mask.bool())
+        assert mask.sum(dim=1).max() == ids.shape[1]  # padded to its own longest row
+        seen += [[token for token in row if token] for row in ids.tolist()]
+    assert [seen[position] for position in chunks.restore.tolist()] == rows
+
+
+def test_sorting_saves_padding() -> None:
+    rows = [[1] * length for length in [2, 30, 3, 28, 2, 29]]
+    padded = sum(part["input_ids"].numel() for part in chunk(rows, 100, 0, "right").chunks)
+    assert padded == 3 * 30 + 3 * 3
+
+
+def test_head_has_the_first_rows_in_order() -> None:
+    ids = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4])]
+    whole = chunk(ids, 8, pad_id=0, padding_side="right")
+    part = whole.head(4)
+    found = [[token for token in row if token] for c in part.chunks for row in c["input_ids"].tolist()]
+    assert [found[position] for position in part.restore.tolist()] == ids[:4]
+    assert part.num_tokens == 14

@@ -1,0 +1,45 @@
+"""A collected table as Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+
+import pytest
+
+from sts_lightning.reproduce import formats
+from sts_lightning.reproduce.collect import collect
+from sts_lightning.reproduce.formats import csv_text, latex
+from sts_lightning.reproduce.plan import Table
+
+
+def test_csv_has_unrounded_values(table: Table, scores: dict[str, list[float]]) -> None:
+    rows = list(csv.DictReader(io.StringIO(csv_text(collect(table, 50)))))
+    ours = next(
+        row for row in rows if (row["system"], row["source"], row["column"]) == ("a|b_c", "here", "average")
+    )
+    assert float(ours["value"]) == pytest.approx(statistics.mean(scores["a|b_c"]), rel=1e-12)
+    assert float(ours["std"]) == pytest.approx(statistics.stdev(scores["a|b_c"]), rel=1e-12)
+
+
+def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[float]]) -> None:
+    text = latex(collect(table, 50))
+    assert r"a\textbar{}b\_c & here" in text
+    assert (
+        r"\caption{Toy \& \textless{}others\textgreater{}. Dev and test sentences: senteval\_text=raw" in text
+    )
+    body = text[: text.index(r"\caption")].split(r"\midrule")[1]
+    assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {8}
+
+
+def test_a_wide_table_is_shrunk_to_the_page(
+    table: Table, scores: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected = collect(table, 50)
+    monkeypatch.setattr(formats, "PAGE", 10_000)
+    assert "resizebox" not in latex(collected)
+    monkeypatch.setattr(formats, "PAGE", 10)
+    shrunk = latex(collected)
+    assert shrunk.count(r"\resizebox{\linewidth}{!}{%") == shrunk.count(r"\begin{tabular}")
+    assert shrunk.count(r"\end{tabular}}") == shrunk.count(r"\begin{tabular}")

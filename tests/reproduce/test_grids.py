@@ -1,0 +1,52 @@
+"""A collected table as grids of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from pathlib import Path
+
+from sts_lightning.reproduce.collect import collect
+from sts_lightning.reproduce.formats import csv_text, latex, markdown
+from sts_lightning.reproduce.plan import Table
+from tests.conftest import CONF
+from tests.reproduce.conftest import lines, spec
+
+
+def test_published_stands_next_to_ours(table: Table, scores: dict[str, list[float]]) -> None:
+    text = markdown(collect(table, 50))
+    published, ours = lines(text, "plain")[:2]
+    mean, spread = statistics.mean(scores["plain"]), statistics.stdev(scores["plain"])
+    assert published[:4] == ["plain", "published", "80.00", "80.50"]
+    assert ours[:5] == ["plain", "here", f"{mean:.2f}", f"{mean:.2f}", f"{spread:.2f}"]
+    assert ours[-3:] == ["3 of 3", "STS-B dev", "unknown"]
+    assert lines(text, "closed")[0][:4] == ["closed", "published", "60.00", "60.50"]
+    assert len(lines(text, "closed")) == 1
+
+
+def test_missing_rows_are_missing_and_never_zero(table: Table, scores: dict[str, list[float]]) -> None:
+    collected = collect(table, 50)
+    assert lines(markdown(collected), "absent")[1][1:4] == ["here", "missing", "missing"]
+    assert "0.00" not in [cell for row in lines(markdown(collected), "absent") for cell in row]
+    assert "absent & here & missing & missing" in latex(collected)
+    row = next(
+        row
+        for row in csv.DictReader(io.StringIO(csv_text(collected)))
+        if row["source"] == "here" and row["system"] == "absent"
+    )
+    assert (row["value"], row["runs"], row["planned"]) == ("", "0", "3")
+
+
+def test_nothing_finished_yet(table: Table) -> None:
+    text = markdown(collect(table, 50))
+    assert lines(text, "plain")[1][1:4] == ["here", "missing", "missing"]
+    assert "binary ceiling" not in text
+
+
+def test_a_smaller_scale_says_so(tmp_path: Path) -> None:
+    from sts_lightning.reproduce.spec import Scale
+
+    text = markdown(collect(Table(spec(), tmp_path, CONF, "tiny_bert", Scale(hours=1)), 50))
+    assert "at the scale of tiny_bert, with shorter schedules: not the published models" in text
+    assert lines(text, "plain")[0][:3] == ["plain", "published", "80.00"]

@@ -1,0 +1,37 @@
+"""Launchers of sweeps for the runs of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.reproduce.launch import open_launcher
+from tests.conftest import CONF
+
+
+def test_settings_reach_the_launcher(tmp_path: Path) -> None:
+    run: Any = open_launcher("process", ["jobs=3"], CONF, tmp_path)
+    assert type(run.__self__).__name__ == "ProcessLauncher"
+    assert (run.__self__.jobs, run.__self__.gpus_per_job) == (3, None)
+    run = open_launcher("slurm", ["partition=gpu", "jobs=2"], CONF, tmp_path)
+    slurm = run.__self__
+    assert slurm.parameters["slurm_partition"] == "gpu"
+    assert slurm.parameters["slurm_array_parallelism"] == 2
+    assert slurm.config.hydra.sweep.dir == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "named"),
+    [
+        ("slurm", "partitoin=gpu", "--launcher slurm: Key 'partitoin' is not in struct"),
+        ("process", "jobs", "--launcher process: "),
+        ("lsf", "jobs=1", "--launcher lsf: "),
+    ],
+)
+def test_what_does_not_exist_is_named(name: str, setting: str, named: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_launcher(name, [setting], CONF, tmp_path)
+    assert named in str(caught.value)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.predictions import load_predictions, save_predictions
+
+
+def table(labels: list[float]) -> object:
+    texts = [str(label) for label in labels]
+    return make_table({"sentence1": texts, "sentence2": texts, "label": labels})
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    tasks = [STSTask("A", {"x": table([1, 2]), "y": table([3])}), STSTask("B", {"test": table([4, 5])})]  # type: ignore[dict-item]
+    save_predictions(
+        RunFolder(tmp_path), tasks, [np.array([0.1, 0.2]), np.array([0.3]), np.array([0.4, 0.5])]
+    )
+    found = load_predictions(RunFolder(tmp_path))
+    assert list(found) == ["A", "B"]
+    assert [column.tolist() for column in found["A"]] == [[0.1, 0.2, 0.3], [1, 2, 3]]
+    assert [column.tolist() for column in found["B"]] == [[0.4, 0.5], [4, 5]]
+
+
+def test_missing_and_broken_files(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="the run has no test report"):
+        load_predictions(RunFolder(tmp_path))
+    (RunFolder(tmp_path).predictions_file).write_bytes(b"PK\x03\x04 half a file")
+    with pytest.raises(CheckpointError, match="is broken"):
+        load_predictions(RunFolder(tmp_path))
+
+
+PREDICTIONS = "predictions.npz"
+
+
+def write_predictions(run: Path, cosines: Any, gold: Any) -> Path:
+    run.mkdir()
+    np.savez(run / PREDICTIONS, **{"STSB/cosine": np.asarray(cosines), "STSB/gold": np.asarray(gold)})
+    return run
+
+
+@pytest.mark.parametrize(
+    ("cosines", "gold", "reason"),
+    [
+        ([0.1, float("nan"), 0.3], [1.0, 2.0, 3.0], "cosine"),
+        ([0.1, 0.2, float("inf")], [1.0, 2.0, 3.0], "cosine"),
+        ([0.1, 0.2, 0.3], [1.0, float("nan"), 3.0], "gold score"),
+        ([0.1, 0.2], [1.0, 2.0, 3.0], "shape"),
+        ([[0.1, 0.2, 0.3]], [[1.0, 2.0, 3.0]], "shape"),
+        ([], [], "shape"),
+        (["a", "b", "c"], [1.0, 2.0, 3.0], "cosine"),
+    ],
+)
+def test_predictions_that_are_no_numbers(cosines: Any, gold: Any, reason: str, tmp_path: Path) -> None:
+    run = write_predictions(tmp_path / "run", cosines, gold)
+    with pytest.raises(CheckpointError) as caught:
+        load_predictions(RunFolder(run))
+    assert f"{run / PREDICTIONS}: STSB has" in str(caught.value)
+    assert reason in str(caught.value)
+
+
+def test_predictions_without_arrays(tmp_path: Path) -> None:
+    np.savez(tmp_path / PREDICTIONS)
+    with pytest.raises(CheckpointError, match="holds no predictions"):
+        load_predictions(RunFolder(tmp_path))
+    with (tmp_path / PREDICTIONS).open("wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(CheckpointError, match="is broken"):
+        load_predictions(RunFolder(tmp_path))

@@ -1,0 +1,49 @@
+"""Code in the files of a model that a run folder names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.errors import ConfigError, UntrustedError
+from sts_lightning.export.export import export
+from tests.shared_runs.changes import model_folder, of_that_folder, set_at
+from tests.shared_runs.entries import ENTRIES, edit
+
+
+@pytest.mark.parametrize("entry", list(ENTRIES))
+@pytest.mark.parametrize("group", ["model", "prompt"])
+def test_code_that_comes_with_a_model(
+    group: str, entry: str, run: Path, marker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    model_folder(run / "model", marker)
+    edit(run / "config.yaml", of_that_folder(run / "model"))
+    edit(run / "config.yaml", set_at(f"{group}.trust_remote_code", True))
+    with pytest.raises(UntrustedError, match=r"trust_remote_code=true \(train\.py, eval\.py\)"):
+        ENTRIES[entry](run, tmp_path / "out")
+    assert not marker.exists()
+
+
+def test_an_export_names_no_code_of_the_model_folder(run: Path, marker: Path, tmp_path: Path) -> None:
+    """A template's folder is loaded with trust_remote_code, which would run it."""
+    model_folder(run / "model", marker)
+    edit(run / "config.yaml", of_that_folder(run / "model", trust_remote_code=False))
+    edit(run / "config.yaml", set_at("prompt.template", "A {sentence} b"))
+    for format_ in ("merged", "sentence-transformers"):
+        export(run, tmp_path / format_, format_)  # type: ignore[arg-type]
+    written = [path for path in tmp_path.glob("*/**/*.json") if run not in path.parents]
+    assert {"config.json", "tokenizer_config.json", "modules.json"} <= {path.name for path in written}
+    assert [path for path in written if "auto_map" in path.read_text()] == []
+    assert not marker.exists()
+
+
+def test_a_kernel_in_the_files_of_a_model(run: Path, marker: Path, tmp_path: Path) -> None:
+    model_folder(run / "model", marker)
+    path = run / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"_attn_implementation": "org/kernel"}))
+    edit(run / "config.yaml", of_that_folder(run / "model"))
+    with pytest.raises(ConfigError, match="org/kernel"):
+        ENTRIES["load"](run, tmp_path / "out")

@@ -1,0 +1,63 @@
+"""Sweeps through a real Ray cluster on this machine, and through submitit's local executor."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.errors import UserError
+from sts_lightning.sweep import cluster
+from sts_lightning.sweep.cluster import Handle, watch
+from tests.sweep.conftest import jobs, starts
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "POLL", 0.1)
+
+
+def test_ctrl_c_cancels_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled: list[int] = []
+
+    class Waits:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def state(self) -> str:
+            return "running"
+
+        def cancel(self) -> None:
+            cancelled.append(self.number)
+
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster.time, "sleep", interrupt)
+    planned = jobs(tmp_path, "one", "two")
+    handles: list[Handle] = [Waits(0), Waits(1)]  # type: ignore[list-item]
+    with pytest.raises(UserError, match="stopped by Ctrl-C; 2 of 2 jobs are left"):
+        watch(planned, handles)
+    assert cancelled == [0, 1]
+
+
+@pytest.mark.slow
+def test_a_job_resumes_after_slurms_time_limit(tmp_path: Path) -> None:
+    """Submitit's signal handler: the job saves its state, and resumes once it is queued again."""
+    pytest.importorskip("submitit")
+    (job,) = jobs(tmp_path, "hang")
+    remote = cluster.RemoteJob(job)
+    thread = threading.Thread(target=remote)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not (job.folder / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    again = pickle.loads(pickle.dumps(remote.checkpoint()))
+    thread.join(10)
+    assert remote.job.state == "stopped"
+    assert again.function().state == "done"
+    assert [start[0] for start in starts(job)] == ["False", "True"]

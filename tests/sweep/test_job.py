@@ -1,0 +1,153 @@
+"""One job of a sweep: folder, process and result."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.reproduce.plan import compose_job
+from sts_lightning.sweep.job import (
+    Job,
+    Resources,
+    _outcome,
+    job_folder,
+    job_trust,
+    result,
+    run_job,
+    signal_job,
+)
+from sts_lightning.sweep.local import run_jobs
+from tests.conftest import CONF, ROOT, SHORT_RUN
+from tests.sweep.conftest import alone, jobs, starts
+
+
+@pytest.mark.parametrize(
+    ("code", "scored", "state"),
+    [
+        (0, True, "done"),
+        (0, False, "failed"),
+        (1, False, "failed"),
+        (1, True, "failed"),
+        (3, True, "was done"),
+        (3, False, "failed"),
+        (75, False, "runs elsewhere"),
+        (75, True, "runs elsewhere"),
+        (130, False, "stopped"),
+        (143, False, "stopped"),
+        (-signal.SIGTERM, False, "stopped"),
+        (128 + signal.SIGUSR2, False, "stopped"),
+        (-signal.SIGKILL, False, "failed"),
+        (-signal.SIGSEGV, False, "failed"),
+    ],
+)
+def test_what_an_exit_status_means(code: int, scored: bool, state: str) -> None:
+    assert _outcome(code, scored)[0] == state
+
+
+def test_sigterm_in_the_first_evaluation_of_a_job(tmp_path: Path) -> None:
+    overrides = (*SHORT_RUN, "data.dev_size=2000", "trainer.max_steps=2", "logger=csv", "name=x")
+    job = Job(0, overrides, tmp_path / "job", script=str(ROOT / "train.py"))
+    worker = threading.Thread(target=run_job, args=(job, Resources({})))
+    worker.start()
+    deadline = time.monotonic() + 120
+    while not (job.folder / "config.yaml").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    signal_job(job, signal.SIGTERM)
+    worker.join()
+    assert (job.state, job.score, job.problem) == ("stopped", None, "it was stopped by SIGTERM")
+    output = (job.folder / "output.log").read_text()
+    assert "stopped by SIGTERM before the first checkpoint. Start it again with the same command" in output
+    assert "Traceback" not in output
+    run_job(job, Resources({}))
+    assert job.state == "done"
+    output = (job.folder / "output.log").read_text()
+    assert output.count("has no checkpoint yet: starting it again from the beginning") == 1
+
+
+def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, script: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from sts_lightning.sweep.job import *\n"
+        f"sys.argv = [{str(script)!r}]\n"
+        f"run_job(Job(0, ('what=slow',), Path({str(tmp_path / 'slow0')!r})), Resources({{}}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "slow0" / "starts").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    (again,) = jobs(tmp_path, "slow")
+    run_jobs([again], alone())
+    assert again.state == "runs elsewhere"
+    while again.state == "runs elsewhere" and time.monotonic() < deadline:
+        time.sleep(0.2)
+        (again,) = jobs(tmp_path, "slow")
+        run_jobs([again], alone())
+    assert again.state == "was done"
+    assert len(starts(again)) == 1
+
+
+def test_results_of_runs_stages_and_evaluations(tmp_path: Path) -> None:
+    assert result(tmp_path) is None
+    (tmp_path / "metrics.json").write_text(json.dumps({"test": {"tasks": {}, "average": 70.5}}))
+    assert result(tmp_path) == 70.5
+    (tmp_path / "stages.yaml").write_text("first: {seed: 1}\nlast: {seed: 1}\n")
+    assert result(tmp_path) is None
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last" / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": None}))
+    assert result(tmp_path) == 80.0
+
+
+def test_a_folder_belongs_to_a_configuration() -> None:
+    def folder(*overrides: str) -> Path:
+        return job_folder(compose("train", [*SHORT_RUN, "name=x", *overrides], return_hydra_config=True))
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert folder("seed=1") == folder("seed=1", "debug=true", "data_root=elsewhere")
+        assert folder("seed=1") != folder("seed=2")
+        assert folder("optim.lr=5e-5") == folder()
+        assert folder("name=y").parent == Path("runs/y")
+
+
+def test_a_sweep_hands_over_what_its_own_jobs_name(tmp_path: Path) -> None:
+    """And no more: a name that only the folder has is not in it."""
+
+    def compose(overrides: list[str]) -> DictConfig:
+        return compose_job(CONF, "train", tuple(overrides))
+
+    own = ["loss._target_=my.Loss", "model.trust_remote_code=true", "model=minilm"]
+    assert job_trust(compose(own), own, compose) == Trust.of(["my.Loss"], True)
+    plain = [*SHORT_RUN, "experiment=simcse_unsup", "callbacks=rank_monitor"]
+    assert job_trust(compose(plain), plain, compose) == NOTHING
+    given = ["trust=[a.B]", "init_from=runs/x"]
+    assert job_trust(compose(given), given, compose) == Trust.of(["a.B"], False)
+    stages = [
+        "+stages.one.experiment=stage2",
+        "+stages.one.loss._target_=my.Inner",
+        "+callbacks.mine._target_=my.Callback",
+    ]
+    assert job_trust(compose(stages), stages, compose) == Trust.of(["my.Inner", "my.Callback"], False)
+    # Consent is no part of what a run is.
+    assert job_folder(compose(["seed=3"])) == job_folder(compose(["seed=3", "trust=[a.B]"]))
+
+
+def test_a_cut_job_is_resumed_with_its_consent(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import pathlib, sys\npathlib.Path('told').write_text(' '.join(sys.argv[1:]))\n")
+    script.write_text(script.read_text().replace("'told'", repr(str(tmp_path / "told"))))
+    folder = tmp_path / "job"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "last.ckpt").touch()
+    job = Job(0, ("seed=1",), folder, script=str(script), trust=Trust.of(["my.Loss"], True))
+    run_job(job, Resources({}))
+    assert (tmp_path / "told").read_text() == f"resume={folder} trust=[my.Loss] trust_remote_code=true"

@@ -1,0 +1,21 @@
+"""Progress of a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sts_lightning.sweep.overview import overview_table
+from tests.sweep.conftest import jobs
+
+
+def test_overview_counts(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, "one", "two", "three", "four")
+    planned[0].state, planned[0].score, planned[0].seconds = "done", 50.0, 120.0
+    planned[1].state = "running"
+    assert overview_table(planned, 1, 0.0).title == (
+        "1 of 4 done, 2 queued, 1 running, about 5 minutes left, best 50.00"
+    )
+    assert ", about 2 minutes left, " in str(overview_table(planned, 2, 0.0).title)  # two at a time
+    for job in planned:
+        job.state = "was done"
+    assert overview_table(planned, 1, 0.0).title == "4 of 4 done, best 50.00"

@@ -1,0 +1,59 @@
+"""Terminal output."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sts_lightning.console import log_to, print_scores, quiet_lightning
+
+
+def printed(rows: dict[str, dict[str, float]]) -> list[list[str]]:
+    """The cells of a printed table, row by row."""
+    text = io.StringIO()
+    print_scores("Spearman x 100", rows, Console(file=text, width=100))
+    lines = [line for line in text.getvalue().splitlines() if "│" in line or "┃" in line]
+    return [[cell.strip() for cell in line.replace("┃", "│").strip("│").split("│")] for line in lines]
+
+
+def test_scores_have_two_decimals_and_absent_ones_a_dash() -> None:
+    rows = {"a": {"dev": 80.126}, "b": {"dev": 7.0}, "c": {}}
+    assert printed(rows) == [["", "dev"], ["a", "80.13"], ["b", "7.00"], ["c", "-"]]
+
+
+def test_a_wide_table_is_transposed() -> None:
+    rows = {"tuned": {"dev": 80.0, "STSB": 81.0, "SICKR": 82.0}, "gain": {"dev": 1.0, "SICKR": -2.0}}
+    assert printed(rows) == [
+        ["", "tuned", "gain"],
+        ["dev", "80.00", "1.00"],
+        ["STSB", "81.00", "-"],
+        ["SICKR", "82.00", "-2.00"],
+    ]
+
+
+def test_log_lines_are_copied_to_the_file_until_the_end(tmp_path: Path) -> None:
+    logger = logging.getLogger("sts_lightning.anything")
+    with log_to(tmp_path / "train.log"):
+        logger.warning("within: naïve")
+    logger.warning("after")
+    (line,) = (tmp_path / "train.log").read_text("utf-8").splitlines()
+    assert line.endswith(" sts_lightning.anything: within: naïve")
+
+
+def test_lightning_is_quiet_within_only() -> None:
+    logger = logging.getLogger("lightning.pytorch")
+    before = logger.level
+    with pytest.warns(UserWarning) as caught:
+        with quiet_lightning():
+            assert logger.level == logging.WARNING
+            warnings.warn("the checkpoint folder exists and is not empty.", UserWarning, stacklevel=1)
+            warnings.warn("something that matters", UserWarning, stacklevel=1)
+        warnings.warn("the checkpoint folder exists and is not empty.", UserWarning, stacklevel=1)
+    assert logger.level == before
+    assert len([warning for warning in caught if "exists and is" in str(warning.message)]) == 1
+    assert any("that matters" in str(warning.message) for warning in caught)

@@ -1,0 +1,27 @@
+"""Length of a run, and Lightning's Trainer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.training.trainer import make_plan
+
+Config = Callable[..., DictConfig]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ([], (85, 170, 21)),
+        (["trainer.max_steps=20"], (85, 20, 20)),
+        (["trainer.limit_train_batches=10", "trainer.val_every=0.5"], (10, 20, 5)),
+        (["trainer.val_every=30"], (85, 170, 30)),
+        (["trainer.max_epochs=-1", "trainer.max_steps=300"], (85, 300, 21)),
+    ],
+)
+def test_plan(overrides: list[str], expected: tuple[int, int, int], config: Config) -> None:
+    plan = make_plan(config(*overrides).trainer, 85)
+    assert (plan.epoch_steps, plan.total_steps, plan.val_steps) == expected

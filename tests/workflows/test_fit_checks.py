@@ -1,0 +1,84 @@
+"""Parts of a run that fit together or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.config.build import build
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import Loss
+from sts_lightning.workflows.fit_checks import check_fit
+from sts_lightning.workflows.validate import check_extras
+from tests.conftest import CONF
+
+Config = Callable[..., DictConfig]
+
+
+SCORED = {
+    "angle",
+    "cosent",
+    "cosine_mse",
+    "ibn",
+    "l1",
+    "mse",
+    "pearson",
+    "smooth_k2",
+    "spearman",
+    "translated_relu",
+}
+CONTRASTIVE = {"infonce", "decoupled", "energy"}
+FITTING = {
+    "sts": SCORED,
+    "pairs_file": SCORED,
+    "toy": SCORED,
+    "nli_pairs": {"angle", "cosent", "cross_entropy", "l1", "mse", "smooth_k2", "translated_relu"},
+    "nli_triplets": CONTRASTIVE,
+    "sentences": CONTRASTIVE | {"mixcse"},
+}
+"""Losses that can use what each choice of `data` gives; `mix` has the needs of its terms."""
+
+
+@pytest.fixture(scope="module")
+def heads() -> dict[str, Loss]:
+    return {stem: kind() for stem, kind in all_losses().items() if stem != "mix"}
+
+
+@pytest.mark.parametrize("data", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
+def test_loss_and_data_fit_or_are_rejected(data: str, heads: dict[str, Loss], config: Config) -> None:
+    source = build("data", config(f"data={data}", "path=mine.csv").data)
+    for stem, head in heads.items():
+        if stem in FITTING[data]:
+            check_fit(head, source)
+            continue
+        with pytest.raises(
+            ConfigError, match=r"needs .* but .* gives .* Losses that fit this data: "
+        ) as caught:
+            check_fit(head, source)
+        assert set(str(caught.value).rpartition(": ")[2].rstrip(".").split(", ")) - {"mix"} == FITTING[data]
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["loss=pearson", "queue.size=8"], "PearsonLoss takes no further negatives; infonce does"),
+        (["regularizer=rank_reduction", "regularizer.phase2=none"], "add callbacks=rank_monitor"),
+        (["regularizer=rank_reduction", "freeze=encoder"], "a regularizer has no effect"),
+        (["queue.size=-1"], "must not be negative"),
+        (["experiment=pcc_stage2"], "init=final needs the run to start from"),
+        (["model=mistral7b", "model.adapter=null"], r"model\.dtype=bfloat16: weights that train have to be"),
+        (
+            ["model=tiny_opt", "model.adapter=null", "model.quantization=4bit"],
+            r"model\.quantization=4bit: weights that train have to be float32; give the model an adapter",
+        ),
+        (["experiment=regression_tune"], "init=final needs the run to start from: init_from=<run folder>"),
+    ],
+)
+def test_extras_that_would_have_no_effect(extra: list[str], message: str, config: Config) -> None:
+    cfg = config(*extra)
+    regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
+    with pytest.raises(ConfigError, match=message):
+        check_extras(cfg, build("loss", cfg.loss), regularizer, [])

@@ -1,0 +1,121 @@
+"""Runs of several stages, in this process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import locked
+from sts_lightning.training.module import STSModule
+from sts_lightning.workflows.stages import load_run_config, resume_stages, run_stages, train
+from tests.conftest import SHORT_RUN
+from tests.shared_runs.entries import composed
+
+
+def test_stages_are_started_again_and_resumed_as_a_whole(
+    config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "both"
+    short = [*SHORT_RUN, "logger=csv", "trainer.max_steps=2", "evaluation.final=false"]
+
+    def stages(*more: str) -> dict[str, DictConfig]:
+        return {"one": config(*short, *more), "two": config(*short, "seed=2")}
+
+    with pytest.raises(ConfigError, match=r"trainer\.extra"):
+        run_stages(RunFolder(folder), stages("+trainer.extra.no_such_option=1"))
+    assert not folder.exists()
+
+    with monkeypatch.context() as patch:  # before the first checkpoint of the first stage
+        patch.setattr(STSModule, "on_validation_start", lambda _: signal.raise_signal(signal.SIGTERM))
+        with pytest.raises(InterruptedRunError, match=rf"Start it again with the same command, .*={folder}$"):
+            run_stages(RunFolder(folder), stages())
+    with pytest.raises(ConfigError, match=r"other values of one\.data\.seed, one\.seed;"):
+        run_stages(RunFolder(folder), stages("seed=5"))
+
+    save = RunFolder.save_config
+
+    def stop_second(run: RunFolder, cfg: DictConfig) -> None:
+        save(run, cfg)
+        if run.path.name == "two":
+            signal.raise_signal(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "save_config", stop_second)
+        with pytest.raises(InterruptedRunError, match=rf"Resume with: .* resume={folder}$"):
+            run_stages(RunFolder(folder), stages())
+    with pytest.raises(ConfigError, match=rf"resume it with resume={folder},"):
+        run_stages(RunFolder(folder), stages())
+    first = (folder / "one" / "metrics.json").read_bytes()
+    resume_stages(RunFolder(folder))
+    assert (folder / "one" / "metrics.json").read_bytes() == first
+    assert (folder / "two" / "metrics.json").is_file()
+    with locked(folder), pytest.raises(RunningElsewhereError):
+        resume_stages(RunFolder(folder))
+
+
+def test_a_run_of_an_earlier_version_goes_on(
+    config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its configuration lacks what has come since; what it has stands, also where it is no default."""
+    full = config(*SHORT_RUN, "optim.warmup=0.3", "logger=csv", "loss=infonce", "data.kind=triplets")
+    OmegaConf.resolve(full)
+    old = OmegaConf.create(OmegaConf.to_container(full))
+    with open_dict(full):
+        full.loss.pop("temperature")  # its signature has the default
+    for key in ("queue", "init", "regularizer", "stages"):
+        old.pop(key)
+    old.trainer.pop("micro_batch_size")
+    old.prompt.pop("denoise")
+    old.loss.pop("temperature")
+    RunFolder(tmp_path).save_config(old)
+    with caplog.at_level("INFO"):
+        found = load_run_config(RunFolder(tmp_path))
+    assert found == full
+    assert "created: init, prompt.denoise, queue, queue.momentum, queue.size, " in caplog.text
+    old.trainer.later = 1
+    RunFolder(tmp_path).save_config(old)
+    with pytest.raises(CheckpointError, match=r"config.yaml: trainer.later: Key 'later' not in"):
+        load_run_config(RunFolder(tmp_path))
+
+
+STAGES = [*SHORT_RUN, "+stages.stage1.experiment=stage2", "+stages.stage2.experiment=stage2", "name=both"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("+stages.stage2.trainer.max_epoch=2", "stages.stage2: Key 'max_epoch' not in 'TrainerConfig'"),
+        ("+stages.stage3.seed=1", "stages.stage3.experiment is missing"),
+        ("+stages.stage2.optim.schedule=step", "optim.schedule=step is not among"),
+    ],
+)
+def test_a_mistake_in_a_later_stage_is_found_before_the_first(
+    argument: str, message: str, tmp_path: Path
+) -> None:
+    with (
+        composed("train", *STAGES, argument, output=tmp_path / "both") as cfg,
+        pytest.raises(ConfigError) as caught,
+    ):
+        train(cfg)
+    assert message in str(caught.value)
+    assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize(("devices", "rejected"), [(2, True), (1, False)])
+def test_a_sweep_over_several_devices_in_one_process_is_rejected(
+    devices: int, rejected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sts_lightning.workflows.stages.train_in", lambda *_, **__: 80.0)
+    overrides = [*SHORT_RUN, "hydra/launcher=basic", f"trainer.devices={devices}", "name=x"]
+    with composed("train", *overrides, output=tmp_path / "job", mode="MULTIRUN") as cfg:
+        if not rejected:
+            assert train(cfg) == 80.0
+            return
+        with pytest.raises(ConfigError, match="Leave out hydra/launcher=basic"):
+            train(cfg)

@@ -1,0 +1,251 @@
+"""Settings that are rejected by one message that names the key.
+
+They go through `train_in` with no weights to load, which also shows that they are found before any is loaded
+and before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.workflows.train import train_in
+from tests.conftest import SHORT_DATA, SHORT_RUN
+
+Config = Callable[..., DictConfig]
+
+
+TRIPLETS = ["loss=infonce", "data.kind=triplets"]
+MIX = ["loss=mix", "+loss.terms.a._target_=sts_lightning.losses.pearson.PearsonLoss"]
+
+SETTINGS: list[tuple[list[str], str]] = [
+    # NaN and infinity
+    (["optim.lr=nan"], "optim.lr"),
+    (["optim.lr=inf"], "optim.lr"),
+    (["optim.lr='nan'"], "optim.lr"),
+    (["optim.head_lr=inf"], "optim.head_lr"),
+    (["optim.weight_decay=inf"], "optim.weight_decay"),
+    (["optim.layer_decay=nan"], "optim.layer_decay"),
+    (["optim.betas=[nan,0.9]"], "optim.betas.0"),
+    (["optim.eps=inf"], "optim.eps"),
+    (["optim.warmup=inf"], "optim.warmup"),
+    (["trainer.val_every=nan"], "trainer.val_every"),
+    (["trainer.val_every=inf"], "trainer.val_every"),
+    (["trainer.gradient_clip_val=nan"], "trainer.gradient_clip_val"),
+    (["trainer.gradient_clip_val=inf"], "trainer.gradient_clip_val"),
+    (["trainer.micro_batch_size=nan"], "trainer.micro_batch_size"),
+    (["+trainer.extra.max_time=inf"], "trainer.extra.max_time"),
+    (["queue.momentum=nan"], "queue.momentum"),
+    (["data.repetition=nan"], "data.repetition"),
+    ([*TRIPLETS, "loss.temperature=nan"], "loss.temperature"),
+    ([*TRIPLETS, "loss.temperature=inf"], "loss.temperature"),
+    ([*TRIPLETS, "loss.hard_negative_weight=inf"], "loss.hard_negative_weight"),
+    (["loss=angle", "loss.scale=nan"], "loss.scale"),
+    (["loss=l1", "loss.spacing=inf"], "loss.spacing"),
+    ([*MIX, "+loss.weights.a=nan"], "loss.weights.a"),
+    (["regularizer=rank_reduction", "regularizer.coefficient=nan"], "regularizer.coefficient"),
+    (["callbacks=ema", "callbacks.ema.decay=nan"], "callbacks.ema.decay"),
+    (["callbacks=early_stopping", "+callbacks.early_stopping.min_delta=inf"], "early_stopping.min_delta"),
+    (["model.dropout=nan"], "model.dropout"),
+    # Ranges
+    (["seed=-1"], "seed"),
+    (["seed=4294967296"], "seed"),
+    (["seed=99999999999999999999"], "seed"),
+    (["trainer.gradient_clip_val=-1"], "trainer.gradient_clip_val"),
+    (["trainer.gradient_clip_val=0"], "trainer.gradient_clip_val"),
+    (["trainer.max_steps=-5"], "trainer.max_steps"),
+    (["trainer.max_steps=0"], "trainer.max_steps"),
+    (["trainer.max_epochs=-7"], "trainer.max_epochs"),
+    (["trainer.max_epochs=0"], "trainer.max_epochs"),
+    (["trainer.max_epochs=-1"], "trainer.max_epochs and trainer.max_steps"),
+    (["trainer.limit_train_batches=0"], "trainer.limit_train_batches"),
+    (["trainer.limit_train_batches=-3"], "trainer.limit_train_batches"),
+    (["trainer.val_every=0"], "trainer.val_every"),
+    (["trainer.val_every=-0.5"], "trainer.val_every"),
+    (["trainer.val_every=1.5"], "trainer.val_every"),
+    (["trainer.micro_batch_size=true"], "trainer.micro_batch_size"),
+    (["trainer.micro_batch_size=0"], "trainer.micro_batch_size"),
+    (["trainer.micro_batch_size=2.0"], "trainer.micro_batch_size"),
+    (["trainer.log_every_n_steps=0"], "trainer.log_every_n_steps"),
+    (["trainer.chunk_tokens=-1"], "trainer.chunk_tokens"),
+    (["optim.betas=[0.9]"], "optim.betas"),
+    (["optim.betas=[0.9,0.99,0.999]"], "optim.betas"),
+    (["optim.betas=[-0.1,0.9]"], "optim.betas"),
+    (["optim.warmup=1.5"], "optim.warmup"),
+    (["queue.size=-1"], "queue.size"),
+    ([*TRIPLETS, "queue.size=8", "queue.momentum=1"], "queue.momentum"),
+    (["data.num_workers=-1"], "data.num_workers"),
+    (["data.batch_size=1"], "data.batch_size"),
+    (["data.train_size=0"], "data.train_size"),
+    (["loss=infonce", "data.kind=sentences", "data.views=5"], "data.views"),
+    (["loss=infonce", "data.kind=sentences", "data.repetition=1.5"], "data.repetition"),
+    ([*TRIPLETS, "loss.temperature=0"], "loss.temperature"),
+    ([*TRIPLETS, "loss.temperature=-0.05"], "loss.temperature"),
+    (["loss=spearman", "loss.temperature=-1"], "loss.temperature"),
+    (["loss=cosent", "loss.scale=0"], "loss.scale"),
+    (["loss=ibn", "loss.scale=-20"], "loss.scale"),
+    (["loss=energy", "data.kind=triplets", "loss.margin=-0.2"], "loss.margin"),
+    (["loss=decoupled", "data.kind=triplets", "loss.uniformity_weight=-1"], "loss.uniformity_weight"),
+    (["loss=smooth_k2", "loss.k=-2"], "loss.k"),
+    ([*MIX, "+loss.weights.a=-1"], "loss.weights"),
+    ([*MIX, "+loss.weights.a=0"], "loss.weights"),
+    (["regularizer=rank_reduction", "regularizer.coefficient=-1"], "regularizer.coefficient"),
+    (["callbacks=rank_monitor", "callbacks.rank_monitor.every=0"], "callbacks.rank_monitor.every"),
+    (["callbacks=rank_monitor", "callbacks.rank_monitor.fraction=0"], "callbacks.rank_monitor"),
+    (["callbacks=ema", "callbacks.ema.decay=1.5"], "callbacks.ema"),
+    # Types that would be taken for something else
+    (["loss.official=no"], "loss.official"),
+    (["loss.official=2"], "loss.official"),
+    (["data.batch_size='16'"], "data.batch_size"),
+    (["data.batch_size=true"], "data.batch_size"),
+    ([*TRIPLETS, "loss.temperature='0.1'"], "loss.temperature"),
+    # What has no effect in a combination
+    (["data.views=3"], "views"),
+    (["data.repetition=0.3"], "repetition"),
+    (["path=mine.csv"], "path=mine.csv"),
+    (["freeze=encoder"], "freeze=encoder"),
+    (["optim.head_lr=1e-3"], "optim.head_lr"),
+    (["freeze=encoder", "loss=angle"], "freeze=encoder"),
+    # Targets that are something else
+    (["data._target_=builtins.dict"], "data._target_"),
+    (["loss._target_=builtins.dict"], "loss._target_"),
+    (["loss._target_=builtins.print"], "loss"),
+    (["data._target_=sts_lightning.nothing.At"], "data._target_"),
+    (["~loss.official", "loss._target_=torch.nn.Identity"], "loss"),
+    (["+callbacks.x._target_=torch.nn.GELU"], "callbacks.x._target_"),
+    # Arguments of the Trainer
+    (["+trainer.extra.profiler=nope"], "trainer.extra"),
+    (["+trainer.extra.foo=1"], "trainer.extra.foo"),
+    (["+trainer.extra.max_steps=1"], "trainer.extra.max_steps"),
+    (["+trainer.extra.strategy=foo"], "trainer.extra.strategy"),
+    (["+trainer.extra.callbacks=[]"], "trainer.extra.callbacks"),
+    (["+trainer.extra.precision=64"], "trainer.extra.precision"),
+    (["+trainer.extra.enable_checkpointing=false"], "trainer.extra.enable_checkpointing"),
+    (["+trainer.extra.fast_dev_run=true"], "trainer.extra.fast_dev_run"),
+    (["+trainer.extra.limit_val_batches=0"], "trainer.extra.limit_val_batches"),
+    (["+trainer.extra.max_time=soon"], "trainer.extra"),
+]
+
+
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    SETTINGS,
+    ids=lambda value: value if isinstance(value, str) else " ".join(value)[:60],
+)
+def test_settings_are_rejected_before_anything_is_loaded(
+    overrides: list[str], key: str, config: Config, tmp_path: Path
+) -> None:
+    cfg = config(*SHORT_RUN, "data.batch_size=16", *overrides)
+    with pytest.raises(UserError) as caught:
+        train_in(tmp_path / "run", cfg)
+    assert key in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["trainer.max_epochs=-1", "trainer.max_steps=5", "trainer.val_every=3"],
+        ["trainer.gradient_clip_val=null", "trainer.limit_train_batches=null", "trainer.val_every=1.0"],
+        ["seed=0"],
+        ["seed=4294967295"],
+        ["trainer.micro_batch_size=auto"],
+        ["+trainer.extra.profiler=simple"],
+        ["freeze=encoder", "loss=l1", "optim.head_lr=1e-3"],
+        ["loss=infonce", "data.kind=sentences", "data.views=3", "data.repetition=0.3"],
+        ["optim.warmup=20", "optim.betas=[0.0,0.5]"],
+    ],
+)
+def test_settings_at_the_edge_of_what_is_allowed(
+    overrides: list[str], config: Config, tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError, match="weights would be loaded"):
+        train_in(tmp_path / "run", config(*SHORT_RUN, "data.batch_size=16", *overrides))
+
+
+def test_a_model_without_layers(config: Config, tmp_path: Path) -> None:
+    for model in ("tiny_bert", "tiny_mistral", "tiny_opt"):
+        with pytest.raises(ConfigError, match=r"model\.layers must be at least 1, got 0"):
+            train_in(tmp_path / "run", config(*SHORT_DATA, f"model={model}", "model.layers=0"))
+
+
+HEAD = "sentence1,sentence2,score\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        (["data.score_range=[0]"], "data.score_range"),
+        (["data.score_range=[0,1,2]"], "data.score_range"),
+        (["data.score_range=[0,inf]"], "data.score_range"),
+        (["data.score_range=[nan,5]"], "data.score_range"),
+        (["data.score_range=[5,0]"], "data.score_range"),
+        (["data.score_range=[1,1]"], "data.score_range"),
+        (["data.score_range=[low,high]"], "data.score_range"),
+        (["data.dev_fraction=nan"], "data.dev_fraction"),
+        (["data.dev_fraction=1"], "data.dev_fraction"),
+        (["data.sentence1=sentence2"], "data.sentence1"),
+        (["data.score=sentence1"], "score"),
+    ],
+)
+@pytest.mark.usefixtures("no_weights")
+def test_settings_of_a_file(options: list[str], key: str, config: Config, tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "a,b,1\nc,d,2\n" * 10)
+    with pytest.raises(ConfigError) as caught:
+        train_in(
+            tmp_path / "run",
+            config("model=tiny_bert", "data=pairs_file", f"path={tmp_path}/mine.csv", *options),
+        )
+    assert key in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["data=sts", "loss=infonce", "data.positives_from=9"], "data.positives_from"),
+        (["data=sts", "loss=infonce", "data.positives_from=-1"], "data.positives_from"),
+        (["data=nli_pairs", "loss=l1", "data.columns=[a,b]"], "data.columns"),
+        (["data=nli_pairs", "loss=l1", "data.columns=[a,b,b]"], "data.columns"),
+        (["data=sentences", "loss=infonce", "data.official_repetition=true"], "data.official_repetition"),
+        (["data=sentences", "loss=infonce", "data.views=4"], "data.views"),
+    ],
+)
+def test_settings_of_other_data(overrides: list[str], key: str, config: Config, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        train_in(tmp_path / "run", config("model=tiny_bert", *overrides))
+    assert key in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize("template", ["Nothing.", "{sentence} {sentence}"])
+def test_a_template_without_a_place_for_the_sentence(template: str, config: Config, tmp_path: Path) -> None:
+    cfg = config(*SHORT_RUN, "data.batch_size=16")
+    cfg.prompt.template = template
+    with pytest.raises(ConfigError, match=r"prompt.template needs the slot \{sentence\} exactly once"):
+        train_in(tmp_path / "run", cfg)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_view_templates_are_one_for_each_view(config: Config, tmp_path: Path) -> None:
+    cfg = config(*SHORT_RUN, "loss=infonce", "data.kind=triplets", "prompt=promptbert_views")
+    with pytest.raises(ConfigError, match="2 templates, but ToyData gives 3 views"):
+        train_in(tmp_path / "run", cfg)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_templates_are_not_repeated(config: Config, tmp_path: Path) -> None:
+    repeated = ["loss=infonce", "data.kind=sentences", "data.repetition=0.3"]
+    with pytest.raises(ConfigError, match="use prompt=none"):
+        train_in(tmp_path / "run", config(*SHORT_RUN, *repeated, "prompt=promptbert"))
+    assert not (tmp_path / "run").exists()

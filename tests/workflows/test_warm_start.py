@@ -1,0 +1,66 @@
+"""Runs that start from the weights of an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig
+
+import sts_lightning
+from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.train import train_in
+from tests.scenarios.test_recipes import overrides
+
+Config = Callable[..., DictConfig]
+
+
+def test_head_then_both(config: Config, tmp_path: Path) -> None:
+    """The two steps of the regression recipe: the head is handed on, the encoder stood still."""
+    head, tune = tmp_path / "head", tmp_path / "tune"
+    train_in(head, config(*overrides("regression_head")))
+    first = RunFolder(head).read_checkpoint("last")["state_dict"]
+    assert {name.partition(".")[0] for name in first} == {"loss"}
+    tuning = [text for text in overrides("regression_tune") if text != "init=best"]
+    cfg = config(*tuning, f"init_from={head}", "trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0")
+    train_in(tune, cfg)
+    second = RunFolder(tune).read_checkpoint("best")["state_dict"]
+    for name, value in first.items():
+        torch.testing.assert_close(second[name], value, atol=1e-9, rtol=0)
+    assert any(name.startswith("encoder.") for name in second)
+
+
+def test_a_frozen_encoder_that_came_from_a_run_is_kept(config: Config, tmp_path: Path) -> None:
+    tuned, head = tmp_path / "tuned", tmp_path / "head"
+    train_in(tuned, config(*overrides("stage2")))
+    train_in(head, config(*overrides("regression_head"), f"init_from={tuned}"))
+    texts = ["The boy hid a rug .", "A farmer ."]
+    np.testing.assert_allclose(
+        sts_lightning.load(head).encode(texts), sts_lightning.load(tuned).encode(texts), atol=1e-6
+    )
+
+
+def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_in(run, config(*overrides("stage2")))
+    with pytest.raises(CheckpointError, match="weights differ in name or shape"):
+        train_in(tmp_path / "x", config(*overrides("stage2"), f"init_from={run}", "model.hidden_size=16"))
+    with pytest.raises(CheckpointError, match="was trained from model"):
+        train_in(
+            tmp_path / "y",
+            config(*[text for text in overrides("stage2") if text != "model=tiny_bert"], f"init_from={run}"),
+        )
+    with pytest.raises(CheckpointError, match="is not a run folder"):
+        train_in(tmp_path / "z", config(*overrides("stage2"), f"init_from={tmp_path / 'absent'}"))
+
+
+def test_starting_from_another_adapter_is_refused(config: Config, tmp_path: Path) -> None:
+    small = [*overrides("pcc_stage2"), "evaluation.final=false"]
+    train_in(tmp_path / "first", config(*small))
+    more = config(*small, f"init_from={tmp_path / 'first'}", "model.adapter.r=4")
+    with pytest.raises(CheckpointError, match=r"was trained with another adapter .*'r': 8.*, not .*'r': 4"):
+        train_in(tmp_path / "second", more)
