@@ -80,7 +80,7 @@ def loss_curves(errors: Sequence[float], curves: Mapping[str, Sequence[float]], 
         axis.axvline(x0, color="grey", linestyle=":", linewidth=1, label=f"$x_0$ = {x0:g}")
         axis.set(title=name, xlabel="|prediction - label|")
         axis.grid(alpha=0.25)
-        axis.legend(loc="upper left")
+        axis.legend(loc="upper center")
     axes[0].set_ylabel("penalty")
     return figure
 

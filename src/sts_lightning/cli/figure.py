@@ -15,7 +15,6 @@ from sts_lightning.errors import CheckpointError, ConfigError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from sts_lightning.runs.folder import RunFolder
     from sts_lightning.workflows.figure_list import FigureSpec
     from sts_lightning.workflows.figure_runs import FigureRun
 
@@ -107,12 +106,13 @@ def make_figure(options: argparse.Namespace) -> Figure:
     if options.table is not None:
         return figures.OF_RUNS[options.name](*_of_table(options), options.on)
     trust = Trust.of(options.trust, False)
-    folders = [RunFolder(path) for path in options.runs if not path.is_file()]
-    if not folders:
+    paths = [path for path in options.runs if not path.is_file()]
+    if not paths:
         raise CheckpointError("--runs names files only; name run folders.", key="runs")
+    folders = [RunFolder(path) for path in paths]
     if spec.drawn_from == "evaluations":
-        return figures.rank_figure4(folders, _source(folders), trust)
-    return figures.OF_RUNS[options.name](name_runs(folders, trust), _source(folders), options.on)
+        return figures.rank_figure4(folders, _source(paths), trust)
+    return figures.OF_RUNS[options.name](name_runs(folders, trust), _source(paths), options.on)
 
 
 def _check(options: argparse.Namespace, spec: FigureSpec) -> None:
@@ -136,11 +136,13 @@ def _check(options: argparse.Namespace, spec: FigureSpec) -> None:
         raise ConfigError(f"{options.name} needs {spec.needs}; {how}.", key="runs", hint=made)
 
 
-def _source(folders: Sequence[RunFolder]) -> str:
+def _source(paths: Sequence[Path]) -> str:
     """Return the names of a few folders, or the number of many and the folder that holds them."""
-    if len(folders) <= 3:
-        return ", ".join(folder.name for folder in folders)
-    return f"{len(folders)} folders in {RunFolder(os.path.commonpath([one.path.absolute() for one in folders])).name}"
+    if len(paths) <= 3:
+        return ", ".join(str(path) for path in paths)
+    return (
+        f"{len(paths)} folders in {os.path.relpath(os.path.commonpath([path.absolute() for path in paths]))}"
+    )
 
 
 def _of_table(options: argparse.Namespace) -> tuple[list[FigureRun], str]:

@@ -20,6 +20,9 @@ RENAMED = {
 ADDED: dict[tuple[str, ...], Any] = {
     ("optim", "stretch"): 1.0,
     ("evaluation", "rank"): False,
+    ("callbacks", "rank_monitor", "views"): "none",
+    ("trainer", "keep_every"): None,
+    ("step",): None,
 }
 """Value of each added setting that has the effect of earlier versions, which lacked it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from omegaconf import DictConfig, open_dict
 from torch import Tensor, nn
@@ -84,29 +84,33 @@ def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = F
     return encoder.set_precision(cfg.evaluation.precision or encoder.precision).eval()
 
 
-def load_from(run: RunFolder, cfg: DictConfig, device: str | None = None) -> SentenceEncoder:
+def load_from(
+    run: RunFolder, cfg: DictConfig, device: str | None = None, step: int | None = None
+) -> SentenceEncoder:
     """Load the encoder of a run from its configuration or a variant of it, in the model's precision.
 
     Args:
         run: Run folder.
         cfg: Configuration of the run, possibly with another quantisation.
         device: Device that quantised weights are loaded to.
+        step: Step whose weights are loaded, one that the run kept; by default those of the best dev score.
 
     Raises:
-        CheckpointError: The run's files are broken or do not fit.
+        CheckpointError: The run's files are missing, broken or do not fit.
     """
     encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.get("freeze", "none"))
-    load_best(run, encoder)
+    load_weights(run, encoder, "best" if step is None else step)
     encoder.text_edit = cfg.evaluation.get("text_edit", "none")
     return encoder
 
 
-def load_best(run: RunFolder, encoder: SentenceEncoder) -> int:
-    """Load the weights of the best dev score into an encoder.
+def load_weights(run: RunFolder, encoder: SentenceEncoder, which: Literal["best"] | int = "best") -> int:
+    """Load the weights of the best dev score, or of a step that the run kept, into an encoder.
 
     Args:
         run: Run folder.
         encoder: Encoder, all of whose trainable parameters must be in the checkpoint.
+        which: The checkpoint.
 
     Returns:
         Optimiser step of the weights.
@@ -114,8 +118,8 @@ def load_best(run: RunFolder, encoder: SentenceEncoder) -> int:
     Raises:
         CheckpointError: The checkpoint is missing, broken or of another model.
     """
-    checkpoint = run.read_checkpoint("best")
-    load_part(encoder, "encoder.", checkpoint, run.checkpoint("best"))
+    checkpoint = run.read_checkpoint(which)
+    load_part(encoder, "encoder.", checkpoint, run.checkpoint(which))
     step: int = checkpoint["global_step"]
     return step
 

@@ -20,6 +20,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
+from sts_lightning.training.kept_weights import KeptWeights
 from sts_lightning.training.module import MONITOR
 from sts_lightning.training.recorder import RunRecorder
 
@@ -104,7 +105,9 @@ def make_trainer(
     )
     log_every = min(cfg.log_every_n_steps, plan.epoch_steps)
     last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
-    always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
+    # Before the last one, so that a run that resumes from step N has kept those up to N.
+    keep = [] if cfg.keep_every is None else [KeptWeights(run, cfg.keep_every, weights_only=not averages)]
+    always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, *keep, last]
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)

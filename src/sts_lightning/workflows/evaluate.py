@@ -69,6 +69,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     RunFolder(folder).save_config(cfg)
     details = {
         "suite": cfg.suite,
+        "ckpt": cfg.ckpt,
+        "step": cfg.step,
         "precision": precision,
         "text_edit": encoder.text_edit,
         "normalize": cfg.normalize,
@@ -93,6 +95,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
 
 def _load_encoder(cfg: DictConfig, device: str) -> tuple[SentenceEncoder, Precision]:
     if cfg.ckpt is None:
+        if cfg.step is not None:
+            raise ConfigError("step names kept weights of a run; ckpt=... names the run.", key="step")
         model = with_quantization(cfg.model, cfg.quantization)
         if model.get("adapter") is not None:
             model.adapter = None  # not trained, it adds nothing
@@ -102,7 +106,7 @@ def _load_encoder(cfg: DictConfig, device: str) -> tuple[SentenceEncoder, Precis
         run = Path(cfg.ckpt)
         config = RunFolder(run).load_config(Trust.of(cfg.trust, cfg.trust_remote_code))
         config.model = with_quantization(config.model, cfg.quantization)
-        encoder = load_from(RunFolder(run), config, device)
+        encoder = load_from(RunFolder(run), config, device, cfg.step)
         precision = cfg.precision or config.evaluation.precision or encoder.precision
     if cfg.text_edit is not None:
         encoder.text_edit = cfg.text_edit
