@@ -78,7 +78,7 @@ class RunFolder:
         return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
 
     def checkpoint(self, which: Which) -> Path:
-        """Return the path of the weights with the best dev score, of the state to resume from, or of a step."""
+        """Return the path of the best weights by dev score, of the state to resume from, or of a step."""
         return self.checkpoints / (f"step_{which}.ckpt" if isinstance(which, int) else f"{which}.ckpt")
 
     def kept_steps(self) -> list[int]:

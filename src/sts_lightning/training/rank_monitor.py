@@ -36,11 +36,12 @@ class RankMonitor(Callback):
     Each measurement is logged as ``rank/energy``, ``rank/effective`` (Roy & Vetterli),
     ``rank/entropy`` (exponential of the von Neumann entropy), ``rank/alignment``, ``rank/uniformity`` and
     ``rank/spearman``. It encodes without dropout and draws no random numbers, so training is the same with
-    and without it. With ``views="dropout"``, alignment and uniformity of two dropout views of each sentence
-    come in addition, from random numbers of their own: ``rank/dropout_alignment`` and
-    ``rank/dropout_uniformity`` (rank-reduction paper, Eq. 4 and 5; the sum is over the other sentences' second
-    views), ``rank/dropout_sphere_alignment`` and ``rank/dropout_sphere_uniformity`` (Wang & Isola; the latter of
-    the first views). When the energy rank has passed its peak, `RankReduction` enters phase 2.
+    and without it. When the energy rank has passed its peak, `RankReduction` enters phase 2.
+
+    With ``views="dropout"`` it also measures two dropout views of each sentence, with random numbers of
+    its own. ``rank/dropout_alignment`` and ``rank/dropout_uniformity`` are those of the rank-reduction paper
+    (Eq. 4 and 5: the sum is over the second views of the other sentences), ``rank/dropout_sphere_alignment``
+    and ``rank/dropout_sphere_uniformity`` those of Wang & Isola, the latter of the first views.
 
     Args:
         every: Steps between measurements; 5 in the paper.
