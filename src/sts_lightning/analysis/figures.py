@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
+from sts_lightning.analysis.labels import place_labels
 from sts_lightning.analysis.phases import Phases
 from sts_lightning.analysis.plots import new_figure
 
@@ -109,6 +109,8 @@ def rank_scores(systems: Sequence[System], rank: str, score: str, title: str) ->
             )
     _points(axis, systems, places)
     axis.set(xlabel=rank, ylabel=score, title=title)
+    pairs = [(places[one.original], places[one.name]) for one in systems if one.original is not None]
+    place_labels(axis, places, pairs)
     return figure
 
 
@@ -137,33 +139,17 @@ def instability(systems: Sequence[System], rank: str, score: str, title: str) ->
     axis.set(
         xlabel=rank, ylabel=f"standard deviation of {score}", title=f"{title}\nPearson's correlation {r:.2f}"
     )
+    place_labels(axis, places, [])
     return figure
 
 
 def _points(axis: Axes, systems: Sequence[System], places: Mapping[str, tuple[float, float]]) -> None:
-    """One point for each system with its name; blue without rank reduction, red with it."""
+    """One point for each system; blue without rank reduction, red with it."""
     for reduced, colour, label in ((False, PLAIN, "original"), (True, REDUCED, "with rank reduction")):
         points = [places[one.name] for one in systems if one.reduced is reduced]
         if points:
             axis.plot(*zip(*points, strict=True), "o", color=colour, markersize=7, label=label)
-    axis.margins(x=0.18, y=0.15)
-    middle = float(np.mean(axis.get_xlim()))
-    # A name above its point, unless another point within a twelfth of the axis is higher.
-    height = np.ptp(axis.get_ylim()) / 12
-    width = np.ptp(axis.get_xlim()) / 4
-    for name, (x, y) in places.items():
-        crowded = any(
-            other != name and abs(there[0] - x) < width and 0 <= there[1] - y < height
-            for other, there in places.items()
-        )
-        axis.annotate(
-            name,
-            (x, y),
-            textcoords="offset points",
-            xytext=(0, -15 if crowded else 8),
-            ha="left" if x < middle - 1.5 * width else "right" if x > middle + 1.5 * width else "center",
-            fontsize=9,
-        )
+    axis.margins(x=0.2, y=0.15)
     axis.grid(alpha=0.25)
     axis.legend(loc="best")
 
@@ -238,6 +224,9 @@ def two_sides(traces: Sequence[Trace], rows: Mapping[str, tuple[str, str]], titl
             axis.set_title(f"{system}: {heading}", fontsize=10)
     for axis in panels[-1]:
         axis.set_xlabel(STEP)
+    lines = [line for axis in figure.axes for line in axis.get_lines()]
+    found = {str(line.get_label()): line for line in lines}
+    figure.legend(found.values(), list(found), loc="outside lower center", ncols=len(found), fontsize=9)
     figure.suptitle(title)
     return figure
 
@@ -252,8 +241,21 @@ def _two_axes(axis: Axes, traces: Sequence[Trace], names: tuple[str, str]) -> No
         side.tick_params(axis="y", colors=colour)
     _mark_peaks(axis, traces)
     axis.grid(alpha=0.25)
-    found = {line.get_label(): line for line in [*axis.get_lines(), *right.get_lines()]}
-    right.legend(found.values(), [str(name) for name in found], loc="center right", fontsize=8)
+
+
+def _legend_below(axis: Axes) -> None:
+    """Write the legend below the axes, where it covers no line."""
+    found = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
+    axis.legend(
+        list(found.values()),
+        list(found),
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        borderaxespad=5,  # in letters: below the label of the axis
+        ncols=2,
+        fontsize=8,
+        frameon=False,
+    )
 
 
 def _mark_peaks(axis: Axes, traces: Sequence[Trace]) -> None:
@@ -270,7 +272,7 @@ def groups_over_steps(
     """Draw scores over steps, a panel for each group of tasks (rank reduction, Figure 4).
 
     Args:
-        traces: Runs with a value for each task; those of a system are averaged at each step.
+        traces: Runs with a value for each task; each run has a line of its own.
         groups: Tasks of each panel, by its title.
         label: Label of the scores.
         title: Title of the figure.
@@ -295,7 +297,7 @@ def groups_over_steps(
             _mark_peaks(axis, own[:1])
             axis.set_title(heading if len(systems) == 1 else f"{system}\n{heading}", fontsize=10)
             axis.grid(alpha=0.25)
-            axis.legend(fontsize=8)
+            _legend_below(axis)
         line[0].set_ylabel(label)
     for axis in panels[-1]:
         axis.set_xlabel(STEP)
@@ -326,14 +328,14 @@ def phase_ends(traces: Sequence[Trace], score: str, title: str) -> Figure:
                 [trace.values["score"][list(trace.steps).index(end)]],
                 "*",
                 color=colour,
-                markersize=14,
+                markersize=13,
                 markeredgecolor="black",
                 markeredgewidth=0.6,
-                label=f"{trace.run}: ends at step {end}",
+                label=f"{trace.run}: step {end}",
             )
         axis.set(xlabel=STEP, title=system)
         axis.grid(alpha=0.25)
-        axis.legend(loc="lower right", fontsize=8)
+        _legend_below(axis)
     panels[0].set_ylabel(score)
     figure.suptitle(title)
     return figure

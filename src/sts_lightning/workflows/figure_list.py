@@ -73,7 +73,7 @@ FIGURES = {
     "rank_figure6": FigureSpec(
         "Rank reduction, Figure 6 (rank against standard deviation over seeds)",
         "two seeds or more of three systems or more, with ranks as for rank_figure1",
-        _from_table("rank_figure6", "rank_table2"),
+        _from_table("rank_figure6", "rank_table2", " --rows SimCSE MixCSE ESimCSE PromptBERT"),
     ),
     "rank_figure7": FigureSpec(
         "Rank reduction, Figure 7 (ends of phase 2 of several seeds)",

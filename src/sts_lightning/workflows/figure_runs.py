@@ -105,11 +105,12 @@ def _reduced(cfg: DictConfig) -> bool:
 
 
 def _settings(cfg: DictConfig) -> dict[str, Any]:
-    """Return the settings of a system by dotted key: all but the seed and what does not affect results."""
+    """Return the settings of a system by dotted key: all but seeds and what does not affect results."""
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
-    omitted = {*VOLATILE, "seed", "init_from", "logger"}
-    return _flat({key: value for key, value in plain.items() if key not in omitted})
+    omitted = {*VOLATILE, "init_from", "logger"}
+    leaves = _flat({key: value for key, value in plain.items() if key not in omitted})
+    return {key: value for key, value in leaves.items() if key.split(".")[-1] != "seed"}
 
 
 def _flat(node: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:

@@ -36,11 +36,16 @@ DEFINITIONS = {
 """Columns of alignment and uniformity of two dropout views, by definition."""
 
 GROUPS = {
-    "falling, then recovering": ("Length", "Depth", "TopConstituents"),
-    "rising": ("WordContent", "SubjNumber", "ObjNumber"),
-    "falling or oscillating": ("BigramShift", "CoordinationInversion", "Tense", "OddManOut"),
+    "Group 1 (in the paper: falls, then recovers)": ("Length", "Depth", "TopConstituents"),
+    "Group 2 (in the paper: rises)": ("WordContent", "SubjNumber", "ObjNumber"),
+    "Group 3 (in the paper: falls or oscillates)": (
+        "BigramShift",
+        "CoordinationInversion",
+        "Tense",
+        "OddManOut",
+    ),
 }
-"""Probing tasks of the three panels, grouped as in the paper."""
+"""Probing tasks of the three panels, as in the paper."""
 
 COLUMNS = 4
 """Most systems of a figure that has a panel for each."""
