@@ -21,7 +21,7 @@ def write_folder(
     test: tuple[float, float] | None = None,
     more: Mapping[str, Sequence[float]] | None = None,
 ) -> Path:
-    """A finished run with a rank monitor at `STEPS`; ``test`` is the average on the test sets and their rank."""
+    """A finished run with a rank monitor at `STEPS`; ``test``: average on the test sets, and their rank."""
     run = RunFolder(folder)
     folder.mkdir(parents=True)
     run.save_config(cfg)

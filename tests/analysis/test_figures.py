@@ -73,7 +73,7 @@ def test_spread_over_seeds_and_its_correlation() -> None:
 def test_a_correlation_of_too_few_is_rejected() -> None:
     with pytest.raises(ValueError, match="three systems"):
         instability(SYSTEMS[:2], "rank", "score", "title")
-    with pytest.raises(ValueError, match="^A has one run"):
+    with pytest.raises(ValueError, match=r"^A has one run"):
         instability([System("A", False, [1], [2]), *SYSTEMS], "rank", "score", "title")
 
 

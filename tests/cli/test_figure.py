@@ -70,14 +70,17 @@ def test_options_that_do_not_fit(project: Path) -> None:
 
 
 def test_runs_of_a_table_are_found_by_its_plan(project: Path, config: Config) -> None:
-    rows = ("SimCSE", "SimCSE + RR")
+    own: dict[str, list[str]] = {"SimCSE": [], "SimCSE + RR": ["regularizer=rank_reduction"]}
+    composed = {  # before the plan, which composes too
+        row: [config("data=toy", "model=tiny_bert", *more, f"seed={seed}") for seed in (1, 2, 3)]
+        for row, more in own.items()
+    }
     table = open_table("rank_table2", "minilm", Path("runs/reproduce"))
-    for row in rows:
-        for seed, planned in enumerate(table.seed_runs(Cell(row, "minilm")), start=1):
-            regularizer = ["regularizer=rank_reduction"] if "RR" in row else []
-            cfg = config("data=toy", "model=tiny_bert", *regularizer, f"seed={seed}")
-            write_folder(planned.folder, cfg, [1, 4, 3, 2], [50.0, 60.0, 70.0 + seed, 60.0], (70.0, 90.0))
+    for row, configurations in composed.items():
+        for planned, cfg in zip(table.seed_runs(Cell(row, "minilm")), configurations, strict=True):
+            scores = [50.0, 60.0, 70.0 + cfg.seed, 60.0]
+            write_folder(planned.folder, cfg, [1, 4, 3, 2], scores, (70.0, 90.0))
     for name in ("rank_figure1", "rank_figure2", "rank_figure7"):
-        arguments = [name, "--table", "rank_table2", "--model", "minilm", "--rows", *rows]
+        arguments = [name, "--table", "rank_table2", "--model", "minilm", "--rows", *own]
         main(["figure", *arguments, "--to", f"{name}.png"])
         assert (project / f"{name}.png").read_bytes().startswith(b"\x89PNG")
