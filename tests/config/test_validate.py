@@ -111,6 +111,7 @@ def test_a_check_resolves_a_copy(config: Config) -> None:
         (["precision=16-mixed"], "needs a CUDA device"),
         (["+trainer.extra.accumulate_grad_batches=2"], "raise data.batch_size instead"),
         (["trainer.save_every=0"], "at least 1"),
+        (["trainer.keep_every=0"], "at least 1, or null"),
     ],
 )
 def test_settings_that_cannot_run(overrides: list[str], message: str, config: Config) -> None:
