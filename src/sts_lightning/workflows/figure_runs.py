@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.analysis.figures import System, Trace
+from sts_lightning.analysis.figures import Trace
 from sts_lightning.analysis.phases import Phases, find_phases
+from sts_lightning.analysis.system_figures import System
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder

@@ -8,6 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from sts_lightning.analysis import figures as draw
+from sts_lightning.analysis.system_figures import instability, rank_scores
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses.siamese import ZeroZoneLoss
@@ -66,7 +67,7 @@ def regression_figure2() -> Figure:
 def rank_figure1(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
     """Draw score against rank of each system, with and without rank reduction."""
     found = systems(runs, sentences)
-    return draw.rank_scores(found, RANK[sentences], SCORE[sentences], f"Rank and score: {source}")
+    return rank_scores(found, RANK[sentences], SCORE[sentences], f"Rank and score: {source}")
 
 
 def rank_figure2(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
@@ -102,7 +103,7 @@ def rank_figure6(runs: Sequence[FigureRun], source: str, sentences: Sentences) -
     """Draw the standard deviation over seeds of each system against its rank."""
     found = systems(runs, sentences)
     try:
-        return draw.instability(found, RANK[sentences], SCORE[sentences], f"Rank and instability: {source}")
+        return instability(found, RANK[sentences], SCORE[sentences], f"Rank and instability: {source}")
     except ValueError as error:
         raise ConfigError(str(error), hint="Add seeds or systems.") from error
 
