@@ -11,12 +11,14 @@ import torch
 from omegaconf import DictConfig
 
 from sts_lightning.config.trust import NOTHING
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.models.loading import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows.train import train_in
+from tests.scenarios.helpers import same_results
 from tests.scenarios.test_recipes import STEPS
+from tests.scenarios.test_resume import StopAt
 from tests.shared_run import composed
 
 Config = Callable[..., DictConfig]
@@ -91,3 +93,19 @@ def test_training_is_the_same_with_dropout_views_and_without(tmp_path: Path, con
     ]
     for name, value in states[0].items():
         assert torch.equal(value, states[1][name]), name
+
+
+def test_a_resumed_run_keeps_the_same_weights_and_views(tmp_path: Path, config: Config) -> None:
+    settings = [*WATCHED, "trainer.keep_every=1", "callbacks.rank_monitor.views=dropout"]
+    whole, cut = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "cut")
+    train_in(whole.path, config(*settings))
+    with pytest.raises(InterruptedRunError):
+        train_in(cut.path, config(*settings), callbacks=[StopAt(3)])
+    assert cut.kept_steps() == [0, 1, 2, 3]
+    train_in(cut.path, cut.load_config(), resume=True)
+    same_results(whole.path, cut.path)  # the columns of the views too
+    assert cut.kept_steps() == whole.kept_steps() == [0, 1, 2, 3, 4]
+    for step in whole.kept_steps():
+        states = [run.read_checkpoint(step)["state_dict"] for run in (whole, cut)]
+        for name, value in states[0].items():
+            assert torch.equal(value, states[1][name]), (step, name)

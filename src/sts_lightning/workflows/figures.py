@@ -25,9 +25,11 @@ from sts_lightning.workflows.figure_runs import (
 
 RANK = {
     "test": "energy rank of the test sentences, mean over the sets",
-    "dev": "energy rank of the dev sentences",
+    "dev": "energy rank of the monitored dev sentences",
 }
 SCORE = {"test": "average Spearman x 100", "dev": "dev Spearman x 100"}
+MONITORED_SCORE = "Spearman x 100 of the\nmonitored dev pairs"
+"""Score of the pairs that the rank monitor reads, which need not be all dev pairs."""
 MONITOR = {"rank": "rank/energy", "score": "rank/spearman"}
 
 DEFINITIONS = {
@@ -74,7 +76,10 @@ def rank_figure2(runs: Sequence[FigureRun], source: str, sentences: Sentences) -
     """Draw rank and dev score over steps."""
     traces = [trace(run, MONITOR) for run in runs]
     return draw.rank_dynamics(
-        traces, "energy rank of\nthe dev sentences", SCORE["dev"], f"Rank and score over training\n{source}"
+        traces,
+        "energy rank of the\nmonitored dev sentences",
+        MONITORED_SCORE,
+        f"Rank and score over training\n{source}",
     )
 
 
@@ -112,7 +117,7 @@ def rank_figure7(runs: Sequence[FigureRun], source: str, sentences: Sentences) -
     """Draw the ends of phase 2 of several seeds."""
     _few(runs)
     traces = [trace(run, MONITOR) for run in runs]
-    return draw.phase_ends(traces, SCORE["dev"], f"Ends of phase 2: {source}")
+    return draw.phase_ends(traces, MONITORED_SCORE, f"Ends of phase 2: {source}")
 
 
 def _few(runs: Sequence[FigureRun]) -> None:
