@@ -99,18 +99,18 @@ def load_from(
         CheckpointError: The run's files are missing, broken or do not fit.
     """
     encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.get("freeze", "none"))
-    load_weights(run, encoder, "best" if step is None else step)
+    which: Literal["best"] | int = "best" if step is None else step
+    load_part(encoder, "encoder.", run.read_checkpoint(which), run.checkpoint(which))
     encoder.text_edit = cfg.evaluation.get("text_edit", "none")
     return encoder
 
 
-def load_weights(run: RunFolder, encoder: SentenceEncoder, which: Literal["best"] | int = "best") -> int:
-    """Load the weights of the best dev score, or of a step that the run kept, into an encoder.
+def load_best(run: RunFolder, encoder: SentenceEncoder) -> int:
+    """Load the weights of the best dev score into an encoder.
 
     Args:
         run: Run folder.
         encoder: Encoder, all of whose trainable parameters must be in the checkpoint.
-        which: The checkpoint.
 
     Returns:
         Optimiser step of the weights.
@@ -118,8 +118,8 @@ def load_weights(run: RunFolder, encoder: SentenceEncoder, which: Literal["best"
     Raises:
         CheckpointError: The checkpoint is missing, broken or of another model.
     """
-    checkpoint = run.read_checkpoint(which)
-    load_part(encoder, "encoder.", checkpoint, run.checkpoint(which))
+    checkpoint = run.read_checkpoint("best")
+    load_part(encoder, "encoder.", checkpoint, run.checkpoint("best"))
     step: int = checkpoint["global_step"]
     return step
 

@@ -105,9 +105,9 @@ def make_trainer(
     )
     log_every = min(cfg.log_every_n_steps, plan.epoch_steps)
     last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
-    # Before the last one, so that a run that resumes from step N has kept those up to N.
-    keep = [] if cfg.keep_every is None else [KeptWeights(run, cfg.keep_every, weights_only=not averages)]
-    always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, *keep, last]
+    always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
+    if cfg.keep_every is not None:  # before the last one: a run that resumes from step N has kept it
+        always.insert(-1, KeptWeights(run, cfg.keep_every, best.save_weights_only))
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)

@@ -20,7 +20,7 @@ from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.ranks import RankResult, rank_tasks
 from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, spearman_row, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import load_weights
+from sts_lightning.models.loading import load_best
 from sts_lightning.runs.environment import environment, peak_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
@@ -79,7 +79,7 @@ def report(fitted: Fitted, started: float) -> float:
     """
     parts, encoder = fitted.parts, fitted.module.encoder
     run, cfg, data = parts.run, parts.cfg, parts.data
-    best_step = load_weights(run, encoder)
+    best_step = load_best(run, encoder)
     tuned = score(encoder.to(fitted.device), data, cfg.evaluation)
     history = run.history()
     if tuned.test is not None:
