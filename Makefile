@@ -85,7 +85,7 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/sts-lightning seeds runs/stage2/*
 
-tables: install  ## list the tables that can be re-run, with what each needs
+tables: install  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
 	$(BIN)/sts-lightning reproduce
 
 reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu] [EVALUATE="quantization=none precision=32-true"]

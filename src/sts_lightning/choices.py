@@ -70,5 +70,11 @@ Aggregate = Literal["all", "mean", "wmean"]
 ``mean``: mean of the subsets' correlations; ``wmean``: the same, weighted by size.
 """
 
+Views = Literal["none", "dropout"]
+"""Pairs of views that a `RankMonitor` measures besides the dev pairs.
+
+``none``: no others; ``dropout``: each dev sentence twice, with different dropout.
+"""
+
 Suite = Literal["sts", "rank", "transfer", "probing", "relatedness", "mteb"]
 """Tasks that `eval.py` scores a model on."""

@@ -25,6 +25,7 @@ Config = Callable[..., DictConfig]
         (["precision=16-mixed"], "needs a CUDA device"),
         (["+trainer.extra.accumulate_grad_batches=2"], "raise data.batch_size instead"),
         (["trainer.save_every=0"], "at least 1"),
+        (["trainer.keep_every=0"], "at least 1, or null"),
     ],
 )
 def test_settings_that_cannot_run(overrides: list[str], message: str, config: Config) -> None:

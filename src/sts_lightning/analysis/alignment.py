@@ -37,12 +37,20 @@ def contrastive_alignment(first: np.ndarray, second: np.ndarray, temperature: fl
     return float(-(_unit(first) * _unit(second)).sum(axis=1).mean() / temperature)
 
 
-def contrastive_uniformity(vectors: np.ndarray, temperature: float = 0.05) -> float:
+def contrastive_uniformity(
+    vectors: np.ndarray, temperature: float = 0.05, others: np.ndarray | None = None
+) -> float:
     """Compute the uniformity part of that loss, E[log sum over others of exp(cos / tau)].
 
     Lower is better. It grows with the number of vectors, so compare values of the same set only.
+
+    Args:
+        vectors: (N, D), at least two.
+        temperature: tau.
+        others: Second view of the vectors, (N, D), to which the cosines are computed, as in the
+            rank-reduction paper's Eq. 5; the same view by default. A vector's own second view is left out.
     """
-    logits = _off_diagonal(vectors) / temperature
+    logits = _off_diagonal(vectors, others) / temperature
     peak = logits.max(axis=1, keepdims=True)
     return float((peak[:, 0] + np.log(np.exp(logits - peak).sum(axis=1))).mean())
 
@@ -54,12 +62,12 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return unit
 
 
-def _off_diagonal(vectors: np.ndarray) -> np.ndarray:
-    """Cosine of each row with every other row, (N, N - 1)."""
+def _off_diagonal(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
+    """Cosine of each row with every other row, of the second view if there is one, (N, N - 1)."""
     unit = _unit(vectors)
     size = len(unit)
     if size < 2:
         raise ValueError("uniformity needs at least two vectors.")
-    cosines = unit @ unit.T
-    others: np.ndarray = cosines[~np.eye(size, dtype=bool)].reshape(size, size - 1)
-    return others
+    cosines = unit @ (unit if others is None else _unit(others)).T
+    off: np.ndarray = cosines[~np.eye(size, dtype=bool)].reshape(size, size - 1)
+    return off

@@ -13,14 +13,16 @@ from matplotlib.figure import Figure
 from sts_lightning.analysis.phases import Phases
 
 
-def _figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """Return an empty figure; the size is in inches."""
     # Not pyplot, which has global state and selects a GUI backend.
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG, and make the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
 
@@ -34,7 +36,7 @@ def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int 
         best_step: The step whose weights were kept.
         title: Title of the plot.
     """
-    figure = _figure(7, 4)
+    figure = new_figure(7, 4)
     axis = figure.add_subplot()
     loss = [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row]
     dev = [(row["step"], row["dev/spearman"]) for row in rows if "dev/spearman" in row]
@@ -57,12 +59,12 @@ def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int 
                 color="tab:orange",
             )
     right.set_ylabel("dev Spearman x 100", color="tab:orange")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_cosines(cosines: np.ndarray, gold: np.ndarray, path: Path, title: str) -> None:
     """Cosine of each dev pair against its gold score, with the mean cosine of each half point of gold."""
-    figure = _figure(5.5, 4.5)
+    figure = new_figure(5.5, 4.5)
     axis = figure.add_subplot()
     axis.scatter(gold, cosines, s=8, alpha=0.35, linewidths=0, color="tab:blue")
     bins = np.round(np.asarray(gold) * 2) / 2
@@ -78,7 +80,7 @@ def plot_cosines(cosines: np.ndarray, gold: np.ndarray, path: Path, title: str) 
     axis.set(xlabel="gold score", ylabel="cosine", title=title)
     axis.grid(alpha=0.25)
     axis.legend(loc="lower right")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 PANELS = {
@@ -99,7 +101,7 @@ def plot_rank_curves(rows: Sequence[Mapping[str, float]], phases: Phases, path: 
         path: PNG file to write.
         title: Title of the plot.
     """
-    figure = _figure(7, 8)
+    figure = new_figure(7, 8)
     axes = figure.subplots(len(PANELS), sharex=True)
     for axis, (name, label) in zip(axes, PANELS.items(), strict=True):
         points = [(row["step"], row[name]) for row in rows if name in row]
@@ -114,12 +116,12 @@ def plot_rank_curves(rows: Sequence[Mapping[str, float]], phases: Phases, path: 
     axes[0].set_title(title)
     axes[0].legend(fontsize="small")
     axes[-1].set_xlabel("optimiser step")
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_rank_scores(rows: Sequence[Mapping[str, float]], phases: Phases, path: Path, title: str) -> None:
     """Dev Spearman against energy rank, coloured by phase, with the correlation of each phase."""
-    figure = _figure(5.5, 4.5)
+    figure = new_figure(5.5, 4.5)
     axis = figure.add_subplot()
     groups = (
         ("phase 1", phases.correlation1, "tab:blue", 0, phases.boundary),
@@ -136,7 +138,7 @@ def plot_rank_scores(rows: Sequence[Mapping[str, float]], phases: Phases, path: 
     axis.set(xlabel="energy rank", ylabel="dev Spearman x 100", title=title)
     axis.grid(alpha=0.25)
     axis.legend()
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def plot_ceilings(levels: Sequence[int], curves: Mapping[str, Sequence[float]], path: Path) -> None:
@@ -147,7 +149,7 @@ def plot_ceilings(levels: Sequence[int], curves: Mapping[str, Sequence[float]], 
         curves: For each set, its ceiling at each K.
         path: PNG file to write.
     """
-    figure = _figure(7, 4.5)
+    figure = new_figure(7, 4.5)
     axis = figure.add_subplot()
     for name, values in curves.items():
         axis.plot(levels, values, marker="o", markersize=3, linewidth=1, label=name)
@@ -163,4 +165,4 @@ def plot_ceilings(levels: Sequence[int], curves: Mapping[str, Sequence[float]], 
     axis.set_xticks(list(levels))
     axis.grid(alpha=0.25)
     axis.legend(loc="lower right", fontsize=8)
-    _save(figure, path)
+    save_figure(figure, path)

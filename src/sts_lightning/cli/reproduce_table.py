@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sts_lightning.cli.figure import list_figures
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.evaluated import evaluated_again
@@ -49,7 +50,7 @@ def open_table(
 
 
 def list_tables(conf: Path = Path("conf")) -> None:
-    """Print the tables with their number of runs, models and requirements."""
+    """Print the tables with their number of runs, models and requirements, then the figures."""
     console = Console()
     for path in sorted((conf / "reproduce").glob("*.yaml")):
         spec = load_spec(path)
@@ -62,9 +63,10 @@ def list_tables(conf: Path = Path("conf")) -> None:
     scales = ", ".join(sorted(path.stem for path in (conf / "reproduce" / "scale").glob("*.yaml")))
     console.print(
         "\nmake reproduce TABLE=... PLAN=1 shows the runs, MODEL=... runs the rows at a small scale "
-        f"({scales}).",
+        f"({scales}).\n",
         soft_wrap=True,
     )
+    list_figures()
 
 
 def _needs(needs: Requirements) -> str:

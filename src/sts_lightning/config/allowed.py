@@ -47,7 +47,7 @@ ARGUMENTS: dict[str, dict[str, frozenset[str]]] = {
     },
     "callbacks": {
         "sts_lightning.training.rank_monitor.RankMonitor": _words(
-            "every pairs fraction power patience margin"
+            "every pairs fraction power patience margin views"
         ),
         "lightning.pytorch.callbacks.EarlyStopping": _words(
             "monitor min_delta patience verbose mode strict check_finite stopping_threshold "

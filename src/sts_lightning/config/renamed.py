@@ -21,6 +21,9 @@ ADDED: dict[tuple[str, ...], Any] = {
     ("companion",): {},
     ("optim", "stretch"): 1.0,
     ("evaluation", "rank"): False,
+    ("callbacks", "rank_monitor", "views"): "none",
+    ("trainer", "keep_every"): None,
+    ("step",): None,
 }
 """Value of each added setting that has the effect of earlier versions, which lacked it.
 

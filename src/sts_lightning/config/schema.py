@@ -86,6 +86,7 @@ class TrainerConfig:
     limit_train_batches: int | None = None
     val_every: float = MISSING
     save_every: int = MISSING
+    keep_every: int | None = None
     gradient_clip_val: float | None = None
     log_every_n_steps: int = MISSING
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
@@ -158,6 +159,7 @@ class EvalConfig:
     """Configuration of `python eval.py`."""
 
     ckpt: str | None = None
+    step: int | None = None
     trust: list[str] = field(default_factory=list)
     trust_remote_code: bool = False
     data_root: str = MISSING

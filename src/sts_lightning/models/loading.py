@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from omegaconf import DictConfig, open_dict
 from torch import Tensor, nn
@@ -85,19 +85,23 @@ def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = F
     return encoder.set_precision(cfg.evaluation.precision or encoder.precision).eval()
 
 
-def load_from(run: RunFolder, cfg: DictConfig, device: str | None = None) -> SentenceEncoder:
+def load_from(
+    run: RunFolder, cfg: DictConfig, device: str | None = None, step: int | None = None
+) -> SentenceEncoder:
     """Load the encoder of a run from its configuration or a variant of it, in the model's precision.
 
     Args:
         run: Run folder.
         cfg: Configuration of the run, possibly with another quantisation.
         device: Device that quantised weights are loaded to.
+        step: Step whose weights are loaded, one that the run kept; by default those of the best dev score.
 
     Raises:
-        CheckpointError: The run's files are broken or do not fit.
+        CheckpointError: The run's files are missing, broken or do not fit.
     """
     encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.get("freeze", "none"))
-    load_best(run, encoder)
+    which: Literal["best"] | int = "best" if step is None else step
+    load_part(encoder, "encoder.", run.read_checkpoint(which), run.checkpoint(which))
     return edit_and_cut(encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length"))
 
 

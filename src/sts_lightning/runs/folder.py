@@ -7,6 +7,7 @@ history.csv                 one row for each logged step
 predictions.npz             cosines and gold scores of the test pairs
 checkpoints/best.ckpt       trained parameters at the best dev score
 checkpoints/last.ckpt       everything needed to resume
+checkpoints/step_N.ckpt     trained parameters after step N, if trainer.keep_every asks for them
 stages.yaml                 configurations of the stages of a run; each stage has a subfolder, or one that
                             runs share, in `stages` beside the run folder
 plots/*.png, train.log      for the user
@@ -34,6 +35,9 @@ State = Literal["new", "started", "cut", "finished"]
 ``finished``: the results exist. ``cut``: there is a checkpoint, or a finished stage, to resume from.
 ``started``: there is a configuration only. ``new``: none of these.
 """
+
+Which = Literal["best", "last"] | int
+"""A checkpoint: that of the best dev score, the last one, or that of a step."""
 
 
 class RunFolder:
@@ -72,9 +76,14 @@ class RunFolder:
         here = Path.cwd()
         return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
 
-    def checkpoint(self, which: Literal["best", "last"]) -> Path:
-        """Return the path of the weights with the best dev score, or of the state to resume from."""
-        return self.checkpoints / f"{which}.ckpt"
+    def checkpoint(self, which: Which) -> Path:
+        """Return the path of the best weights by dev score, of the state to resume from, or of a step."""
+        return self.checkpoints / (f"step_{which}.ckpt" if isinstance(which, int) else f"{which}.ckpt")
+
+    def kept_steps(self) -> list[int]:
+        """Return the steps whose weights were kept, ascending."""
+        stems = (path.stem.removeprefix("step_") for path in self.checkpoints.glob("step_*.ckpt"))
+        return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdecimal())
 
     @property
     def has_stages(self) -> bool:
@@ -215,7 +224,7 @@ class RunFolder:
         """Read the rows of the history; empty if there is none."""
         return read_history(self.history_file)
 
-    def read_checkpoint(self, which: Literal["best", "last"]) -> dict[str, Any]:
+    def read_checkpoint(self, which: Which) -> dict[str, Any]:
         """Read a checkpoint to the CPU.
 
         Raises:
@@ -225,7 +234,7 @@ class RunFolder:
 
         path = self.checkpoint(which)
         if not path.is_file():
-            raise CheckpointError(f"{path} does not exist{self._why_missing()}.")
+            raise CheckpointError(f"{path} does not exist{self._why_missing(which)}.")
         try:
             checkpoint = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # the unpickler of torch raises various errors
@@ -234,7 +243,10 @@ class RunFolder:
             raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
         return checkpoint
 
-    def _why_missing(self) -> str:
+    def _why_missing(self, which: Which) -> str:
+        if isinstance(which, int):
+            kept = ", ".join(str(step) for step in self.kept_steps())
+            return f": the steps kept are {kept}" if kept else ": trainer.keep_every=N keeps every N-th step"
         return {
             "new": "",
             "started": ": the run was stopped before its first checkpoint; start it again with resume="

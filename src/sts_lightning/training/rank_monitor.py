@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, get_args
 
 import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.callbacks import Callback
 
-from sts_lightning.analysis.alignment import contrastive_alignment, contrastive_uniformity
+from sts_lightning.analysis.alignment import (
+    alignment,
+    contrastive_alignment,
+    contrastive_uniformity,
+    uniformity,
+)
 from sts_lightning.analysis.phases import PeakDetector
 from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
+from sts_lightning.choices import Views
+from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import correlate, pair_cosines
 from sts_lightning.evaluation.encoding import encode_distinct
 from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.training.dropout_views import dropout_views
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +38,11 @@ class RankMonitor(Callback):
     ``rank/spearman``. It encodes without dropout and draws no random numbers, so training is the same with
     and without it. When the energy rank has passed its peak, `RankReduction` enters phase 2.
 
+    With ``views="dropout"`` it also measures two dropout views of each sentence, with random numbers of
+    its own. ``rank/dropout_alignment`` and ``rank/dropout_uniformity`` are those of the rank-reduction paper
+    (Eq. 4 and 5: the sum is over the second views of the other sentences), ``rank/dropout_sphere_alignment``
+    and ``rank/dropout_sphere_uniformity`` those of Wang & Isola, the latter of the first views.
+
     Args:
         every: Steps between measurements; 5 in the paper.
         pairs: Number of dev pairs to use, from the first; all by default.
@@ -37,6 +50,7 @@ class RankMonitor(Callback):
         power: Power of the singular values that counts as energy, 1 or 2.
         patience: Number of measurements below the peak after which it counts as passed.
         margin: Minimal distance below the peak, relative to it.
+        views: Pairs of views to measure besides the dev pairs (see `Views`).
 
     Raises:
         ValueError: A value is out of range.
@@ -50,6 +64,7 @@ class RankMonitor(Callback):
         power: int = 2,
         patience: int = 3,
         margin: float = 0.01,
+        views: Views = "none",
     ) -> None:
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}.")
@@ -59,6 +74,9 @@ class RankMonitor(Callback):
         self.pairs = pairs
         self.fraction = fraction
         self.power = power
+        if views not in get_args(Views):
+            raise ValueError(f"views must be one of {', '.join(get_args(Views))}, got {views!r}.")
+        self.views: Views = views
         self.detector = PeakDetector(patience, margin)
         energy_rank(np.ones(1), fraction, power)  # checks both arguments
 
@@ -94,6 +112,8 @@ class RankMonitor(Callback):
         positive = gold >= POSITIVE
         if positive.any():
             metrics["rank/alignment"] = contrastive_alignment(first[positive], second[positive])
+        if self.views == "dropout":
+            metrics |= _view_metrics(*dropout_views(pl_module.encoder, list(embedded.index)))  # type: ignore[arg-type]
         for logger in trainer.loggers:
             logger.log_metrics(metrics, step=trainer.global_step)
         self._follow(rank, trainer.global_step, pl_module)
@@ -115,3 +135,22 @@ class RankMonitor(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the state of the peak detector."""
         self.detector.load_state_dict(state_dict)
+
+
+def _view_metrics(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
+    """Return alignment and uniformity of two views (N, D) of the same sentences, by both definitions.
+
+    Raises:
+        ConfigError: The views are equal.
+    """
+    if np.array_equal(first, second):
+        raise ConfigError(
+            "callbacks.rank_monitor.views=dropout, but this model has no dropout: its two views are equal.",
+            key="callbacks.rank_monitor.views",
+        )
+    return {
+        "rank/dropout_alignment": contrastive_alignment(first, second),
+        "rank/dropout_uniformity": contrastive_uniformity(first, others=second),
+        "rank/dropout_sphere_alignment": alignment(first, second),
+        "rank/dropout_sphere_uniformity": uniformity(first),
+    }

@@ -20,6 +20,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
+from sts_lightning.training.kept_weights import KeptWeights
 from sts_lightning.training.module import MONITOR
 from sts_lightning.training.recorder import RunRecorder
 
@@ -96,6 +97,8 @@ def make_trainer(
     best = _best_checkpoint(run, callbacks)
     last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
+    if cfg.keep_every is not None:  # before the last one: a run that resumes from step N has kept it
+        always.insert(-1, KeptWeights(run, cfg.keep_every, best.save_weights_only))
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)

@@ -71,6 +71,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     RunFolder(folder).save_config(cfg)
     details = {
         "suite": cfg.suite,
+        "ckpt": cfg.ckpt,
+        "step": cfg.step,
         "precision": precision,
         **encoder.evaluation_text,
         "senteval_text": suite.text,
@@ -109,6 +111,8 @@ def _load_encoder(
     cfg: DictConfig, run: RunFolder | None, config: DictConfig | None, device: str
 ) -> tuple[SentenceEncoder, Precision]:
     if run is None or config is None:
+        if cfg.step is not None:
+            raise ConfigError("step names kept weights of a run; ckpt=... names the run.", key="step")
         model = with_quantization(cfg.model, cfg.quantization)
         if model.get("adapter") is not None:
             model.adapter = None  # not trained, it adds nothing
@@ -116,7 +120,7 @@ def _load_encoder(
         edit_and_cut(encoder, cfg.text_edit or "none", cfg.max_length, "max_length")
         return encoder, cfg.precision or encoder.precision
     config.model = with_quantization(config.model, cfg.quantization)
-    encoder = load_from(run, config, device)
+    encoder = load_from(run, config, device, cfg.step)
     if cfg.text_edit is not None:
         encoder.text_edit = cfg.text_edit
     if cfg.max_length is not None:

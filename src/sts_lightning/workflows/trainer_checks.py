@@ -116,6 +116,7 @@ def check_ranges(trainer: DictConfig) -> None:
         # PyTorch multiplies a gradient that is too long by limit / norm: a negative limit would reverse it.
         "gradient_clip_val": (clip is None or clip > 0, "be positive, or null: no clipping"),
         "save_every": (trainer.save_every >= 1, "be at least 1"),
+        "keep_every": (trainer.keep_every is None or trainer.keep_every >= 1, "be at least 1, or null: none"),
         "log_every_n_steps": (trainer.log_every_n_steps >= 1, "be at least 1"),
         "chunk_tokens": (chunks == "auto" or (type(chunks) is int and chunks >= 1), "be at least 1, or auto"),
     }

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.cli.main import main
+from sts_lightning.cli.reproduce_table import list_tables, open_table
+from sts_lightning.reproduce.plan import Cell
+from sts_lightning.workflows.figure_list import FIGURES
+from tests.conftest import CONF, ROOT
+from tests.figure_folders import write_folder
+
+Config = Callable[..., DictConfig]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project's folder without runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "conf").symlink_to(CONF)
+    shutil.copy(ROOT / "train.py", tmp_path)
+    return tmp_path
+
+
+def fails(*arguments: str) -> str:
+    with pytest.raises(SystemExit) as caught:
+        main(["figure", *arguments])
+    assert caught.value.code not in (0, None, 2)
+    return str(caught.value.code)
+
+
+def test_figures_are_listed_alone_and_with_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["figure"])
+    alone = capsys.readouterr().out
+    for name, spec in FIGURES.items():
+        assert name in alone
+        assert all(command in alone for command in spec.commands)
+    list_tables(CONF)
+    assert alone in capsys.readouterr().out
+
+
+def test_a_figure_without_runs(project: Path) -> None:
+    main(["figure", "regression_figure2", "--to", "here/losses.png"])
+    assert (project / "here/losses.png").read_bytes().startswith(b"\x89PNG")
+    main(["figure", "regression_figure2"])
+    assert (project / "runs/reproduce/figures/regression_figure2.png").is_file()
+    assert "runs" in fails("regression_figure2", "--runs", "x")
+
+
+@pytest.mark.parametrize("name", [name for name, spec in FIGURES.items() if spec.drawn_from != "nothing"])
+def test_missing_runs_are_one_clear_error(name: str, project: Path) -> None:
+    assert FIGURES[name].commands[0] in fails(name)
+    assert "absent" in fails(name, "--runs", "absent")
+    assert not list(project.rglob("*.png"))
+
+
+def test_options_that_do_not_fit(project: Path) -> None:
+    assert "rank_figure1" in fails("rank_figure99")
+    assert "--table" in fails("rank_figure1", "--rows", "SimCSE")
+    assert "suite=probing" in fails("rank_figure4", "--table", "rank_table2")
+    assert ".png" in fails("regression_figure2", "--to", "losses.pdf")
+    assert "SimCSE + RR" in fails("rank_figure7", "--table", "rank_table2", "--rows", "Absent")
+    unfinished = fails("rank_figure7", "--table", "rank_table2", "--model", "minilm", "--rows", "SimCSE")
+    assert "3 of 3 runs" in unfinished
+    assert "sts-lightning reproduce rank_table2 --model minilm" in unfinished
+
+
+def test_runs_of_a_table_are_found_by_its_plan(project: Path, config: Config) -> None:
+    own: dict[str, list[str]] = {"SimCSE": [], "SimCSE + RR": ["regularizer=rank_reduction"]}
+    composed = {  # before the plan, which composes too
+        row: [config("data=toy", "model=tiny_bert", *more, f"seed={seed}") for seed in (1, 2, 3)]
+        for row, more in own.items()
+    }
+    table = open_table("rank_table2", "minilm", Path("runs/reproduce"))
+    for row, configurations in composed.items():
+        for planned, cfg in zip(table.seed_runs(Cell(row, "minilm")), configurations, strict=True):
+            scores = [50.0, 60.0, 70.0 + cfg.seed, 60.0]
+            write_folder(planned.folder, cfg, [1, 4, 3, 2], scores, (70.0, 90.0))
+    for name in ("rank_figure1", "rank_figure2", "rank_figure7"):
+        arguments = [name, "--table", "rank_table2", "--model", "minilm", "--rows", *own]
+        main(["figure", *arguments, "--to", f"{name}.png"])
+        assert (project / f"{name}.png").read_bytes().startswith(b"\x89PNG")
