@@ -19,7 +19,7 @@ from sts_lightning.workflows.train import train_in
 from tests.scenarios.helpers import same_results
 from tests.scenarios.test_recipes import STEPS
 from tests.scenarios.test_resume import StopAt
-from tests.shared_run import composed
+from tests.shared_runs.entries import composed
 
 Config = Callable[..., DictConfig]
 
