@@ -11,6 +11,7 @@ from torch import Tensor
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import tiny_mistral
+from tests.losses.cases import further
 
 TEMPLATE = 'This sentence : "{sentence}" means in one word:"'
 TEXTS = [
@@ -73,7 +74,9 @@ def step(
     with torch.autocast(device.type, torch.bfloat16, enabled=mixed, cache_enabled=False):
         embedded = encoder(rows, recompute).unflatten(0, (views, -1))
         with torch.autocast(device.type, enabled=False):
-            value = loss(embedded, labels)
+            more = further(loss, len(TEXTS), dimension=encoder.dimension)
+            given = {name: tensor.float().to(device) for name, tensor in more.items()}
+            value = loss(embedded, labels, **given)
     value.backward()
     gradients = [parameter.grad for parameter in encoder.parameters() if parameter.grad is not None]
     return value.item(), torch.cat([gradient.flatten().cpu() for gradient in gradients])

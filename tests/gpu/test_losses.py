@@ -9,7 +9,7 @@ import torch
 
 from sts_lightning.losses import all_losses
 from tests.gpu.steps import decoder, step
-from tests.losses.cases import batch, make
+from tests.losses.cases import batch, further, make
 
 
 @pytest.mark.parametrize("stem", sorted(all_losses()))
@@ -35,11 +35,12 @@ def test_the_loss_is_that_of_the_cpu(stem: str, device: torch.device) -> None:
     loss = make(stem)
     views, labels = batch(loss, 9)
     views.requires_grad_()
-    loss(views, labels).backward()
+    loss(views, labels, **further(loss, 9)).backward()
     there = make(stem).float().to(device)
     moved = views.detach().float().to(device).requires_grad_()
     kind = torch.float32 if labels is not None and labels.is_floating_point() else torch.int64
-    there(moved, None if labels is None else labels.to(device, kind)).backward()
+    more = {name: value.float().to(device) for name, value in further(there, 9).items()}
+    there(moved, None if labels is None else labels.to(device, kind), **more).backward()
     assert views.grad is not None
     assert moved.grad is not None
     torch.testing.assert_close(moved.grad.cpu().double(), views.grad, rtol=1e-3, atol=1e-5)

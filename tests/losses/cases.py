@@ -26,10 +26,10 @@ def make(stem: str) -> Loss:
     return loss.double()
 
 
-def further(loss: Loss, size: int = 7, seed: int = 0) -> dict[str, Tensor]:
+def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION) -> dict[str, Tensor]:
     """Draw the arguments that the loss cannot do without, in float64."""
     generator = torch.Generator().manual_seed(100 + seed)
-    shapes = {"teacher": (size, size), "twin": (size, DIMENSION), "auxiliary": ()}
+    shapes = {"teacher": (size, size), "twin": (size, dimension), "auxiliary": ()}
     return {
         name: torch.rand(shapes[name], generator=generator, dtype=torch.float64) for name in loss.requires
     }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 import yaml
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.models.offline import COPIES, Copy, packaged_copy, packaged_model
+from sts_lightning.models.offline import COPIES, Copy, hub_is_reachable, packaged_copy, packaged_model
 from tests.conftest import CONF
 
 
@@ -78,3 +79,10 @@ def test_only_the_model_and_revision_that_was_asked_for(
 def test_the_packaged_revision_is_the_configured_one() -> None:
     hub_id, revision = minilm()
     assert COPIES[hub_id].revision == revision
+
+
+def test_a_hub_that_does_not_answer_is_known_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert hub_is_reachable(f"http://127.0.0.1:{port}")
+    assert not hub_is_reachable(f"http://127.0.0.1:{port}/closed")

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import socket
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from huggingface_hub import constants
 
 from sts_lightning.errors import CheckpointError
 
@@ -33,6 +39,25 @@ COPIES = {
     )
 }
 """Packaged copies by hub id."""
+
+
+@cache
+def hub_is_reachable(endpoint: str = constants.ENDPOINT) -> bool:
+    """Return whether the model hub answers within three seconds.
+
+    The hub's own client tries again for minutes, file by file. Behind a proxy the answer is True.
+    """
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    address = urlsplit(endpoint)
+    port = address.port or (80 if address.scheme == "http" else 443)
+    try:
+        socket.create_connection((address.hostname or "", port), timeout=3).close()
+    except OSError:
+        return False
+    return True
 
 
 def packaged_copy(hub_id: str, revision: str | None) -> Path | None:

@@ -28,7 +28,9 @@ from sts_lightning.models.backbone import (
 )
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import loader, take_encoder
+from sts_lightning.models.jina_bert import JinaBertModel
 from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.offline import hub_is_reachable
 from sts_lightning.models.quantization import check_fraction, quantization_config
 from sts_lightning.planning.shapes import published_shape
 from sts_lightning.planning.stand_in import stand_in_tokenizer
@@ -95,7 +97,7 @@ def _cut(settings: PreTrainedConfig, layers: int) -> None:
 
 def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTrainedConfig:
     """Read a model's config.json, from a folder, the hub or its cache; else take the published shape."""
-    source, options = find(name)
+    source, options = _source(name)
     try:
         found: PreTrainedConfig = AutoConfig.from_pretrained(
             source, trust_remote_code=trust_remote_code, **options
@@ -114,8 +116,16 @@ def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTraine
     return found
 
 
-def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
+def _source(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the folder or hub id of a model, and the arguments of ``from_pretrained``."""
     source, options = find(name)
+    if "revision" in options and not hub_is_reachable():
+        options["local_files_only"] = True
+    return source, options
+
+
+def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
+    source, options = _source(name)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source, trust_remote_code=trust_remote_code, **options
@@ -136,7 +146,13 @@ def _empty(
     """Build a backbone on the meta device, its linear layers those of bitsandbytes if quantised."""
     with torch.device("meta"):
         own: Any = loader(settings)
-        model = own.from_config(settings, dtype=DTYPES_BY_NAME[dtype], trust_remote_code=trust_remote_code)
+        model: Any
+        if own is JinaBertModel:
+            model = own(settings).to(DTYPES_BY_NAME[dtype])
+        else:
+            model = own.from_config(
+                settings, dtype=DTYPES_BY_NAME[dtype], trust_remote_code=trust_remote_code
+            )
     if quantization != "none":
         quantizer = AutoHfQuantizer.from_config(quantization_config(quantization, DTYPES_BY_NAME[dtype]))
         quantizer.preprocess_model(model=model, device_map={"": "cpu"})
