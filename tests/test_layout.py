@@ -14,8 +14,34 @@ SMALL = 40
 ELSEWHERE = {
     "training/recorder.py": "scenarios/test_resume.py and test_killed.py: it is about whole runs",
     "workflows/train.py": "scenarios/test_run.py: likewise",
+    "workflows/run_config.py": "scenarios/test_resume.py: likewise",
+    "workflows/shared_stage.py": "scenarios/test_shared_stages.py: likewise",
+    "workflows/check.py": "sweep/test_shared_stages.py: what a sweep's plan checks",
+    "config/stages.py": "sweep/test_shared_stages.py and workflows/test_stages.py",
+    "sweep/grid.py": "sweep/test_shared_stages.py: jobs and stages of a sweep together",
+    "sweep/plan.py": "sweep/test_shared_stages.py: likewise",
+    "data/fetch/parts.py": "data/fetch/test_inventory.py and test_get.py: what they find and fetch",
+    "data/readers/hub_errors.py": "data/readers/test_hub.py: messages of reading",
+    "models/lora_dropout.py": "gpu/test_lora_dropout.py: the same tests run on a GPU",
+    "planning/blueprint.py": "planning/test_step.py: the traced step as a whole, against a real one",
+    "planning/fake.py": "planning/test_step.py: likewise",
+    "planning/kernels.py": "planning/test_step.py: likewise",
+    "planning/workload.py": "planning/test_estimate.py: steps and tokens of an estimate",
+    "testing/profiled.py": "planning/test_step.py: the measured side of the comparison",
+    "training/assembly.py": "training/test_module.py and scenarios/test_golden.py",
+    "training/companion.py": "training/test_teacher.py, test_twin.py and test_masked_lm.py: its kinds",
+    "workflows/figure_list.py": "cli/test_figure.py",
+    "workflows/figure_runs.py": "workflows/test_figures.py",
 }
 """Modules whose tests have another name, and why."""
+
+SECOND = {
+    "tests/losses/test_names.py",  # losses, their YAML files and tests together
+    "tests/data/readers/test_hub_folder.py",  # data/readers/hub.py on folders
+    "tests/models/test_evaluation_length.py",  # where evaluation cuts, over tokenizer and encoder
+    "tests/reproduce/test_data_counts.py",  # numbers of examples, over all forms of a table
+}
+"""Further test files of a module, or of several."""
 
 TOPICS = {"conf", "real", "scenarios", "shared_runs"}
 """Folders of tests by topic, of several modules together."""
@@ -49,7 +75,7 @@ def test_each_module_has_a_test_file_of_its_name() -> None:
 @pytest.mark.parametrize("folder", sorted({name.partition("/")[0] for name in modules() if "/" in name}))
 def test_each_test_file_has_a_module_of_its_name(folder: str) -> None:
     known = {f"tests/{Path(name).with_name(f'test_{Path(name).name}')}" for name in modules()}
-    known.add("tests/losses/test_names.py")  # on losses, their YAML files and tests together
+    known |= SECOND
     files = (ROOT / "tests" / folder).rglob("test_*.py")
     assert [str(path.relative_to(ROOT)) for path in files if str(path.relative_to(ROOT)) not in known] == []
     assert folder not in TOPICS

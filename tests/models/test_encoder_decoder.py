@@ -57,7 +57,7 @@ def reference(encoder: PreTrainedModel) -> torch.Tensor:
 
 def close(found: np.ndarray, expected: torch.Tensor) -> None:
     size = float(expected.detach().abs().max())
-    np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-6 * max(1.0, size))
+    np.testing.assert_allclose(found, expected.detach().numpy(), atol=3e-6 * max(1.0, size))
 
 
 @FAMILIES
@@ -90,7 +90,7 @@ def test_gradients_are_those_of_the_encoder(
             assert parameter.grad is None
             continue
         scale = float(gradient.abs().max())
-        torch.testing.assert_close(parameter.grad, gradient, atol=2e-5 * scale + 1e-6, rtol=1e-4)
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-4 * scale + 1e-6, rtol=1e-4)
         compared += 1
     assert compared >= 17
 

@@ -178,7 +178,7 @@ def test_killed_in_the_final_evaluation(
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
-        patch.setattr(report, "encode_pairs", killed)
+        patch.setattr(report, "encode_tables", killed)
         train_in(run, config(*EPOCHS))
     trained = (run / "checkpoints" / "best.ckpt").read_bytes()
     train_in(run, RunFolder(run).load_config(), resume=True)

@@ -154,7 +154,7 @@ def test_sigterm_in_the_final_evaluation(
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch, pytest.raises(InterruptedRunError) as caught:
-        patch.setattr(report, "encode_pairs", lambda *_: signal.raise_signal(signal.SIGTERM))
+        patch.setattr(report, "encode_tables", lambda *_: signal.raise_signal(signal.SIGTERM))
         train_in(run, config(*EPOCHS))
     assert "stopped by SIGTERM. Resume with: " in str(caught.value)
     assert caught.value.exit_status == 143

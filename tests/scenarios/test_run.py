@@ -148,7 +148,7 @@ def test_broken_run_folders(uninterrupted: Path, tmp_path: Path) -> None:
 
 def test_training_uses_dropout(config: Config, tmp_path: Path) -> None:
     """A backbone that comes from files is in eval mode; training must not inherit that."""
-    from tests.models.test_encoder import save_tiny
+    from tests.models.test_backbone import save_tiny
 
     save_tiny(tmp_path / "model")
     overrides = [
@@ -242,12 +242,12 @@ def test_limits(config: Config, tmp_path: Path) -> None:
 def test_the_duration_covers_the_final_evaluation(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode = report.encode_pairs
+    encode = report.encode_tables
 
     def slowly(*arguments: Any) -> Any:
         time.sleep(4)
         return encode(*arguments)
 
-    monkeypatch.setattr(report, "encode_pairs", slowly)
+    monkeypatch.setattr(report, "encode_tables", slowly)
     train_in(tmp_path / "run", config(*SHORT_RUN, "trainer.max_steps=1", "logger=csv"))
     assert (RunFolder(tmp_path / "run").metrics().wall_seconds or 0) >= 4

@@ -30,14 +30,15 @@ SCORED = {
     "spearman",
     "translated_relu",
 }
-CONTRASTIVE = {"infonce", "decoupled", "energy"}
+CONTRASTIVE = {"infonce", "decoupled", "energy", "infocse"}
 FITTING = {
     "sts": SCORED,
     "pairs_file": SCORED,
+    "pairs_hub": SCORED,
     "toy": SCORED,
     "nli_pairs": {"angle", "cosent", "cross_entropy", "l1", "mse", "smooth_k2", "translated_relu"},
     "nli_triplets": CONTRASTIVE,
-    "sentences": CONTRASTIVE | {"mixcse"},
+    "sentences": CONTRASTIVE | {"mixcse", "rankcse"},
 }
 """Losses that can use what each choice of `data` gives; `mix` has the needs of its terms."""
 
@@ -64,7 +65,7 @@ def test_loss_and_data_fit_or_are_rejected(data: str, heads: dict[str, Loss], co
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["loss=pearson", "queue.size=8"], "PearsonLoss takes no further negatives; infonce does"),
+        (["loss=pearson", "queue.size=8"], "PearsonLoss takes no further negatives. Losses that do: infocse, infonce"),
         (["regularizer=rank_reduction", "regularizer.phase2=none"], "add callbacks=rank_monitor"),
         (["regularizer=rank_reduction", "freeze=encoder"], "a regularizer has no effect"),
         (["queue.size=-1"], "must not be negative"),

@@ -28,7 +28,6 @@ from sts_lightning.models.backbone import (
 )
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import loader, take_encoder
-from sts_lightning.models.jina_bert import JinaBertModel
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.offline import hub_is_reachable
 from sts_lightning.models.quantization import check_fraction, quantization_config
@@ -146,13 +145,11 @@ def _empty(
     """Build a backbone on the meta device, its linear layers those of bitsandbytes if quantised."""
     with torch.device("meta"):
         own: Any = loader(settings)
-        model: Any
-        if own is JinaBertModel:
-            model = own(settings).to(DTYPES_BY_NAME[dtype])
+        options: dict[str, Any] = {"dtype": DTYPES_BY_NAME[dtype]}
+        if hasattr(own, "from_config"):  # one of the library's loaders, not a class of a model
+            model = own.from_config(settings, trust_remote_code=trust_remote_code, **options)
         else:
-            model = own.from_config(
-                settings, dtype=DTYPES_BY_NAME[dtype], trust_remote_code=trust_remote_code
-            )
+            model = own._from_config(settings, **options)
     if quantization != "none":
         quantizer = AutoHfQuantizer.from_config(quantization_config(quantization, DTYPES_BY_NAME[dtype]))
         quantizer.preprocess_model(model=model, device_map={"": "cpu"})

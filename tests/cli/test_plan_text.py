@@ -1,0 +1,42 @@
+"""The command `plan`, in this process."""
+
+from __future__ import annotations
+
+import pytest
+
+from sts_lightning.cli.main import main
+from sts_lightning.cli.plan_text import duration, size
+from tests.conftest import ROOT
+
+TINY = ["model=tiny_bert", "data=toy", "data.batch_size=16", "precision=32-true"]
+
+
+def test_a_run_on_a_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    main(["plan", *TINY, "trainer.max_epochs=-1", "trainer.max_steps=12", "--card", "24GB"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("run: ")
+    assert "MiB, fits 24GB" in text
+    assert "32-true; 12 steps" in text
+    assert "the whole batch fits at once" in text
+    assert "time needs a card by name" in text
+
+
+@pytest.mark.parametrize(
+    ("override", "named"),
+    [
+        ("optim.lrr=1", "optim.lrr"),
+        ("model=tiny_brt", "tiny_brt"),
+        ("+stages.a.seed=3", "stages.a.experiment"),
+    ],
+)
+def test_a_mistake(override: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit) as stopped:
+        main(["plan", override])
+    assert named in str(stopped.value)
+
+
+def test_units() -> None:
+    assert (size(2**30), size(2**20)) == ("1.00 GiB", "1.0 MiB")
+    assert (duration(90), duration(600), duration(9000)) == ("90 s", "10 minutes", "2.5 hours")

@@ -1,0 +1,24 @@
+"""Hashes of configurations."""
+
+from __future__ import annotations
+
+from omegaconf import OmegaConf
+
+from sts_lightning.config.identity import configuration_hash, defining
+
+RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"root": "${data_root}", "size": 2}}
+
+
+def test_what_defines_a_run() -> None:
+    cfg = OmegaConf.create({**RUN, "debug": True, "resume": None, "plan": False})
+    assert defining(cfg) == {"name": "a", "seed": 1, "data": {"root": "here", "size": 2}}
+
+
+def test_what_changes_the_hash() -> None:
+    def of(named: bool = True, **changes: object) -> str:
+        return configuration_hash(OmegaConf.create({**RUN, **changes}), named)
+
+    assert of(data_root="there") == of(debug=True) == of()
+    assert of(seed=2) != of()
+    assert of(name="b") != of()
+    assert of(name="b", named=False) == of(named=False)
