@@ -207,6 +207,7 @@ def test_slurm_jobs_depend_on_their_stages(tmp_path: Path, monkeypatch: pytest.M
     assert Recorder.arrays[0][1] == "afterok:7"
 
 
+@pytest.mark.slow
 def test_submitit_waits_for_stages_and_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit")
     monkeypatch.setattr(cluster, "POLL", 0.1)

@@ -28,7 +28,7 @@ def test_throughput_is_the_mean_over_the_window(monkeypatch: pytest.MonkeyPatch)
     )  # steps of 1, 2 and 2 seconds; time between them is not counted
     monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
     logged: dict[str, list[float]] = {"steps_per_second": [], "tokens_per_second": []}
-    module = stand_in(log=lambda name, value, **_: logged[name].append(value))
+    module = stand_in(device=torch.device("cpu"), log=lambda name, value, **_: logged[name].append(value))
     throughput = Throughput(window=2)
     for tokens in (10, 20, 60):
         batch = stand_in(rows=stand_in(num_tokens=tokens))

@@ -65,7 +65,10 @@ def test_loss_and_data_fit_or_are_rejected(data: str, heads: dict[str, Loss], co
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        (["loss=pearson", "queue.size=8"], "PearsonLoss takes no further negatives. Losses that do: infocse, infonce"),
+        (
+            ["loss=pearson", "queue.size=8"],
+            "PearsonLoss takes no further negatives. Losses that do: infocse, infonce",
+        ),
         (["regularizer=rank_reduction", "regularizer.phase2=none"], "add callbacks=rank_monitor"),
         (["regularizer=rank_reduction", "freeze=encoder"], "a regularizer has no effect"),
         (["queue.size=-1"], "must not be negative"),
