@@ -89,7 +89,8 @@ def check_extras(
     if cfg.queue.size and "negatives" not in loss.takes:
         able = ", ".join(stem for stem, other in all_losses().items() if "negatives" in other.takes)
         raise ConfigError(
-            f"queue.size={cfg.queue.size}: {type(loss).__name__} takes no further negatives. Losses that do: {able}."
+            f"queue.size={cfg.queue.size}: {type(loss).__name__} takes no further negatives. "
+            f"Losses that do: {able}."
         )
     watched = any(isinstance(callback, RankMonitor) for callback in callbacks)
     if regularizer is not None and regularizer.needs_phases and not watched:
