@@ -63,6 +63,7 @@ def test_failed_tests_are_counted_and_named(check: ModuleType, tmp_path: Path) -
     assert not check.tests_row(report, check.Done(0, "", 2.0)).ok  # a tier that ran nothing has not passed
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_or_hangs_is_a_failed_part(check: ModuleType) -> None:
     done = check.call([sys.executable, "-c", "print('a|b'); exit(3)"], time.monotonic() + 60)
     assert done.failure == "failed (exit status 3): a/b"
