@@ -23,10 +23,13 @@ def test_lists_plans_and_reports(tmp_path: Path, capsys: Capture) -> None:
     main(["reproduce"])
     listed = capsys.readouterr().out
     assert "pcc_table2" in listed
-    assert "30 runs of opt6_7b, llama7b, llama2_7b, mistral7b; each: 1 GPU with 24 GB" in listed
+    assert (
+        "44 runs of opt6_7b, llama7b, llama2_7b, mistral7b, nomic_v1, jina_v2; each: 1 GPU with 24 GB"
+        in listed
+    )
     main(["reproduce", "regression_table3", "--plan", "--model", "minilm", *folder])
     planned = capsys.readouterr().out
-    assert planned.count("to do ") == 8
+    assert planned.count("to do ") == 12
     assert "8 runs, 8 left; about 0.5 hours, 1 at a time" in planned
     assert not (tmp_path / "absent").exists()
     main(["reproduce", "regression_table3", "--report", *folder])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.published import TrainingCount
+from sts_lightning.published import TrainingCount
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.page import page

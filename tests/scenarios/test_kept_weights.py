@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.trust import NOTHING
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
+from sts_lightning.evaluation.suites import Suite
 from sts_lightning.models.loading import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import evaluate
@@ -61,7 +62,7 @@ def _evaluate_by_step(run: RunFolder, tmp_path: Path) -> None:
         return {"average": 1.0, "tasks": {}}, {}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate, "open_suite", lambda cfg: score)
+        patch.setattr(evaluate, "open_suite", lambda cfg, text: Suite(score))
         for step in (0, 4):
             output = tmp_path / f"at{step}"
             with composed(

@@ -17,10 +17,10 @@ from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.loader import ResumableLoader
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount
-from sts_lightning.data.published import TrainingCount
 from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb, text_found
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import DataError
+from sts_lightning.published import TrainingCount
 
 log = logging.getLogger(__name__)
 

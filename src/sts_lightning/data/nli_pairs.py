@@ -17,10 +17,10 @@ from sts_lightning.data.pair_tables import (
     make_table,
     sample_rows,
 )
-from sts_lightning.data.published import DEFINITE_NLI_PAIRS, NLI_PAIRS
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import DataError
+from sts_lightning.published import DEFINITE_NLI_PAIRS, NLI_PAIRS
 
 CLASSES = ("contradiction", "neutral", "entailment")
 """Classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""

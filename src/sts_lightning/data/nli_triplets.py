@@ -9,9 +9,9 @@ from datasets import Dataset
 from sts_lightning.choices import SentEvalText
 from sts_lightning.data.module import COLUMNS, SentEvalData
 from sts_lightning.data.pair_tables import SourceCount, make_table
-from sts_lightning.data.published import TRIPLETS
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.published import TRIPLETS
 
 PUBLISHED = "nli_for_simcse.csv"
 """Name of the published file."""

@@ -11,9 +11,9 @@ from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS, SentEvalData
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
-from sts_lightning.data.published import SENTENCES
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_lines
+from sts_lightning.published import SENTENCES
 
 PUBLISHED = "wiki1m_for_simcse.txt"
 """Name of the published file."""

@@ -11,10 +11,10 @@ from typing import TypeVar
 import numpy as np
 
 from sts_lightning.analysis.phases import find_phases
-from sts_lightning.data.published import TrainingCount
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.evaluation.ceiling import ceiling
+from sts_lightning.published import TrainingCount
 from sts_lightning.reproduce.evaluation_text import evaluation_text
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import CITED

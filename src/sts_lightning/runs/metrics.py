@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.data.published import TrainingCount
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
+from sts_lightning.published import TrainingCount
 
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sts_lightning.data.published import NLI_PAIRS, TRIPLETS
 from sts_lightning.data.readers.classification import (
     BINARY,
     PROBING_TASKS,
@@ -18,6 +17,7 @@ from sts_lightning.data.readers.classification import (
 from sts_lightning.data.readers.senteval import SCORED_PAIRS, load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.readers.text_files import read_lines, read_records
 from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.published import NLI_PAIRS, TRIPLETS
 
 SENTEVAL = "senteval"
 
