@@ -30,7 +30,7 @@ def test_lists_plans_and_reports(tmp_path: Path, capsys: Capture) -> None:
     main(["reproduce", "regression_table3", "--plan", "--model", "minilm", *folder])
     planned = capsys.readouterr().out
     assert planned.count("to do ") == 12
-    assert "8 runs, 8 left; about 0.5 hours, 1 at a time" in planned
+    assert "12 runs, 12 left; about 0.7 hours, 1 at a time" in planned
     assert not (tmp_path / "absent").exists()
     main(["reproduce", "regression_table3", "--report", *folder])
     report = capsys.readouterr().out
