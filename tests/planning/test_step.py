@@ -50,8 +50,6 @@ CASES = {
         "prompt=eol",
         "loss=cosent",
         "trainer.gradient_checkpointing=true",
-        # Each dropout keeps 5 KB of the random generator's state on a CPU, which a plan leaves out.
-        "model.adapter.lora_dropout=0",
     ],
     "queue of negatives": ["model=tiny_bert", "loss=infonce", "data.kind=sentences", "queue.size=32"],
 }
@@ -88,4 +86,4 @@ def test_planned_bytes_are_those_of_a_real_step(
     config: Callable[..., DictConfig], tmp_path: Path, overrides: list[str]
 ) -> None:
     cfg = config(*SHORT, *overrides)
-    assert planned_peak(cfg) == pytest.approx(trained_peak(cfg, tmp_path), rel=0.07)
+    assert planned_peak(cfg) == pytest.approx(trained_peak(cfg, tmp_path), rel=0.05)

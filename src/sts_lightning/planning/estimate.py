@@ -162,10 +162,9 @@ class Tracer:
         few = 1 if recompute and self.deep else MANY_CHUNKS
         if count <= few or rows.baseline is not None:
             return self._trace(sheet, whole, rows), tokens
-        # Another chunk adds its ids and vectors, the same for any number of layers. The state of the random
-        # generator that each checkpoint keeps (16 bytes on a GPU, 5 KB on a CPU) is left out.
-        if recompute:
+        if recompute:  # another chunk adds its ids, its vectors, and the random states of its checkpoints
             trace = self._trace(sheet, whole, _first(rows, 1))
+            trace.peak["activations"] += (count - 1) * trace.random
             trace.peak["vectors"] += (count - 1) * _kept_bytes(rows.chunks[0], sheet.module.encoder.dimension)
             return _scaled(trace, tokens / rows.chunks[0]["input_ids"].numel()), tokens
         two = self._trace(sheet, whole, _first(rows, 2))
@@ -235,7 +234,7 @@ def _scaled(trace: Trace, factor: float) -> Trace:
     def times(costs: Counter[Cost]) -> Counter[Cost]:
         return Counter({cost: round(count * factor) for cost, count in costs.items()})
 
-    return Trace(trace.peak, times(trace.forward), times(trace.encoder), trace.rest)
+    return Trace(trace.peak, trace.random, times(trace.forward), times(trace.encoder), trace.rest)
 
 
 def _extrapolated(two: Trace, three: Trace, more: int) -> Trace:
@@ -247,7 +246,8 @@ def _extrapolated(two: Trace, three: Trace, more: int) -> Trace:
     peak: Counter[Kind] = Counter(
         {kind: two.peak[kind] + more * (three.peak[kind] - two.peak[kind]) for kind in two.peak | three.peak}
     )
-    return Trace(peak, line(two.forward, three.forward), line(two.encoder, three.encoder), three.rest)
+    costs = (line(two.forward, three.forward), line(two.encoder, three.encoder))
+    return Trace(peak, three.random, *costs, three.rest)
 
 
 def _seconds(card: Card, trace: Trace, traced_tokens: int, work: Workload) -> float | None:

@@ -31,12 +31,14 @@ class Trace:
 
     Attributes:
         peak: Bytes of each kind at the moment of the highest sum.
+        random: Bytes of the random generator's states that are kept for the backward pass.
         forward: Operations of the encoder's forward pass, counted by their arithmetic.
         encoder: Operations of forward and backward pass.
         rest: Operations of the loss and the optimiser.
     """
 
     peak: Counter[Kind]
+    random: int
     forward: Counter[Cost]
     encoder: Counter[Cost]
     rest: Counter[Cost]
@@ -92,7 +94,7 @@ class _Step:
         self._take_costs()
         with self._tracing("activations"), self._autocast():
             vectors: Tensor = module.encoder(rows, recompute)
-        forward = self._take_costs()
+        forward, random = self._take_costs(), meter.random_bytes
         gradient = self._loss(vectors)
         if module.queue is not None and head is not None:
             with self._tracing("activations"), self._autocast():
@@ -110,7 +112,7 @@ class _Step:
         encoder.update(self._take_costs())
         self._finish(optimizer)
         rest.update(self._take_costs())
-        return Trace(meter.peak, forward, encoder, rest)
+        return Trace(meter.peak, random, forward, encoder, rest)
 
     def _take_costs(self) -> Counter[Cost]:
         taken, self.meter.costs = self.meter.costs, Counter()
@@ -127,6 +129,8 @@ class _Step:
             stack.enter_context(masks_of_real_rows())
             if self.gpu:
                 stack.enter_context(gpu_kernels())
+            else:
+                stack.enter_context(self.meter.counting_random_states())
             stack.enter_context(self.meter.kind(kind))
             yield
 
