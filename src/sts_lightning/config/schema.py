@@ -166,6 +166,11 @@ class EvalConfig:
     senteval_text: str | None = _one_of_or_none(SentEvalText)
     suite: str = _one_of(Suite)
     tasks: list[str] | None = None
+    test: Any = None
+    sentence1: str = "sentence1"
+    sentence2: str = "sentence2"
+    score: str = "score"
+    score_range: list[float] | None = None
     languages: list[str] | None = None
     subsets: list[str] | None = None
     splits: list[str] | None = None
