@@ -15,14 +15,19 @@ from sts_lightning.interrupts import listening, signal_name, stopping_signal
 COMMANDS = (ceiling, compare, data, export, figure, leaks, plan, reproduce, seeds)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser("sts-lightning", description=__doc__)
     parser.add_argument("--debug", action="store_true", help="show stack traces")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
+    options = make_parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     with listening():
         try:
