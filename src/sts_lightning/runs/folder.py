@@ -23,7 +23,15 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.trust import NOTHING, SHARED, Trust, read_config, read_stages, stage_folders
+from sts_lightning.config.trust import (
+    NOTHING,
+    SHARED,
+    Trust,
+    read_config,
+    read_settings,
+    read_stages,
+    stage_folders,
+)
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.history import read_history
@@ -185,6 +193,16 @@ class RunFolder:
                 f"{self.config_file} is not the configuration of a run: it has no {', '.join(absent)}."
             )
         return cfg
+
+    def settings(self) -> dict[Any, Any]:
+        """Read the configuration as plain values, from which nothing can be built.
+
+        Raises:
+            CheckpointError: The configuration is missing or broken.
+        """
+        if not self.config_file.is_file():
+            raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}.")
+        return read_settings(self.config_file)
 
     def save_config(self, cfg: DictConfig) -> None:
         """Write the configuration with all interpolations resolved."""
