@@ -23,6 +23,7 @@ ELSEWHERE = {
     "data/fetch/parts.py": "data/fetch/test_inventory.py and test_get.py: what they find and fetch",
     "data/readers/hub_errors.py": "data/readers/test_hub.py: messages of reading",
     "models/lora_dropout.py": "gpu/test_lora_dropout.py: the same tests run on a GPU",
+    "cli/search.py": "cli/test_score.py: the same run",
     "planning/blueprint.py": "planning/test_step.py: the traced step as a whole, against a real one",
     "planning/fake.py": "planning/test_step.py: likewise",
     "planning/kernels.py": "planning/test_step.py: likewise",

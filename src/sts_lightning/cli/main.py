@@ -8,11 +8,24 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from sts_lightning.cli import ceiling, compare, data, export, figure, leaks, plan, reproduce, runs, seeds
+from sts_lightning.cli import (
+    ceiling,
+    compare,
+    data,
+    export,
+    figure,
+    leaks,
+    plan,
+    reproduce,
+    runs,
+    score,
+    search,
+    seeds,
+)
 from sts_lightning.errors import UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
 
-COMMANDS = (ceiling, compare, data, export, figure, leaks, plan, reproduce, runs, seeds)
+COMMANDS = (ceiling, compare, data, export, figure, leaks, plan, reproduce, runs, score, search, seeds)
 
 
 def make_parser() -> argparse.ArgumentParser:
