@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest check-gpu lint format bench-encode bench-train bench-gradient-cache bench-decoder \
+.PHONY: help install demo test test-fast test-oldest check-gpu lint docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
@@ -55,6 +55,9 @@ lint: install  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+docs: install  ## build the documentation as a site in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
 format: install  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -100,4 +103,4 @@ reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm repro
 	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
 
 clean:  ## remove .venv and caches, keep the runs
-	rm -rf $(VENV) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) site .pytest_cache .mypy_cache .ruff_cache
