@@ -8,12 +8,12 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from sts_lightning.cli import ceiling, compare, data, export, figure, leaks, plan, reproduce, seeds
+from sts_lightning.cli import ceiling, compare, data, export, figure, leaks, plan, reproduce, seeds, verify
 from sts_lightning.errors import InterruptedRunError, UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
 from sts_lightning.slurm import requeue
 
-COMMANDS = (ceiling, compare, data, export, figure, leaks, plan, reproduce, seeds)
+COMMANDS = (ceiling, compare, data, export, figure, leaks, plan, reproduce, seeds, verify)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
