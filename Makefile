@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest check-gpu lint docs format bench-encode bench-train bench-gradient-cache bench-decoder \
+.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
 
@@ -46,6 +46,9 @@ test-oldest:  ## run the tests with the oldest torch allowed, in an environment 
 	$(MAKE) --no-print-directory install VENV=$(OLDEST)
 	$(OLDEST)/bin/pip install --quiet 'torch==2.8.*'
 	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n $(or $(JOBS),2) --dist loadfile
+
+test-kills: install  ## kill runs at random moments, resume them, and compare to the bit [KILLS=60 WARM=1] (30 minutes; WARM=1: 8)
+	OMP_NUM_THREADS=1 KILLS=$(or $(KILLS),60) WARM=$(WARM) $(BIN)/python -m pytest -m kills tests/scenarios/test_kills.py
 
 check-gpu: install  ## first thing on a machine with a GPU: tests, front page and speed as one table (10 minutes)
 	$(BIN)/python benchmarks/check_gpu.py

@@ -32,6 +32,8 @@ ELSEWHERE = {
     "training/assembly.py": "training/test_module.py and scenarios/test_golden.py",
     "training/companion.py": "training/test_teacher.py, test_twin.py and test_masked_lm.py: its kinds",
     "workflows/figure_list.py": "cli/test_figure.py",
+    "workflows/verify_scores.py": "workflows/test_verify.py: all checks of a folder together",
+    "workflows/verify_weights.py": "workflows/test_verify.py: likewise",
     "workflows/figure_runs.py": "workflows/test_figures.py",
 }
 """Modules whose tests have another name, and why."""

@@ -21,11 +21,27 @@ from sts_lightning.cli import (
     score,
     search,
     seeds,
+    verify,
 )
-from sts_lightning.errors import UserError
+from sts_lightning.errors import InterruptedRunError, UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
+from sts_lightning.slurm import requeue
 
-COMMANDS = (ceiling, compare, data, export, figure, leaks, plan, reproduce, runs, score, search, seeds)
+COMMANDS = (
+    ceiling,
+    compare,
+    data,
+    export,
+    figure,
+    leaks,
+    plan,
+    reproduce,
+    runs,
+    score,
+    search,
+    seeds,
+    verify,
+)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -51,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if error.exit_status == 1:
                 sys.exit(f"error: {error}")
             print(error, file=sys.stderr)
+            if isinstance(error, InterruptedRunError):
+                _requeue(error.number)
             sys.exit(error.exit_status)
         except OSError as error:  # commands only touch files that the user named
             if options.debug:
@@ -60,7 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt as error:
             number = stopping_signal(error) or signal.SIGINT
             print(f"stopped by {signal_name(number)}.", file=sys.stderr)
+            _requeue(number)
             sys.exit(128 + number)
+
+
+def _requeue(number: signal.Signals) -> None:
+    message = requeue(number)
+    if message is not None:
+        print(message, file=sys.stderr)
 
 
 if __name__ == "__main__":

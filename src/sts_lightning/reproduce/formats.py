@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Sequence
 
 from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.evaluation_text import text_note
@@ -22,12 +24,13 @@ def markdown(collected: Collected) -> str:
     """Return all grids and notes as Markdown."""
     parts = []
     for number, grid in enumerate(grids(collected)):
-        parts.append(f"### {grid.title}" if number == 0 else f"{grid.title}:")
-        lines = [_escape(grid.header), [*["---"] * grid.words, *["---:"] * (len(grid.header) - grid.words)]]
-        lines += [_escape(row) for row in grid.rows]
+        title = _md(grid.title)
+        parts.append(f"### {title}" if number == 0 else f"{title}:")
+        lines = [_cells(grid.header), [*["---"] * grid.words, *["---:"] * (len(grid.header) - grid.words)]]
+        lines += [_cells(row) for row in grid.rows]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         if number == 0:
-            parts.append("\n".join(f"- {note}" for note in notes(collected)))
+            parts.append("\n".join(f"- {_md(note)}" for note in notes(collected)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -75,15 +78,20 @@ def _other_data(system: System) -> str:
     return "yes" if system.differing else "unknown" if system.data_unknown else "no"
 
 
-def _escape(cells: object) -> list[str]:
-    assert isinstance(cells, list | tuple)
-    return [str(cell).replace("|", "\\|") for cell in cells]
+def _cells(cells: Sequence[str]) -> list[str]:
+    return [_md(cell).replace("|", "\\|").replace("`", "\\`") for cell in cells]
+
+
+def _md(text: str) -> str:
+    """Return text on one line in which Markdown finds no HTML and no links; `backticks` remain code."""
+    line = " ".join(text.splitlines()).replace("\\", "\\\\")
+    return re.sub(r"&(?=#?\w+;)", "&amp;", line).replace("<", "&lt;").replace("](", "]\\(")
 
 
 def _latex(grid: Grid, caption: str) -> str:
-    def line(cells: object) -> str:
-        assert isinstance(cells, list | tuple)
-        return " & ".join(_tex(str(cell)) for cell in cells) + r" \\"
+    def line(cells: Sequence[str]) -> str:
+        text = " & ".join(map(_tex, cells))
+        return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"  # options of the \\ before
 
     body = "\n".join(line(row) for row in grid.rows)
     columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
@@ -108,5 +116,7 @@ def _tex(text: str) -> str:
         ">": r"\textgreater{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
+        "`": r"\textasciigrave{}",
     }
-    return "".join(replaced.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in text)
+    line = " ".join(text.splitlines())  # an empty line ends a paragraph, which a caption must not have
+    return "".join(replaced.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in line)

@@ -17,6 +17,7 @@ plots/*.png, train.log      for the user
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -273,6 +274,16 @@ class RunFolder:
             f"resume={self.name} resumes the run",
             "finished": ": the run has finished, and the file was removed afterwards",
         }[self.state]
+
+    def remove_temporaries(self) -> None:
+        """Remove files under temporary names, which a process that was killed while writing has left.
+
+        Only the process that has locked the folder may do this.
+        """
+        for folder in (self.path, self.checkpoints, self.plots):
+            for path in folder.glob(".*"):
+                if re.fullmatch(r"\..+\.[0-9]+", path.name) and not path.is_dir():
+                    path.unlink()
 
     def remove_if_empty(self) -> None:
         """Remove the folder if it is empty, and its empty parents below the working directory."""
