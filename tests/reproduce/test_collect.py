@@ -38,7 +38,7 @@ def test_one_broken_file_among_many(table: Table, scores: dict[str, list[float]]
     text = markdown(collect(table, 50))
     ours = lines(text, "plain")[1]
     assert ours[3] == f"{statistics.mean([scores['plain'][0], scores['plain'][2]]):.2f}"
-    assert ours[-3] == "2 of 3"
+    assert ours[-4] == "2 of 3"
     assert f"Left out: {runs[1].folder / 'metrics.json'} is broken (JSONDecodeError" in text
     assert f"Left out: {runs[2].folder / 'predictions.npz'} is broken" in text
     assert (runs[1].folder / "metrics.json").read_text() == '{"dev": '

@@ -17,7 +17,7 @@ from sts_lightning.reproduce.evaluated import evaluated_again
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
-from sts_lightning.reproduce.spec import Requirements, load_scale, load_spec
+from sts_lightning.reproduce.spec import CITED, RUNS, Requirements, TableSpec, load_scale, load_spec
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def open_table(
 
 
 def list_tables(conf: Path = Path("conf")) -> None:
-    """Print the tables with their number of runs, models and requirements, then the figures."""
+    """Print the tables with their runs, requirements and rows, run or cited, then the figures."""
     console = Console()
     for path in sorted((conf / "reproduce").glob("*.yaml")):
         spec = load_spec(path)
@@ -59,7 +59,8 @@ def list_tables(conf: Path = Path("conf")) -> None:
         of = f" of {', '.join(spec.models)}" if spec.models else ""
         console.print(f"{path.stem:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
         what = f"{count} runs{of}; each: {_needs(spec.needs)}" if count else "published values only"
-        console.print(f"{'':22}{what}", style="dim", markup=False, highlight=False, soft_wrap=True)
+        for line in (what, *_marks(spec)):
+            console.print(f"{'':22}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
     scales = ", ".join(sorted(path.stem for path in (conf / "reproduce" / "scale").glob("*.yaml")))
     console.print(
         "\nmake reproduce TABLE=... PLAN=1 shows the runs, MODEL=... runs the rows at a small scale "
@@ -67,6 +68,13 @@ def list_tables(conf: Path = Path("conf")) -> None:
         soft_wrap=True,
     )
     list_figures()
+
+
+def _marks(spec: TableSpec) -> list[str]:
+    """Return the rows that run, then those that are cited, each with the reason."""
+    runs = [name for name, row in spec.rows.items() if row.shown]
+    cited = [f"{CITED}: {name} ({spec.why[name]})" for name in spec.published.get(CITED, {})]
+    return [*([f"{RUNS}: {'; '.join(runs)}"] if runs else []), *cited]
 
 
 def _needs(needs: Requirements) -> str:

@@ -17,7 +17,7 @@ from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.published import TrainingCount
 from sts_lightning.reproduce.evaluation_text import evaluation_text
 from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.spec import CITED
+from sts_lightning.reproduce.spec import CITED, RUNS
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import TrainedOn
 from sts_lightning.runs.predictions import load_predictions
@@ -37,6 +37,7 @@ class System:
         name: The row, with the model where the table has several.
         cell: Row and model; None for a cited system, which is not run here.
         published: Published values of the table's columns, by model.
+        why: Reason why a cited system is not run here.
         planned: Number of planned runs.
         folders: Folders of the finished runs.
         scores: Scores of each finished run.
@@ -50,6 +51,7 @@ class System:
     name: str
     cell: Cell | None
     published: dict[str, dict[str, float]] = field(default_factory=dict)
+    why: str = ""
     planned: int = 0
     folders: list[Path] = field(default_factory=list)
     scores: list[dict[str, float]] = field(default_factory=list)
@@ -58,6 +60,11 @@ class System:
     selected: str = ""
     texts: list[str] = field(default_factory=list)
     trained_on: list[TrainedOn] = field(default_factory=list)
+
+    @property
+    def mark(self) -> str:
+        """Whether the row ``runs`` or is ``cited``."""
+        return CITED if self.cell is None else RUNS
 
     def mean(self, column: str) -> float | None:
         """Return the mean of a column over the runs; for ``std``, the standard deviation over the seeds."""
@@ -136,7 +143,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     found.pop("memory", None)
     columns = list(table.spec.columns) or sorted(found, key=lambda column: column != "dev")
     systems += [
-        System(name, None, {"": dict(zip(columns, values, strict=True))})
+        System(name, None, {"": dict(zip(columns, values, strict=True))}, table.spec.why[name])
         for name, values in table.spec.published.get(CITED, {}).items()
     ]
     collected = Collected(table, columns, systems, problems=problems)

@@ -14,7 +14,7 @@ PAGE = 90
 
 CSV_COLUMNS = (
     *("system", "source", "column", "value", "std", "low", "high", "runs", "planned"),
-    *("trained_on", "other_data"),
+    *("trained_on", "other_data", "row", "why"),
 )
 
 
@@ -44,7 +44,8 @@ def csv_text(collected: Collected) -> str:
     """Return a CSV line for each system and column, with unrounded values.
 
     A missing value is empty. ``low`` and ``high`` bound the interval over test pairs; ``other_data`` says if
-    a run was trained on other data than published (``yes``, ``no`` or ``unknown``).
+    a run was trained on other data than published (``yes``, ``no`` or ``unknown``). ``row`` says whether a
+    system ``runs`` or is ``cited``, and ``why`` it is cited.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -53,7 +54,7 @@ def csv_text(collected: Collected) -> str:
         for source, values in system.published.items():
             for column, value in values.items():
                 name = f"published, {source}" if source else "published"
-                writer.writerow([system.name, name, column, value, *[""] * 7])
+                writer.writerow([system.name, name, column, value, *[""] * 7, system.mark, system.why])
         if system.cell is None:
             continue
         for column in collected.columns:
@@ -63,9 +64,10 @@ def csv_text(collected: Collected) -> str:
             runs = [len(system.scores), system.planned]
             data = [trained_on(system), _other_data(system)]
             row = [system.name, "here", column, system.mean(column), spread, *bounds, *runs, *data]
+            row += [system.mark, system.why]
             writer.writerow(["" if value is None else value for value in row])
     for column, value in collected.ceilings.items():
-        writer.writerow(["binary ceiling", "", column, value, *[""] * 7])
+        writer.writerow(["binary ceiling", "", column, value, *[""] * 9])
     return text.getvalue()
 
 
