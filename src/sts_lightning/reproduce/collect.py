@@ -15,8 +15,8 @@ from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.published import TrainingCount
-from sts_lightning.reproduce.evaluation_text import evaluation_text
 from sts_lightning.reproduce.plan import Cell, Table
+from sts_lightning.reproduce.run_settings import evaluation_text, training_seed, training_text
 from sts_lightning.reproduce.spec import CITED, RUNS
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import TrainedOn
@@ -45,6 +45,8 @@ class System:
         ranks: History rows with ranks, of each run with a `RankMonitor`.
         selected: Selection criterion of the reported weights.
         texts: How dev and test sentences were read, of each finished run.
+        trained: How the weights were trained, of each finished run.
+        seeds: Random seed of each finished run.
         trained_on: Data of the stages of each finished run.
     """
 
@@ -59,6 +61,8 @@ class System:
     ranks: list[list[dict[str, float]]] = field(default_factory=list)
     selected: str = ""
     texts: list[str] = field(default_factory=list)
+    trained: list[str] = field(default_factory=list)
+    seeds: list[str] = field(default_factory=list)
     trained_on: list[TrainedOn] = field(default_factory=list)
 
     @property
@@ -177,6 +181,8 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
             continue
         system.folders.append(run.folder)
         system.texts.append(evaluation_text(metrics.details))
+        system.trained.append(training_text(metrics.details))
+        system.seeds.append(training_seed(metrics.details))
         system.trained_on.append(metrics.trained_on if row.trains or row.after else ())
         scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sts_lightning.evaluation.bootstrap import Interval
 from sts_lightning.reproduce.collect import Collected, System, rank_summary
-from sts_lightning.reproduce.evaluation_text import text_note
+from sts_lightning.reproduce.run_settings import setting_notes
 
 MISSING = "missing"
 
@@ -51,9 +51,7 @@ def notes(collected: Collected) -> list[str]:
         if "average" in collected.columns
         else "`here`: mean over seeds. Weights are selected by STS-B dev."
     )
-    read = text_note(collected)
-    if read is not None:
-        text.append(read)
+    text += setting_notes(collected)
     if collected.ceilings:
         text.append(
             "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
