@@ -22,6 +22,9 @@ from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
 
+RECORDS = Path("docs/results")
+"""Folder of the records of tables."""
+
 
 def open_table(
     name: str, model: str | None, root: Path, evaluate: Sequence[str] = (), conf: Path = Path("conf")
@@ -151,7 +154,30 @@ def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[
     return run_table(table, open_launcher(launcher, given, table.conf, table.root))
 
 
-def write_report(table: Table, name: str, resamples: int, evaluate: Sequence[str] = ()) -> str:
+def write_state(path: Path | None, conf: Path = Path("conf")) -> None:
+    """Print, or write, the page on the state of every table and figure of the papers.
+
+    Args:
+        path: File to write; None to print.
+        conf: Folder of the configuration.
+
+    Raises:
+        ConfigError: There is no such folder here.
+    """
+    from sts_lightning.reproduce.state import state_page
+
+    if not conf.is_dir():
+        raise ConfigError("there is no folder conf here; run this in the project's folder.")
+    page = state_page(conf, RECORDS)
+    if path is None:
+        Console().print(page, markup=False, highlight=False, soft_wrap=True, end="")
+    else:
+        write_atomic(path, page)
+
+
+def write_report(
+    table: Table, name: str, resamples: int, evaluate: Sequence[str] = (), record: bool = False
+) -> str:
     """Print a table and write it as Markdown, LaTeX, CSV and HTML below the folder of its runs.
 
     Args:
@@ -159,6 +185,7 @@ def write_report(table: Table, name: str, resamples: int, evaluate: Sequence[str
         name: Name of its file.
         resamples: Number of bootstrap resamples.
         evaluate: Overrides of `open_table`.
+        record: Whether to write the scores to `RECORDS` too.
 
     Returns:
         The table as Markdown.
@@ -185,5 +212,9 @@ def write_report(table: Table, name: str, resamples: int, evaluate: Sequence[str
         ("html", page(collected, made)),
     ):
         write_atomic(folder / f"{stem}.{suffix}", content)
+    if record:
+        from sts_lightning.reproduce.record import record_of, write_record
+
+        write_record(RECORDS / f"{stem}.json", record_of(collected, name, evaluate))
     log.info("%s", folder / f"{stem}.{{md,tex,csv,html}}")
     return text
