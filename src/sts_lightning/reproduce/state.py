@@ -31,8 +31,8 @@ writes.
   published order.
 - {RUNS}: some rows have results. In brackets: pairs of rows in the published order, of those compared. A pair
   is compared by the average (else the dev score, the only column, or the mean of all columns) if all
-  published models that have both rows order them alike. The model is named if it is not a published one, and so is the
-  source of the scores. A figure runs if runs that it can be drawn from are recorded.
+  published models that have both rows order them alike. The model is named if it is not a published one, and
+  so is the source of the scores. A figure runs if runs that it can be drawn from are recorded.
 - {PLANNED}: it runs with the command, and no results have been recorded.
 - {CITED}: no row can be run. {NONE}: it has no results.
 - `rows`: rows that run, and rows that are cited (with the reasons: `sts-lightning reproduce`).
@@ -144,10 +144,11 @@ def _data(conf: Path, spec: TableSpec) -> list[str]:
     """Return the data of all runs of a table: what they train on, then what they are tested on."""
     train: dict[str, None] = {}
     tests: dict[str, None] = {}
-    for row in [*spec.before.values(), *spec.rows.values()]:
-        overrides = [*spec.overrides, *row.overrides]
-        given = {text.partition("=")[0]: text.partition("=")[2] for text in overrides}
-        if getattr(row, "trains", True):
+    trained = [*(run.overrides for run in spec.before.values())]
+    trained += [row.overrides for row in spec.rows.values() if row.trains]
+    for overrides in [*trained, *(row.overrides for row in spec.rows.values() if not row.trains)]:
+        given = {text.partition("=")[0]: text.partition("=")[2] for text in (*spec.overrides, *overrides)}
+        if overrides in trained:
             train[given.get("data") or _data_of(conf, given.get("experiment", ""))] = None
         tests[{"transfer": "transfer tasks", "mteb": "MTEB"}.get(given.get("suite", ""), "STS tasks")] = None
     if all(not row.shown for row in spec.rows.values() if row.trains):
