@@ -9,7 +9,7 @@ OLDEST := $(VENV)-oldest
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
-	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
+	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm docs-reproduction clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
@@ -104,6 +104,9 @@ reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PL
 
 reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm:
 	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
+
+docs-reproduction: install  ## write docs/reproduction.md: the state of every table and figure of the papers
+	$(BIN)/sts-lightning reproduce --state docs/reproduction.md
 
 clean:  ## remove .venv and caches, keep the runs
 	rm -rf $(VENV) $(OLDEST) site .pytest_cache .mypy_cache .ruff_cache

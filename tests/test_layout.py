@@ -28,6 +28,7 @@ ELSEWHERE = {
     "planning/fake.py": "planning/test_step.py: likewise",
     "planning/kernels.py": "planning/test_step.py: likewise",
     "planning/workload.py": "planning/test_estimate.py: steps and tokens of an estimate",
+    "reproduce/papers.py": "reproduce/test_state.py: the page that is made of it",
     "testing/profiled.py": "planning/test_step.py: the measured side of the comparison",
     "training/assembly.py": "training/test_module.py and scenarios/test_golden.py",
     "training/companion.py": "training/test_teacher.py, test_twin.py and test_masked_lm.py: its kinds",

@@ -21,6 +21,11 @@ def test_csv_has_unrounded_values(table: Table, scores: dict[str, list[float]]) 
     )
     assert float(ours["value"]) == pytest.approx(statistics.mean(scores["a|b_c"]), rel=1e-12)
     assert float(ours["std"]) == pytest.approx(statistics.stdev(scores["a|b_c"]), rel=1e-12)
+    assert {(row["system"], row["row"], row["why"]) for row in rows} == {
+        *((name, "runs", "") for name in ("plain", "a|b_c", "absent")),
+        ("closed", "cited", "a service"),
+        ("binary ceiling", "", ""),
+    }
 
 
 def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[float]]) -> None:
@@ -30,7 +35,7 @@ def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[floa
         r"\caption{Toy \& \textless{}others\textgreater{}. Dev and test sentences: senteval\_text=raw" in text
     )
     body = text[: text.index(r"\caption")].split(r"\midrule")[1]
-    assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {8}
+    assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {9}
 
 
 def test_a_wide_table_is_shrunk_to_the_page(

@@ -8,15 +8,16 @@ import re
 from collections.abc import Sequence
 
 from sts_lightning.reproduce.collect import Collected, System
-from sts_lightning.reproduce.evaluation_text import text_note
 from sts_lightning.reproduce.grids import Grid, grids, notes, trained_on
+from sts_lightning.reproduce.run_settings import setting_notes
 
 PAGE = 90
 """Width of a LaTeX page in characters; a wider table is shrunk to fit."""
 
 CSV_COLUMNS = (
     *("system", "source", "column", "value", "std", "low", "high", "runs", "planned"),
-    *("trained_on", "other_data"),
+    *("trained_on", "other_data", "row", "why"),
+    *("evaluation", "training", "seeds"),
 )
 
 
@@ -35,11 +36,10 @@ def markdown(collected: Collected) -> str:
 
 
 def latex(collected: Collected) -> str:
-    """Return a ``table`` environment for each grid, the first with a note on what was read."""
-    found, read = grids(collected), text_note(collected)
-    captions = [
-        grid.title if number or read is None else f"{grid.title}. {read}" for number, grid in enumerate(found)
-    ]
+    """Return a ``table`` environment for each grid, the first with notes on the settings of its rows."""
+    found = grids(collected)
+    captions = [grid.title for grid in found]
+    captions[0] = ". ".join([captions[0], " ".join(setting_notes(collected))]).removesuffix(". ")
     return "\n".join(_latex(grid, caption) for grid, caption in zip(found, captions, strict=True))
 
 
@@ -47,7 +47,9 @@ def csv_text(collected: Collected) -> str:
     """Return a CSV line for each system and column, with unrounded values.
 
     A missing value is empty. ``low`` and ``high`` bound the interval over test pairs; ``other_data`` says if
-    a run was trained on other data than published (``yes``, ``no`` or ``unknown``).
+    a run was trained on other data than published (``yes``, ``no`` or ``unknown``). ``row`` says whether a
+    system ``runs`` or is ``cited``, and ``why`` it is cited. ``evaluation``, ``training`` and ``seeds`` are
+    the settings of its runs.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -56,7 +58,9 @@ def csv_text(collected: Collected) -> str:
         for source, values in system.published.items():
             for column, value in values.items():
                 name = f"published, {source}" if source else "published"
-                writer.writerow([system.name, name, column, value, *[""] * 7])
+                writer.writerow(
+                    [system.name, name, column, value, *[""] * 7, system.mark, system.why, *[""] * 3]
+                )
         if system.cell is None:
             continue
         for column in collected.columns:
@@ -66,9 +70,11 @@ def csv_text(collected: Collected) -> str:
             runs = [len(system.scores), system.planned]
             data = [trained_on(system), _other_data(system)]
             row = [system.name, "here", column, system.mean(column), spread, *bounds, *runs, *data]
+            settings = (system.texts, system.trained, system.seeds)
+            row += [system.mark, system.why, *(" / ".join(dict.fromkeys(texts)) for texts in settings)]
             writer.writerow(["" if value is None else value for value in row])
     for column, value in collected.ceilings.items():
-        writer.writerow(["binary ceiling", "", column, value, *[""] * 7])
+        writer.writerow(["binary ceiling", "", column, value, *[""] * 12])
     return text.getvalue()
 
 

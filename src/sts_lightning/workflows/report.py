@@ -147,6 +147,8 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "steps": fitted.plan.total_steps,
         "seed": parts.cfg.seed,
         "precision": encoder.precision,
+        "quantization": parts.cfg.model.get("quantization", "none"),
+        "training": _training(parts.cfg, parts.machine.precision),
         "machine": parts.machine.record(),
         **encoder.evaluation_text,
         "senteval_text": parts.data.text,
@@ -161,6 +163,12 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "resumed": parts.resumed,
         **environment(),
     }
+
+
+def _training(cfg: DictConfig, precision: str) -> dict[str, Any]:
+    """Return the settings of the training that a table of its scores names."""
+    quantization = cfg.model.get("quantization", "none")
+    return {"max_length": cfg.model.get("max_length"), "precision": precision, "quantization": quantization}
 
 
 def _trained_on(parts: Parts) -> list[dict[str, Any] | None]:
