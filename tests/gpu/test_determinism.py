@@ -77,8 +77,7 @@ def test_the_recorder_finds_them() -> None:
 @pytest.mark.parametrize("stem", sorted(all_losses()))
 def test_no_loss_uses_one(stem: str) -> None:
     encoder = decoder(torch.device("cpu"))
-    loss = make(stem).float()
-    loss.make_head(encoder.dimension, 2 if loss.labels == ("class",) else 5.0)
+    loss = make(stem, encoder.dimension).float()
     with Recorder() as recorder:
         step(encoder, loss)
     assert not recorder.rejected
