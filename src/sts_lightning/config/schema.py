@@ -28,6 +28,7 @@ from sts_lightning.choices import (
     TextEdit,
     TrainPrecision,
 )
+from sts_lightning.config.cells import GROUP, published_cells
 
 
 def _one_of(choices: Any) -> Any:
@@ -183,7 +184,9 @@ class EvalConfig:
 
 
 def register_schemas() -> None:
-    """Register the schemas for Hydra's defaults lists."""
+    """Register the schemas and the published cells for Hydra's defaults lists."""
     store = ConfigStore.instance()
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="eval_schema", node=EvalConfig)
+    for cell, settings in published_cells().items():
+        store.store(group=GROUP, name="_".join(cell), node=settings)
