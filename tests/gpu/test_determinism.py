@@ -21,10 +21,11 @@ from sts_lightning.models.pooling import Pooling
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows import train
-from tests.gpu.steps import TEXTS, decoder, step
+from tests.gpu.steps import decoder, step
 from tests.losses.cases import make
 from tests.models.families import tiny
 from tests.models.test_batch_probe import NEEDED
+from tests.sentences import TEXTS
 
 REJECTED = (
     "aten.put",

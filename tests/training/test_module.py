@@ -25,18 +25,8 @@ from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 from tests.losses.cases import make
 from tests.scenarios.helpers import metrics, weights
+from tests.sentences import TEXTS
 from tests.training.test_micro_batch import limit_memory
-
-TEXTS = [
-    "A dog runs",
-    "Someone plays a guitar in the park",
-    "x",
-    "Two men are sitting",
-    "Go on",
-    "An owl",
-    "No",
-    "It",
-]
 
 
 def adapter() -> LoraConfig:
