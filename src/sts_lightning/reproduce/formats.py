@@ -6,8 +6,7 @@ import csv
 import io
 
 from sts_lightning.reproduce.collect import Collected, System
-from sts_lightning.reproduce.evaluation_text import text_note
-from sts_lightning.reproduce.grids import Grid, grids, notes, trained_on
+from sts_lightning.reproduce.grids import Grid, grids, notes, text_note, trained_on
 
 PAGE = 90
 """Width of a LaTeX page in characters; a wider table is shrunk to fit."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from sts_lightning.evaluation.bootstrap import Interval
 from sts_lightning.reproduce.collect import Collected, System, rank_summary
-from sts_lightning.reproduce.evaluation_text import text_note
 
 MISSING = "missing"
 
@@ -172,3 +171,17 @@ def _mean(values: Sequence[float | None], kind: str) -> str:
         return ""
     text = f"{statistics.mean(known):.{2 if kind == 'r' else 0}f}"
     return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)})"
+
+
+def text_note(collected: Collected) -> str | None:
+    """Return the note that says how dev and test sentences were read, None if nothing has run."""
+    rows: dict[str, list[str]] = {}
+    for system in collected.systems:
+        for text in dict.fromkeys(system.texts):
+            rows.setdefault(text, []).append(system.name)
+    if not rows:
+        return None
+    if len(rows) == 1:
+        return f"Dev and test sentences: {next(iter(rows))}."
+    parts = [f"{text} ({'; '.join(names)})" for text, names in rows.items()]
+    return f"Dev and test sentences differ between rows: {', or '.join(parts)}."
