@@ -37,7 +37,7 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
 
 
 def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
-    """Refuse templates without a slot, not one for each view, or that the data would tear.
+    """Reject templates without a slot, not one for each view, or that the data would tear.
 
     Raises:
         ConfigError: One of them.
