@@ -20,29 +20,18 @@ from torch import Tensor, nn
 from sts_lightning.models import adapter
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.lora_dropout import save_inputs_once
-
-
-def kept_bytes(encoder: SentenceEncoder, rows: int) -> int:
-    """Return the bytes kept by a forward pass."""
-    weights = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
-    storages: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        vectors = forward(encoder, rows)
-    del vectors
-    return sum(storages.values())
+from sts_lightning.testing.profiled import kept_bytes
 
 
 def forward(encoder: SentenceEncoder, rows: int) -> Tensor:
     """Embed rows of the maximum length as training does."""
     with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
         return encoder.embed_chunk(encoder.longest_rows(rows))
+
+
+def as_on_a_cpu(encoder: SentenceEncoder, rows: int) -> int:
+    """Return the bytes kept by a forward pass on this machine."""
+    return kept_bytes(encoder, lambda: forward(encoder, rows))
 
 
 def as_on_a_gpu(encoder: SentenceEncoder, rows: int) -> int:
@@ -55,7 +44,7 @@ def as_on_a_gpu(encoder: SentenceEncoder, rows: int) -> int:
 
     try:
         with patch.object(nn.Dropout, "forward", drop):
-            return kept_bytes(encoder, rows)
+            return as_on_a_cpu(encoder, rows)
     finally:
         torch.set_autocast_enabled("cuda", before)
 
@@ -84,7 +73,7 @@ def main() -> None:
             encoders[name] = make_encoder("small", torch.bfloat16, "cpu", nf4=True).train()
     ours, theirs = encoders["ours"], encoders["peft"]
     ours.load_state_dict(theirs.state_dict(), strict=False)
-    for what, count in (("as on a CPU", kept_bytes), ("as on a GPU", as_on_a_gpu)):
+    for what, count in (("as on a CPU", as_on_a_cpu), ("as on a GPU", as_on_a_gpu)):
         mine, other = count(ours, options.rows), count(theirs, options.rows)
         print(f"kept {what}: peft {other / 2**20:.1f} MiB, ours {mine / 2**20:.1f} MiB, {mine / other:.2f}")
     times: dict[str, list[float]] = {"ours": [], "peft": []}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,7 @@ TOPICS = {"conf", "real", "scenarios", "shared_runs"}
 LONGEST = 320
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Modules by their path without the name of the package."""
     found = {}
@@ -85,6 +89,60 @@ def test_each_test_file_has_a_module_of_its_name(folder: str) -> None:
     assert folder not in TOPICS
 
 
-def test_no_test_file_is_long() -> None:
-    lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / "tests").rglob("*.py")}
+LONGEST_FUNCTION = 60
+"""Lines of a function without its docstring."""
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Parsed modules."""
+    return {name: ast.parse(path.read_text()) for name, path in modules().items()}
+
+
+def imports() -> dict[str, set[str]]:
+    """Modules of the project that each of its modules imports, inside functions and for types too."""
+    found = {}
+    for name, tree in trees().items():
+        named = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        files = {f"{module.removeprefix('sts_lightning.').replace('.', '/')}.py" for module in named}
+        found[name] = (files & modules().keys()) - {name}
+    return found
+
+
+def test_modules_and_folders_import_one_way() -> None:
+    """Without a circle, neither of modules nor of folders."""
+    graph = imports()
+    TopologicalSorter(graph).prepare()
+    folders: dict[str, set[str]] = {}
+    for name, imported in graph.items():
+        folder = name.rpartition("/")[0].partition("/")[0]
+        others = {other.rpartition("/")[0].partition("/")[0] for other in imported}
+        folders.setdefault(folder, set()).update(others - {folder})
+    assert folders[""] == set()  # the files beside the folders are leaves
+    TopologicalSorter(folders).prepare()
+
+
+def function_lines(node: ast.FunctionDef) -> int:
+    first = node.body[0]
+    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    docstring = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+    return (node.end_lineno or 0) - node.lineno + 1 - docstring
+
+
+def test_no_function_is_long() -> None:
+    lengths = {
+        f"{name}, {node.name}": function_lines(node)
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {name: length for name, length in lengths.items() if length > LONGEST_FUNCTION} == {}
+
+
+@pytest.mark.parametrize("folder", ["src", "tests"])
+def test_no_file_is_long(folder: str) -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in (ROOT / folder).rglob("*.py")}
     assert {path.name: length for path, length in lengths.items() if length > LONGEST} == {}

@@ -108,6 +108,18 @@ def take_back() -> None:
         signal.signal(signal.SIGTERM, _stop)
 
 
+@contextlib.contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Restore the handlers of the stop signals that a library installs of its own inside the block."""
+    main = threading.current_thread() is threading.main_thread()  # no other thread can install one
+    before = {number: signal.getsignal(number) for number in STOPPING} if main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class StopRequest:
     """The first stop signal that arrived, recorded so that the current step can be finished.
 

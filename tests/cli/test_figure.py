@@ -8,7 +8,7 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.cli.main import main
-from sts_lightning.cli.reproduce_table import list_tables, open_table
+from sts_lightning.cli.reproduce_table import open_table
 from sts_lightning.reproduce.plan import Cell
 from sts_lightning.workflows.figure_list import FIGURES
 from tests.conftest import CONF, ROOT
@@ -33,13 +33,15 @@ def fails(*arguments: str) -> str:
     return str(caught.value.code)
 
 
-def test_figures_are_listed_alone_and_with_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_are_listed_alone_and_with_the_tables(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     main(["figure"])
     alone = capsys.readouterr().out
     for name, spec in FIGURES.items():
         assert name in alone
         assert all(command in alone for command in spec.commands)
-    list_tables(CONF)
+    main(["reproduce"])
     assert alone in capsys.readouterr().out
 
 

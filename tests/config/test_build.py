@@ -13,6 +13,8 @@ from sts_lightning.errors import ConfigError
 Config = Callable[..., DictConfig]
 
 
+FACTS = {"dimension": 16, "top_label": 2}
+
 MIX = [
     "loss=mix",
     "+loss.terms.a._target_=sts_lightning.losses.spearman.SpearmanLoss",
@@ -33,7 +35,7 @@ MIX = [
 )
 def test_an_error_of_a_nested_part_names_its_full_path(override: str, message: str, config: Config) -> None:
     with pytest.raises(ConfigError, match=message):
-        build("loss", config(*MIX, override).loss)
+        build("loss", config(*MIX, override).loss, FACTS)
 
 
 def test_nested_parts_are_built_in_their_order(config: Config) -> None:
@@ -41,6 +43,24 @@ def test_nested_parts_are_built_in_their_order(config: Config) -> None:
     assert list(loss.terms) == ["a", "b"]
     assert loss.terms["a"].temperature == 0.3
     assert loss.weights == {"a": 1, "b": 0.5}
+
+
+HEADS = ["loss=mix", "loss.weights={a: 1, b: 1}"]
+HEADS += [f"+loss.terms.{name}._target_=sts_lightning.losses.l1.L1Loss" for name in "ab"]
+
+
+def test_facts_reach_the_parts_that_name_them(config: Config) -> None:
+    loss = build("loss", config(*HEADS).loss, FACTS)
+    assert [tuple(term.head.weight.shape) for term in loss.terms.values()] == [(1, 48), (1, 48)]
+    assert [term.top_label for term in loss.terms.values()] == [2, 2]
+    assert not list(build("loss", config("loss=pearson").loss, FACTS).parameters())
+
+
+def test_a_fact_is_no_setting(config: Config) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build("loss", config(*HEADS, "+loss.terms.b.dimension=8").loss, FACTS)
+    assert caught.value.key == "loss.terms.b.dimension"
+    assert caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -123,9 +123,10 @@ def line(**fields: Any) -> str:
     return json.dumps(ROW | fields) + "\n"
 
 
+CSV = HEAD + "".join(f"first {row},second {row},{row % 5}\n" for row in range(20))
 GOOD = {
-    "csv": HEAD + "".join(f"first {row},second {row},{row % 5}\n" for row in range(20)),
-    "tsv": (HEAD + "".join(f"first {row},second {row},{row % 5}\n" for row in range(20))).replace(",", "\t"),
+    "csv": CSV,
+    "tsv": CSV.replace(",", "\t"),
     "jsonl": "".join(line(sentence1=f"first {row}", score=row % 5) for row in range(20)),
 }
 

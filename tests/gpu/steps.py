@@ -12,18 +12,9 @@ from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.losses.cases import further
+from tests.sentences import TEXTS
 
 TEMPLATE = 'This sentence : "{sentence}" means in one word:"'
-TEXTS = [
-    "A dog runs",
-    "Someone plays a guitar in the park",
-    "x",
-    "Two men are sitting",
-    "Go on",
-    "An owl",
-    "No",
-    "It",
-]
 
 
 def lora(dropout: float = 0.1) -> LoraConfig:

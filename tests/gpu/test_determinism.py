@@ -21,10 +21,11 @@ from sts_lightning.models.pooling import Pooling
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows import train
-from tests.gpu.steps import TEXTS, decoder, step
+from tests.gpu.steps import decoder, step
 from tests.losses.cases import make
 from tests.models.families import tiny
 from tests.models.test_batch_probe import NEEDED
+from tests.sentences import TEXTS
 
 REJECTED = (
     "aten.put",
@@ -77,8 +78,7 @@ def test_the_recorder_finds_them() -> None:
 @pytest.mark.parametrize("stem", sorted(all_losses()))
 def test_no_loss_uses_one(stem: str) -> None:
     encoder = decoder(torch.device("cpu"))
-    loss = make(stem).float()
-    loss.make_head(encoder.dimension, 2 if loss.labels == ("class",) else 5.0)
+    loss = make(stem, encoder.dimension).float()
     with Recorder() as recorder:
         step(encoder, loss)
     assert not recorder.rejected

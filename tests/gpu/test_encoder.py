@@ -9,7 +9,8 @@ import torch
 from sts_lightning.choices import Quantization
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
-from tests.gpu.steps import TEXTS, decoder, difference, step
+from tests.gpu.steps import decoder, difference, step
+from tests.sentences import TEXTS
 
 CPU = torch.device("cpu")
 MIXED = pytest.mark.parametrize("mixed", [False, True], ids=["float32", "bf16-mixed"])

@@ -17,9 +17,11 @@ from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models import adapter as adapter_module
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.lora_dropout import DroppedLinear, save_inputs_once
+from sts_lightning.testing.profiled import kept_bytes
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
-from tests.gpu.steps import TEXTS, decoder, step
+from tests.gpu.steps import decoder, step
 from tests.models.families import tiny
+from tests.sentences import TEXTS
 
 MIXED = pytest.mark.parametrize("mixed", [False, True], ids=["float32", "bf16-mixed"])
 
@@ -89,21 +91,13 @@ def test_one_layer_against_the_two_modules(
 
 
 def kept(encoder: SentenceEncoder, mixed: bool) -> int:
-    """Bytes that a forward pass keeps for the backward pass, weights excluded."""
-    weights = {parameter.untyped_storage().data_ptr() for parameter in encoder.parameters()}
-    storages: dict[int, int] = {}
+    """Count what a forward pass of four rows keeps."""
 
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        chunk = encoder.longest_rows(4)
+    def forward() -> Tensor:
         with torch.autocast(encoder.device.type, torch.bfloat16, enabled=mixed):
-            encoder.embed_chunk(chunk)
-    return sum(storages.values())
+            return encoder.embed_chunk(encoder.longest_rows(4))
+
+    return kept_bytes(encoder, forward)
 
 
 @pytest.mark.parametrize("quantization", ["none", "4bit"])

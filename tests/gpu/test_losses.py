@@ -17,8 +17,7 @@ def test_forward_and_backward_in_bf16_mixed_are_finite_and_repeatable(
     stem: str, device: torch.device
 ) -> None:
     encoder = decoder(device)
-    loss = make(stem).float()
-    loss.make_head(encoder.dimension, 2 if loss.labels == ("class",) else 5.0)
+    loss = make(stem, encoder.dimension).float()
     loss.to(device)
     value, gradient = step(encoder, loss, mixed=True)
     assert math.isfinite(value)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -14,16 +17,15 @@ from sts_lightning.losses.pearson import PearsonLoss
 DIMENSION = 6
 
 
-def make(stem: str) -> Loss:
+def make(stem: str, dimension: int = DIMENSION) -> Loss:
     """Make the loss with its defaults, in float64."""
-    kind = all_losses()[stem]
+    kind: Callable[..., Loss] = all_losses()[stem]
     torch.manual_seed(0)
     if kind is MixLoss:
-        loss: Loss = MixLoss({"r": PearsonLoss(), "mse": CosineMSELoss()}, {"r": 1.0, "mse": 0.5})
-    else:
-        loss = kind()
-    loss.make_head(DIMENSION, 2 if loss.labels == ("class",) else TOP_SCORE)
-    return loss.double()
+        return MixLoss({"r": PearsonLoss(), "mse": CosineMSELoss()}, {"r": 1.0, "mse": 0.5}).double()
+    facts = {"dimension": dimension, "top_label": 2 if stem == "cross_entropy" else TOP_SCORE}
+    taken = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in facts.items() if name in taken}).double()
 
 
 def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION) -> dict[str, Tensor]:

@@ -34,6 +34,28 @@ def smooth(stem: str) -> Loss:
     return loss
 
 
+def compute(
+    loss: Loss, views: torch.Tensor, labels: torch.Tensor | None, order: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Compute a loss with what it needs besides, in the order of its rows."""
+    dtype = torch.float64 if views.dtype == torch.float64 else torch.float32
+    given = {name: value.to(dtype) for name, value in further(loss, views.shape[1]).items()}
+    if order is not None:
+        given |= {name: value[order][:, order] for name, value in given.items() if name == "teacher"}
+    value: torch.Tensor = loss(views, labels, **given)
+    return value
+
+
+def check_finite(loss: Loss, views: torch.Tensor, labels: torch.Tensor | None) -> None:
+    """Check the value and the gradient of the embeddings."""
+    views.requires_grad_()
+    value = compute(loss, views, labels)
+    value.backward()
+    assert value.isfinite()
+    assert views.grad is not None
+    assert views.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("stem", STEMS)
 def test_gradient_of_the_embeddings(stem: str) -> None:
     loss = smooth(stem)
@@ -73,13 +95,7 @@ def test_order_of_the_batch_does_not_matter(stem: str) -> None:
 @pytest.mark.parametrize("size", [2, 3])
 def test_small_batches_have_finite_loss_and_gradient(stem: str, size: int) -> None:
     loss = make(stem)
-    views, labels = batch(loss, size)
-    views.requires_grad_()
-    value = compute(loss, views, labels)
-    value.backward()
-    assert value.isfinite()
-    assert views.grad is not None
-    assert views.grad.isfinite().all()
+    check_finite(loss, *batch(loss, size))
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -101,12 +117,7 @@ def test_equal_embeddings_and_equal_labels_have_a_finite_gradient(stem: str) -> 
     for equal_views, equal_labels in [(True, False), (False, True), (True, True)]:
         v = torch.ones_like(views) if equal_views else views.clone()
         y = torch.ones_like(labels) if equal_labels and labels is not None else labels
-        v.requires_grad_()
-        value = compute(loss, v, y)
-        value.backward()
-        assert value.isfinite()
-        assert v.grad is not None
-        assert v.grad.isfinite().all()
+        check_finite(loss, v, y)
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -159,21 +170,6 @@ def test_the_example_of_the_docstring_runs(stem: str) -> None:
 def test_losses_without_a_configuration(build: Callable[[], Any], name: str) -> None:
     with pytest.raises((ConfigError, ValueError), match=name):
         build()
-
-
-ORDERED = {"mixcse": "mixes neighbours", "contrastive_tension": "pairs neighbours"}
-
-
-def compute(
-    loss: Loss, views: torch.Tensor, labels: torch.Tensor | None, order: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Compute a loss with what it needs besides, in the order of its rows."""
-    dtype = torch.float64 if views.dtype == torch.float64 else torch.float32
-    given = {name: value.to(dtype) for name, value in further(loss, views.shape[1]).items()}
-    if order is not None:
-        given |= {name: value[order][:, order] for name, value in given.items() if name == "teacher"}
-    value: torch.Tensor = loss(views, labels, **given)
-    return value
 
 
 @pytest.mark.parametrize("stem", STEMS)

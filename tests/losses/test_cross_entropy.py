@@ -11,8 +11,7 @@ from tests.losses.cases import batch, make
 
 
 def test_a_head_of_zeros_knows_nothing() -> None:
-    loss = CrossEntropyLoss()
-    loss.make_head(4, 2)
+    loss = CrossEntropyLoss(4, 2)
     torch.nn.init.zeros_(loss.head.weight)
     torch.nn.init.zeros_(loss.head.bias)
     assert loss(torch.randn(2, 6, 4), torch.arange(6) % 3).item() == pytest.approx(math.log(3))
@@ -30,6 +29,5 @@ def test_equals_the_written_formula() -> None:
 
 
 def test_has_one_logit_for_each_class() -> None:
-    loss = CrossEntropyLoss(features="diff")
-    loss.make_head(4, 4)
+    loss = CrossEntropyLoss(4, 4, features="diff")
     assert loss.logits(torch.ones(2, 4), torch.ones(2, 4)).shape == (2, 5)

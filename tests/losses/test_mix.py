@@ -20,9 +20,8 @@ def test_is_the_weighted_sum() -> None:
 
 
 def test_reads_what_all_terms_read_and_has_their_heads() -> None:
-    loss = MixLoss({"a": PearsonLoss(), "b": SmoothK2Loss()}, {"a": 1.0, "b": 1.0})
+    loss = MixLoss({"a": PearsonLoss(), "b": SmoothK2Loss(4, 5.0)}, {"a": 1.0, "b": 1.0})
     assert loss.labels == ("score",)
-    loss.make_head(4, 5.0)
     assert {name for name, _ in loss.named_parameters()} == {"terms.b.head.weight", "terms.b.head.bias"}
     loss(torch.randn(2, 5, 4), torch.rand(5))
     assert set(loss.observed) == {"a", "b", "accuracy"}

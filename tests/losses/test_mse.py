@@ -7,5 +7,5 @@ from sts_lightning.losses.mse import MSELoss
 
 
 def test_penalty_by_hand() -> None:
-    penalties = MSELoss().penalty(torch.tensor([0.0, 0.5, 3.0]))
+    penalties = MSELoss(4, 5.0).penalty(torch.tensor([0.0, 0.5, 3.0]))
     assert penalties.tolist() == pytest.approx([0.0, 0.25, 9.0])

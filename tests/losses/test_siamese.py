@@ -14,8 +14,7 @@ from sts_lightning.losses.smooth_k2 import SmoothK2Loss
 
 def head_of(predictions: list[float], top_label: float = 5.0, **settings: Any) -> tuple[L1Loss, torch.Tensor]:
     """Make a loss, and views for which its head predicts the given numbers."""
-    loss = L1Loss(**settings)
-    loss.make_head(1, top_label)
+    loss = L1Loss(1, top_label, **settings)
     with torch.no_grad():
         loss.head.weight.zero_()
         loss.head.weight[0, 0] = 1.0
@@ -36,15 +35,12 @@ def test_features(features: Any, size: int) -> None:
     u, v = torch.tensor([[1.0, 2.0]]), torch.tensor([[4.0, 1.0]])
     expected = {"u_v": [1, 2, 4, 1], "diff": [3, 1], "u_v_diff": [1, 2, 4, 1, 3, 1]}
     assert pair_features(u, v, features).tolist() == [expected[features]]
-    loss = L1Loss(features=features)
-    loss.make_head(2, 5.0)
+    loss = L1Loss(2, 5.0, features=features)
     assert loss.head.weight.shape == (1, size)
 
 
 def test_equals_the_written_formula() -> None:
-    loss = SmoothK2Loss(k=3.0, x0=0.2, clamp="none").double()
-    loss.make_head(4, 2.0)
-    loss.double()
+    loss = SmoothK2Loss(4, 2.0, k=3.0, x0=0.2, clamp="none").double()
     generator = torch.Generator().manual_seed(0)
     u, v = torch.randn(2, 9, 4, generator=generator, dtype=torch.float64)
     labels = torch.arange(9) % 3
@@ -109,4 +105,4 @@ def test_accuracy_is_that_of_the_next_node() -> None:
 )
 def test_rejects(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        L1Loss(**settings)
+        L1Loss(4, 5.0, **settings)

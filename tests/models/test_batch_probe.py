@@ -14,8 +14,7 @@ from sts_lightning.models.batch_probe import PROVEN
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import tiny
-
-SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]
+from tests.sentences import LOWER_CASE
 
 NEEDED: dict[str, dict[str, Any]] = {
     "deberta-v2": {
@@ -40,8 +39,8 @@ def test_a_proven_family_passes_the_probe(model_type: str, monkeypatch: pytest.M
         backbone = backbone.get_encoder()
     encoder = SentenceEncoder(backbone, character_tokenizer(), max_length=64).eval()
     assert encoder._takes_embeddings
-    together = encoder.encode(SENTENCES, chunk_tokens=10_000)
-    alone = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
+    together = encoder.encode(LOWER_CASE, chunk_tokens=10_000)
+    alone = np.concatenate([encoder.encode([sentence]) for sentence in LOWER_CASE])
     np.testing.assert_allclose(together, alone, atol=1e-5 * abs(alone).max())
 
 
@@ -78,5 +77,5 @@ def test_a_tokenizer_that_pads_on_the_left() -> None:
     tokenizer = character_tokenizer()
     tokenizer.padding_side = "left"
     encoder = SentenceEncoder(tiny("bert"), tokenizer, max_length=64).eval()
-    alone = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
-    np.testing.assert_allclose(encoder.encode(SENTENCES, chunk_tokens=10_000), alone, atol=1e-5)
+    alone = np.concatenate([encoder.encode([sentence]) for sentence in LOWER_CASE])
+    np.testing.assert_allclose(encoder.encode(LOWER_CASE, chunk_tokens=10_000), alone, atol=1e-5)

@@ -15,8 +15,7 @@ from sts_lightning.models.pooling import POOLINGS, Pooling
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.models.decoders import TEMPLATE, decoder
-
-SENTENCES = ["a b", "a much longer sentence than that", "short", "of middling length", "x", "short"]
+from tests.sentences import SENTENCES
 
 
 def gradients(encoder: SentenceEncoder, chunk_tokens: int) -> dict[str, torch.Tensor]:

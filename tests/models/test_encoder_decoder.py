@@ -27,8 +27,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import SIZES, tiny, write
-
-SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]
+from tests.sentences import LOWER_CASE
 
 FAMILIES = pytest.mark.parametrize(
     ("model_type", "settings"),
@@ -49,7 +48,7 @@ def reference(encoder: PreTrainedModel) -> torch.Tensor:
     """Mean of the last hidden state, one sentence at a time."""
     tokenizer = character_tokenizer()
     vectors = []
-    for sentence in SENTENCES:
+    for sentence in LOWER_CASE:
         ids = tokenizer(sentence, return_tensors="pt", return_token_type_ids=False)
         vectors.append(encoder(**ids).last_hidden_state[0].mean(dim=0))
     return torch.stack(vectors)
@@ -66,7 +65,7 @@ def test_vectors_are_those_of_the_encoder(model_type: str, settings: dict[str, A
     encoder = SentenceEncoder.from_pretrained(write(whole, tmp_path)).eval()
     assert encoder.dimension == 32
     assert not any("decoder" in name for name, _ in encoder.named_parameters())
-    close(encoder.encode(SENTENCES, chunk_tokens=10_000), reference(whole.get_encoder()))
+    close(encoder.encode(LOWER_CASE, chunk_tokens=10_000), reference(whole.get_encoder()))
 
 
 @FAMILIES
@@ -80,7 +79,7 @@ def test_gradients_are_those_of_the_encoder(
         encoder.checkpoint_layers()
     weights = torch.arange(4 * 32).reshape(4, 32).cos()
     (reference(whole.get_encoder()) * weights).sum().backward()
-    (encoder(encoder.tokenizer.rows(SENTENCES, 40)) * weights).sum().backward()
+    (encoder(encoder.tokenizer.rows(LOWER_CASE, 40)) * weights).sum().backward()
     own = encoder.backbone.get_encoder() if hasattr(encoder.backbone, "shared") else encoder.backbone
     expected = dict(whole.get_encoder().named_parameters())
     compared = 0
@@ -116,7 +115,7 @@ def test_a_folder_without_decoder(model_type: str, tmp_path: Path) -> None:
     alone = AutoModelForTextEncoding.from_pretrained(tmp_path / "whole").eval()
     folder = write(alone, tmp_path / "alone")
     assert not any("decoder" in name for name in load_file(Path(folder) / "model.safetensors"))
-    close(SentenceEncoder.from_pretrained(folder).eval().encode(SENTENCES), reference(alone))
+    close(SentenceEncoder.from_pretrained(folder).eval().encode(LOWER_CASE), reference(alone))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +147,7 @@ def test_a_merged_folder_loads_in_the_library_and_here(
     )
     folder = write(tiny(model_type), tmp_path / "base")
     encoder = SentenceEncoder.from_pretrained(folder, adapter=lora, quantization=quantization).eval()  # type: ignore[arg-type]
-    vectors = encoder.encode(SENTENCES)
+    vectors = encoder.encode(LOWER_CASE)
     (tmp_path / "merged").mkdir()
     write_merged(encoder, tmp_path / "merged", "base")
     loaded: PreTrainedModel
@@ -164,7 +163,7 @@ def test_a_merged_folder_loads_in_the_library_and_here(
     tolerance = (1e-5 if quantization == "none" else 1e-2) * abs(vectors).max()
     np.testing.assert_allclose(vectors, reference(loaded).detach().numpy(), atol=tolerance)
     again = SentenceEncoder.from_pretrained(str(tmp_path / "merged")).eval()
-    np.testing.assert_allclose(again.encode(SENTENCES), reference(loaded).detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(again.encode(LOWER_CASE), reference(loaded).detach().numpy(), atol=1e-5)
 
 
 def test_sentence_transformers_reads_t5_and_has_no_form_for_bart(tmp_path: Path) -> None:
@@ -172,14 +171,14 @@ def test_sentence_transformers_reads_t5_and_has_no_form_for_bart(tmp_path: Path)
 
     for model_type in ("t5", "bart"):
         encoder = SentenceEncoder.from_pretrained(write(tiny(model_type), tmp_path / model_type)).eval()
-        vectors, folder = encoder.encode(SENTENCES), tmp_path / f"{model_type}-st"
+        vectors, folder = encoder.encode(LOWER_CASE), tmp_path / f"{model_type}-st"
         folder.mkdir()
         if model_type == "bart":
             with pytest.raises(ConfigError, match="decoder of BartModel"):
                 write_sentence_transformers(encoder, folder, "bart")
         else:
             write_sentence_transformers(encoder, folder, "t5")
-            read = SentenceTransformer(str(folder), device="cpu").encode(SENTENCES)
+            read = SentenceTransformer(str(folder), device="cpu").encode(LOWER_CASE)
             np.testing.assert_allclose(read, vectors, atol=1e-5)
 
 
@@ -211,7 +210,7 @@ def test_a_configuration_of_two_halves(tmp_path: Path) -> None:
     }
     whole = AutoModel.from_config(T5GemmaConfig(encoder=half, decoder=half, vocab_size=half["vocab_size"]))
     encoder = SentenceEncoder.from_pretrained(write(whole.eval(), tmp_path / "base"), max_length=64).eval()
-    close(encoder.encode(SENTENCES), reference(whole.get_encoder()))
+    close(encoder.encode(LOWER_CASE), reference(whole.get_encoder()))
     save_backbone(encoder.backbone, tmp_path / "merged")
     read = AutoModel.from_pretrained(tmp_path / "merged").eval().get_encoder()
-    close(encoder.encode(SENTENCES), reference(read))
+    close(encoder.encode(LOWER_CASE), reference(read))

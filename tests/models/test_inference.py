@@ -10,8 +10,7 @@ import torch
 
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-
-SENTENCES = ["a b", "a much longer sentence than that", "short", "of middling length", "x", "short"]
+from tests.sentences import SENTENCES
 
 
 @pytest.fixture(params=[1, 3])

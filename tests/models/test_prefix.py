@@ -18,8 +18,7 @@ from tests.models.decoders import FAMILIES, Make, decoder
 from tests.models.decoders import TEMPLATE as WORD
 from tests.models.families import tiny
 from tests.models.test_attention import HYBRID
-
-SENTENCES = ["a dog runs.", "someone plays a guitar in the park", "x", "two men are sitting"]
+from tests.sentences import LOWER_CASE
 
 TEMPLATE = 'this is a template whose first part is longer than the window : "{sentence}" means'
 
@@ -36,9 +35,9 @@ def vectors_with_and_without(
         return prefix, rows
 
     monkeypatch.setattr(encoder_module, "split_prefix", spy)
-    shared = encoder.encode(SENTENCES, chunk_tokens=200)
+    shared = encoder.encode(LOWER_CASE, chunk_tokens=200)
     rows = []
-    for ids in encoder.tokenizer(SENTENCES):
+    for ids in encoder.tokenizer(LOWER_CASE):
         with torch.no_grad():
             rows.append(encoder.backbone(input_ids=torch.tensor([ids])).last_hidden_state[0, -1].numpy())
     return shared, np.stack(rows), prefixes
@@ -82,7 +81,7 @@ def test_states_of_recurrent_layers_are_not_shared(
 
 def test_a_model_that_keeps_the_keys_of_some_layers_only() -> None:
     encoder = build("mistral")
-    rows = encoder.tokenizer.rows(SENTENCES, 200)
+    rows = encoder.tokenizer.rows(LOWER_CASE, 200)
 
     def first_layer_only(past_key_values: Any, **inputs: Any) -> None:
         length = inputs["input_ids"].shape[1]
@@ -97,16 +96,16 @@ def test_a_model_that_keeps_the_keys_of_some_layers_only() -> None:
 def test_a_shared_prefix_changes_nothing(make: Make) -> None:
     encoder = decoder(make)
     np.testing.assert_allclose(
-        encoder.encode(SENTENCES), encoder.encode(SENTENCES, share_prefix=False), atol=2e-6
+        encoder.encode(LOWER_CASE), encoder.encode(LOWER_CASE, share_prefix=False), atol=2e-6
     )
 
 
 def test_a_trained_prefix_and_a_shared_one() -> None:
     prefix = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=3)
     encoder = decoder(tiny_llama, adapter=prefix)
-    alone = np.concatenate([encoder.encode([sentence]) for sentence in SENTENCES])
-    np.testing.assert_allclose(encoder.encode(SENTENCES), alone, atol=2e-6)
-    assert abs(alone - decoder(tiny_llama).encode(SENTENCES)).max() > 1e-3
+    alone = np.concatenate([encoder.encode([sentence]) for sentence in LOWER_CASE])
+    np.testing.assert_allclose(encoder.encode(LOWER_CASE), alone, atol=2e-6)
+    assert abs(alone - decoder(tiny_llama).encode(LOWER_CASE)).max() > 1e-3
 
 
 def test_the_prefix_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +118,11 @@ def test_the_prefix_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return whole(*args, **kwargs)
 
     monkeypatch.setattr(encoder.backbone, "forward", count)
-    encoder.encode(SENTENCES, chunk_tokens=64)
-    lengths = [len(ids) for ids in encoder.tokenizer(SENTENCES)]
+    encoder.encode(LOWER_CASE, chunk_tokens=64)
+    lengths = [len(ids) for ids in encoder.tokenizer(LOWER_CASE)]
     prefix = len('<This sentence : "')  # with one start token for the first character
     assert seen[0] == prefix
-    assert sum(seen[1:]) < sum(lengths) - prefix * len(SENTENCES) + 64
+    assert sum(seen[1:]) < sum(lengths) - prefix * len(LOWER_CASE) + 64
 
 
 @pytest.mark.parametrize(

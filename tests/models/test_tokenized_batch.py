@@ -7,17 +7,7 @@ import torch
 
 from sts_lightning.models.tokenized_batch import chunk
 from sts_lightning.testing.tiny_decoders import tiny_mistral
-
-TEXTS = [
-    "A dog runs",
-    "Someone plays a guitar in the park",
-    "x",
-    "Two men are sitting",
-    "Go on",
-    "An owl",
-    "No",
-    "It",
-]
+from tests.sentences import TEXTS
 
 
 def test_limited_rows_are_the_same_rows() -> None:

@@ -13,9 +13,9 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.config.build import build
 from sts_lightning.errors import ConfigError
-from sts_lightning.losses.base import Loss
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.assembly import make_loss
 from sts_lightning.workflows.fit_checks import check_companion
 from sts_lightning.workflows.train import train_in
 from tests.scenarios.helpers import weights
@@ -128,7 +128,7 @@ def test_a_loss_and_its_companion_go_together(
     settings: list[str], key: str, words: str, config: Config
 ) -> None:
     cfg = config(*settings)
-    loss: Loss = build("loss", cfg.loss)
+    loss = make_loss(cfg.loss, 2, 1.0)
     companion = build("companion", cfg.companion) if cfg.companion else None
     with pytest.raises(ConfigError, match=words) as caught:
         check_companion(cfg, loss, companion)

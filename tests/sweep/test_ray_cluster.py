@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sts_lightning.errors import ConfigError, FailedJobsError, UserError
+from sts_lightning.interrupts import Stopped, listening
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import watch
 from sts_lightning.sweep.job import Demand, Job
@@ -52,6 +55,25 @@ def test_ray_runs_fails_and_skips(tmp_path: Path, ray_address: str, caplog: pyte
     watch(again, submit_to_ray(again, ray_address, 1, None, None))
     assert [job.state for job in again] == ["was done", "done"]
     assert len(starts(again[0])) == 1
+
+
+def test_the_sweep_still_hears_a_stop_signal_after_ray_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in that does what `ray.init` does to the handler of SIGTERM."""
+    heard: list[str] = []
+
+    def init(**_: object) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: heard.append("Ray"))
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init, cluster_resources=lambda: {"CPU": 0})
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with listening():
+        with pytest.raises(ConfigError, match="the Ray cluster has 0"):
+            submit_to_ray(jobs(tmp_path, "one"), None, 1, None, None)
+        with pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGTERM)
+    assert not heard
 
 
 def test_ray_has_no_room(tmp_path: Path, ray_address: str) -> None:

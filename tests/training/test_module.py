@@ -15,7 +15,6 @@ from torch import Tensor
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.errors import ConfigError, TrainingError
-from sts_lightning.losses import all_losses
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
@@ -24,19 +23,10 @@ from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
 from sts_lightning.training.module import STSModule
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
+from tests.losses.cases import make
 from tests.scenarios.helpers import metrics, weights
+from tests.sentences import TEXTS
 from tests.training.test_micro_batch import limit_memory
-
-TEXTS = [
-    "A dog runs",
-    "Someone plays a guitar in the park",
-    "x",
-    "Two men are sitting",
-    "Go on",
-    "An owl",
-    "No",
-    "It",
-]
 
 
 def adapter() -> LoraConfig:
@@ -51,9 +41,7 @@ def gradient(
     autocast: torch.dtype | None = None,
 ) -> tuple[Tensor, int]:
     """Of all that trains, and how many chunks there were."""
-    head = all_losses()[loss]()
-    torch.manual_seed(1)
-    head.make_head(encoder.dimension, 5.0)
+    head = make(loss, encoder.dimension).float()
     unused: Any = None
     module = STSModule(
         encoder, head, unused, unused, regularizer=regularizer, micro_batch_size=micro_batch_size

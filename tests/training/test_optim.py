@@ -105,8 +105,7 @@ class Pair(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.encoder = tiny_bert(layers=3, projection="always")
-        self.loss = L1Loss()
-        self.loss.make_head(32, 5.0)
+        self.loss = L1Loss(32, 5.0)
 
 
 def rates(**settings: Any) -> dict[str, float]:

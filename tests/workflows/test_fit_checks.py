@@ -11,9 +11,11 @@ from sts_lightning.config.build import build
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
+from sts_lightning.training.assembly import make_loss
 from sts_lightning.workflows.fit_checks import check_fit
 from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF
+from tests.losses.cases import make
 
 Config = Callable[..., DictConfig]
 
@@ -45,7 +47,7 @@ FITTING = {
 
 @pytest.fixture(scope="module")
 def heads() -> dict[str, Loss]:
-    return {stem: kind() for stem, kind in all_losses().items() if stem != "mix"}
+    return {stem: make(stem) for stem in all_losses() if stem != "mix"}
 
 
 @pytest.mark.parametrize("data", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
@@ -85,4 +87,4 @@ def test_extras_that_would_have_no_effect(extra: list[str], message: str, config
     cfg = config(*extra)
     regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
     with pytest.raises(ConfigError, match=message):
-        check_extras(cfg, build("loss", cfg.loss), regularizer, [])
+        check_extras(cfg, make_loss(cfg.loss, 2, 1.0), regularizer, [])

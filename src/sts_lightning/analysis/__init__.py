@@ -1,1 +1,1 @@
-"""What happens inside a run: plots."""
+"""Ranks, alignment, uniformity and phases of sentence vectors, and plots of runs."""

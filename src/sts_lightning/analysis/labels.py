@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,14 +11,23 @@ from matplotlib.transforms import Bbox
 
 Point = tuple[float, float]
 
-PLACES = [
-    {"xytext": (x * distance, y * distance), "ha": {1: "left", 0: "center", -1: "right"}[x], "va": va}
-    for distance, (x, (y, va)) in product(
-        (8, 16, 26, 40), product((1, -1, 0), ((0, "center"), (1, "bottom"), (-1, "top")))
-    )
-    if (x, y) != (0, 0)
-]
-"""Offsets from a point in dots of print, nearest first."""
+DISTANCES = (8, 16, 26, 40)
+"""Distances of a name from its point in dots of print."""
+
+SIDES: Sequence[tuple[int, int, Literal["left", "center", "right"], Literal["top", "center", "bottom"]]] = (
+    (1, 0, "left", "center"),
+    (1, 1, "left", "bottom"),
+    (1, -1, "left", "top"),
+    (-1, 0, "right", "center"),
+    (-1, 1, "right", "bottom"),
+    (-1, -1, "right", "top"),
+    (0, 1, "center", "bottom"),
+    (0, -1, "center", "top"),
+)
+"""Directions from a point, each with the alignment of a name written there."""
+
+PLACES = [(x * distance, y * distance, ha, va) for distance in DISTANCES for x, y, ha, va in SIDES]
+"""Offsets and alignments, nearest first."""
 
 
 def place_labels(axis: Axes, points: Mapping[str, Point], segments: Sequence[tuple[Point, Point]]) -> None:
@@ -42,8 +51,10 @@ def place_labels(axis: Axes, points: Mapping[str, Point], segments: Sequence[tup
     legend = axis.get_legend()
     taken: list[Bbox] = [] if legend is None else [legend.get_window_extent()]
     for name, point in points.items():
-        for number, place in enumerate(PLACES):
-            text = axis.annotate(name, point, textcoords="offset points", fontsize=9, **place)  # type: ignore[arg-type]
+        for number, (x, y, ha, va) in enumerate(PLACES):
+            text = axis.annotate(
+                name, point, xytext=(x, y), textcoords="offset points", fontsize=9, ha=ha, va=va
+            )
             box = text.get_window_extent().padded(2)
             inside = axis.get_window_extent()
             outside = box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1

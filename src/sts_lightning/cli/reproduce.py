@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from sts_lightning.cli.arguments import Commands, at_least
+from sts_lightning.cli.figure import list_figures
 from sts_lightning.errors import UserError
 
 
@@ -61,7 +62,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """List the tables or their state, or plan, run and report one."""
+    """List the tables and figures or their state, or plan, run and report one."""
     from sts_lightning.cli import reproduce_table as steps  # --help does not wait for it
 
     if options.state is not None:
@@ -69,6 +70,7 @@ def run(options: argparse.Namespace) -> None:
         return
     if options.table is None:
         steps.list_tables()
+        list_figures()
         return
     table = steps.open_table(options.table, options.model, options.folder, options.evaluate)
     if options.plan:

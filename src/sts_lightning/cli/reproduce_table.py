@@ -10,7 +10,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sts_lightning.cli.figure import list_figures
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.evaluated import evaluated_again
@@ -53,7 +52,7 @@ def open_table(
 
 
 def list_tables(conf: Path = Path("conf")) -> None:
-    """Print the tables with their runs, requirements and rows, run or cited, then the figures."""
+    """Print the tables with their runs, requirements and rows, run or cited."""
     console = Console()
     for path in sorted((conf / "reproduce").glob("*.yaml")):
         spec = load_spec(path)
@@ -70,7 +69,6 @@ def list_tables(conf: Path = Path("conf")) -> None:
         f"({scales}).\n",
         soft_wrap=True,
     )
-    list_figures()
 
 
 def _marks(spec: TableSpec) -> list[str]:

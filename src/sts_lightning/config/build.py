@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import inspect
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig, ListConfig
 
 from sts_lightning.errors import ConfigError, UserError
 
+NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
-def build(path: str, node: DictConfig, **arguments: Any) -> Any:
+
+def build(path: str, node: DictConfig, facts: Mapping[str, Any] = NO_FACTS, **arguments: Any) -> Any:
     """Instantiate a node, nested nodes first; an error of a constructor names the setting by its full path.
 
     Args:
         path: Key of the node in the configuration, for messages.
         node: Configuration with a ``_target_``.
+        facts: Values that no setting decides, such as the size of the embeddings. The constructors of the
+            node and of nested nodes receive those that they name as arguments.
         **arguments: Further arguments, which take precedence over those of the node.
 
     Raises:
-        ConfigError: A constructor raised `ValueError` or `ImportError`.
+        ConfigError: A constructor raised `ValueError` or `ImportError`, or a setting has the name of a fact.
     """
+    arguments |= _facts_for(path, node, facts)
     nested = {
-        key: _build_nested(f"{path}.{key}", value)
+        key: _build_nested(f"{path}.{key}", value, facts)
         for key, value in _pairs(node)
         if key not in arguments and _contains_target(value)
     }
@@ -43,14 +50,46 @@ def build(path: str, node: DictConfig, **arguments: Any) -> Any:
             raise
 
 
-def _build_nested(path: str, value: Any) -> Any:
+def _facts_for(path: str, node: DictConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts that the node's target names as arguments."""
+    if not facts:
+        return {}
+    taken = facts.keys() & inspect.signature(get_method(node["_target_"])).parameters.keys()
+    for name in sorted(taken & node.keys()):
+        raise ConfigError(
+            f"{path}.{name} is no setting.",
+            key=f"{path}.{name}",
+            hint="It follows from the model and the data; leave it out.",
+        )
+    return {name: facts[name] for name in taken}
+
+
+def check_kind(path: str, built: object, wanted: type) -> None:
+    """Reject an object of another class than the place in the configuration is for.
+
+    Args:
+        path: Key of the object in the configuration.
+        built: What its ``_target_`` made.
+        wanted: The base class of all choices.
+
+    Raises:
+        ConfigError: The object is of another class.
+    """
+    if not isinstance(built, wanted):
+        raise ConfigError(
+            f"{path}._target_ makes a {type(built).__name__}, not a {wanted.__name__}.",
+            key=f"{path}._target_",
+        )
+
+
+def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
     """Build every node with a ``_target_`` in a value; other values are returned as they are."""
     if isinstance(value, DictConfig):
         if "_target_" in value:
-            return build(path, value)
-        return {key: _build_nested(f"{path}.{key}", item) for key, item in _pairs(value)}
+            return build(path, value, facts)
+        return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in _pairs(value)}
     if isinstance(value, ListConfig):
-        return [_build_nested(f"{path}.{i}", item) for i, item in enumerate(value)]
+        return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]
     return value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, Node
 
 RENAMED = {
     "sts_lightning.models.tiny_bert.tiny_bert": "sts_lightning.testing.tiny_bert.tiny_bert",
@@ -48,8 +48,8 @@ def update_targets(node: DictConfig | ListConfig) -> None:
         child = node._get_node(key)
         if isinstance(child, DictConfig | ListConfig):
             update_targets(child)
-        elif key == "_target_" and child is not None and child._value() in RENAMED:  # type: ignore[union-attr]
-            node[key] = RENAMED[child._value()]  # type: ignore[union-attr]
+        elif key == "_target_" and isinstance(child, Node) and child._value() in RENAMED:
+            node[key] = RENAMED[child._value()]
 
 
 def without_added(values: Mapping[str, Any]) -> dict[str, Any]:

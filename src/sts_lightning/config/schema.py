@@ -28,6 +28,7 @@ from sts_lightning.choices import (
     TextEdit,
     TrainPrecision,
 )
+from sts_lightning.config.cells import GROUP, published_cells
 from sts_lightning.slurm import folder_name
 
 
@@ -189,8 +190,10 @@ class EvalConfig:
 
 
 def register_schemas() -> None:
-    """Register the schemas for Hydra's defaults lists, and the name of a new run folder."""
+    """Register schemas and published cells for Hydra's defaults lists, and the name of a new run folder."""
     OmegaConf.register_new_resolver("run_folder", folder_name, use_cache=True, replace=True)
     store = ConfigStore.instance()
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="eval_schema", node=EvalConfig)
+    for cell, settings in published_cells().items():
+        store.store(group=GROUP, name="_".join(cell), node=settings)

@@ -52,13 +52,16 @@ def prefetched(items: Iterator[ItemT], count: int) -> Iterator[ItemT]:
     if count == 0:
         yield from items
         return
-    end = object()
+
+    def batch() -> list[ItemT]:
+        return list(islice(items, 1))  # empty at the end
+
     with ThreadPoolExecutor(1, "prefetch") as thread:
-        waiting = deque(thread.submit(next, items, end) for _ in range(count))
+        waiting = deque(thread.submit(batch) for _ in range(count))
         try:
-            while (item := waiting.popleft().result()) is not end:
-                waiting.append(thread.submit(next, items, end))
-                yield item  # type: ignore[misc]  # the end has been excluded
+            while found := waiting.popleft().result():
+                waiting.append(thread.submit(batch))
+                yield from found
         finally:
             for future in waiting:
                 future.cancel()

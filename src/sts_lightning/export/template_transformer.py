@@ -6,6 +6,7 @@ therefore loads without this project; it must not import anything from it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -49,13 +50,17 @@ class TemplateTransformer(Transformer):
         self.edit = edit
         self.read_mask = read_mask
 
-    def preprocess(  # type: ignore[override]
-        self, inputs: Any, prompt: str | None = None, **kwargs: Any
+    def preprocess(
+        self,
+        inputs: Sequence[Any],
+        prompt: str | None = None,
+        processing_kwargs: Any = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
         """Tokenise sentences in the template; a prompt is put before the sentence."""
         prefix, suffix = self.template.split("{sentence}")
         texts = [prefix + self._cut(self._edited((prompt or "") + text)) + suffix for text in inputs]
-        return super().preprocess(texts, **kwargs)
+        return super().preprocess(texts, processing_kwargs=processing_kwargs, **kwargs)
 
     def _edited(self, text: str) -> str:
         if self.edit == "none" or not text:

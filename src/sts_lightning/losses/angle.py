@@ -31,15 +31,20 @@ class AnglELoss(CoSENTLoss):
 
     Args:
         scale: tau, positive.
+        dimension: D, the size of an embedding, if it is known.
+
+    Raises:
+        ValueError: The scale is out of range, or D is odd: the halves of a vector are its real and imaginary
+            parts.
 
     Example:
         >>> loss = AnglELoss()
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
 
-    def check_dimension(self, dimension: int) -> None:
-        """Reject an odd size: the halves of a vector are its real and imaginary parts."""
-        if dimension % 2:
+    def __init__(self, scale: float = 20.0, dimension: int | None = None) -> None:
+        super().__init__(scale)
+        if dimension is not None and dimension % 2:
             raise ValueError(f"AnglELoss needs embeddings of even size, but they have {dimension}.")
 
     def similarity(self, first: Tensor, second: Tensor) -> Tensor:

@@ -24,7 +24,9 @@ class Loss(nn.Module, ABC):
     """Base class of losses: functions of the embeddings of a batch and, if any, its labels.
 
     A subclass declares the views and labels it needs, so that a configuration that pairs it with data it
-    cannot use is rejected before any weights are loaded.
+    cannot use is rejected before any weights are loaded. A loss that needs the size D of an embedding or the
+    highest label, as one with a head does, has the constructor arguments ``dimension`` and ``top_label``.
+    They follow from the model and the data and are no settings.
 
     Attributes:
         views: Numbers of views V that the loss accepts.
@@ -43,24 +45,6 @@ class Loss(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.observed: dict[str, Tensor] = {}
-
-    def check_dimension(self, dimension: int) -> None:
-        """Check that the loss can be computed on embeddings of size D; most losses accept any size.
-
-        Args:
-            dimension: D, the size of an embedding.
-
-        Raises:
-            ValueError: The loss cannot be computed on embeddings of this size.
-        """
-
-    def make_head(self, dimension: int, top_label: float) -> None:
-        """Create the parameters of the head; does nothing for a loss without one.
-
-        Args:
-            dimension: D, the size of an embedding.
-            top_label: Highest label: `TOP_SCORE`, or the number of classes minus one.
-        """
 
     def needs(self) -> str:
         """Return the accepted views and labels in words, for messages."""

@@ -22,25 +22,22 @@ class CrossEntropyLoss(Loss):
     a head with one output.
 
     Args:
+        dimension: D, the size of an embedding.
+        top_label: K - 1, the highest class.
         features: Input of the head: ``u_v``, ``diff`` or ``u_v_diff``.
 
     Example:
-        >>> loss = CrossEntropyLoss()
-        >>> loss.make_head(dimension=16, top_label=2)
+        >>> loss = CrossEntropyLoss(dimension=16, top_label=2)
         >>> value = loss(torch.randn(2, 8, 16), torch.arange(8) % 3)
     """
 
     views = (2,)
     labels = ("class",)
 
-    def __init__(self, features: Features = "u_v_diff") -> None:
+    def __init__(self, dimension: int, top_label: float, features: Features = "u_v_diff") -> None:
         super().__init__()
-        features_size(features, 1)
         self.features: Features = features
-
-    def make_head(self, dimension: int, top_label: float) -> None:
-        """Create the linear map from M D features to K logits."""
-        self.head = nn.Linear(features_size(self.features, dimension), int(top_label) + 1)
+        self.head = nn.Linear(features_size(features, dimension), int(top_label) + 1)
 
     def logits(self, first: Tensor, second: Tensor) -> Tensor:
         """Compute the logits of the classes: (B, D), (B, D) -> (B, K)."""

@@ -69,16 +69,6 @@ class MixLoss(Loss):
                 + "."
             )
 
-    def check_dimension(self, dimension: int) -> None:
-        """Check the size of the embeddings for all terms."""
-        for _, term in self._items():
-            term.check_dimension(dimension)
-
-    def make_head(self, dimension: int, top_label: float) -> None:
-        """Create the heads of all terms."""
-        for _, term in self._items():
-            term.make_head(dimension, top_label)
-
     def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
         """Compute the weighted sum of the terms; see `Loss.forward`.
 

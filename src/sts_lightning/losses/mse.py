@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sts_lightning.losses.siamese import Clamp, Features, SiameseRegressionLoss
+from sts_lightning.losses.siamese import SiameseRegressionLoss
 
 
 class MSELoss(SiameseRegressionLoss):
@@ -21,19 +21,9 @@ class MSELoss(SiameseRegressionLoss):
     `TranslatedReLULoss` and `SmoothK2Loss` ignore errors too small to change the rounded label.
 
     Example:
-        >>> loss = MSELoss()
-        >>> loss.make_head(dimension=16, top_label=5)
+        >>> loss = MSELoss(dimension=16, top_label=5)
         >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
     """
-
-    def __init__(
-        self,
-        features: Features = "u_v_diff",
-        spacing: float = 1.0,
-        clamp: Clamp = "none",
-        official: bool = False,
-    ) -> None:
-        super().__init__(features, spacing, clamp, official)
 
     def penalty(self, error: Tensor) -> Tensor:
         """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""

@@ -49,8 +49,8 @@ class SiameseRegressionLoss(Loss):
         L = \frac1B \sum_i \mathrm{penalty}(|p_i - d\,y_i|)
 
     Labels are mapped to evenly spaced nodes: label y is mapped to d y, whether y is a class 0, 1, ..., K-1
-    or a score in [0, 5]. A prediction beyond an end node is read as the end node. Subclasses define the
-    penalty; ``observed`` has the accuracy of the prediction rounded to the nearest node.
+    or a score in [0, 5]. ``clamp`` reads a prediction beyond an end node as the end node. Subclasses define
+    the penalty; ``observed`` has the accuracy of the prediction rounded to the nearest node.
 
     Deviations from the paper's code, which ``official`` switches on: it `floors fractional scores
     <https://github.com/ZBWpro/STS-Regression/blob/02bed715c24d14a74ecbf7dc5b5a028d7470e6e7/code/train-bert-roberta.py#L121>`_
@@ -60,10 +60,12 @@ class SiameseRegressionLoss(Loss):
     that code set ``clamp="left"`` as well.
 
     Args:
+        dimension: D, the size of an embedding.
+        top_label: Highest label: `TOP_SCORE`, or the number of classes minus one.
         features: Input of the head: ``u_v``, ``diff`` or ``u_v_diff``.
         spacing: d, the distance of neighbouring nodes, positive.
-        clamp: End nodes that bound a prediction: ``both`` as in the paper, ``left`` as in its code, or
-            ``none``.
+        clamp: End nodes that bound a prediction: ``none``; ``both``, as in the paper for the losses with a
+            buffer zone; ``left``, as in its code.
         official: Floor the labels and cut the gradient of clamped predictions.
     """
 
@@ -72,9 +74,11 @@ class SiameseRegressionLoss(Loss):
 
     def __init__(
         self,
+        dimension: int,
+        top_label: float,
         features: Features = "u_v_diff",
         spacing: float = 1.0,
-        clamp: Clamp = "both",
+        clamp: Clamp = "none",
         official: bool = False,
     ) -> None:
         super().__init__()
@@ -82,16 +86,12 @@ class SiameseRegressionLoss(Loss):
             raise ValueError(f"spacing must be positive and finite, got {spacing}.")
         if clamp not in get_args(Clamp):
             raise ValueError(f"clamp must be one of {', '.join(get_args(Clamp))}, got {clamp!r}.")
-        features_size(features, 1)
+        self.top_label = top_label
         self.features: Features = features
         self.spacing = spacing
         self.clamp: Clamp = clamp
         self.official = official
-
-    def make_head(self, dimension: int, top_label: float) -> None:
-        """Create the linear map from M D features to one number."""
-        self.top_label = top_label
-        self.head = nn.Linear(features_size(self.features, dimension), 1)
+        self.head = nn.Linear(features_size(features, dimension), 1)
 
     @abstractmethod
     def penalty(self, error: Tensor) -> Tensor:
@@ -128,10 +128,12 @@ class ZeroZoneLoss(SiameseRegressionLoss):
     """Regression with a penalty that is zero near the label.
 
     Args:
+        dimension: Size of an embedding; see `SiameseRegressionLoss` for this and what is not said here.
+        top_label: Highest label.
         k: Growth rate of the penalty beyond x0, positive.
         x0: Largest error without penalty, at most half of ``spacing``, where the zones of neighbouring
             labels would begin to overlap.
-        features: Input of the head; see `SiameseRegressionLoss` for this and the following.
+        features: Input of the head.
         spacing: Distance of neighbouring nodes.
         clamp: End nodes that bound a prediction.
         official: Reproduce the paper's code.
@@ -142,6 +144,8 @@ class ZeroZoneLoss(SiameseRegressionLoss):
 
     def __init__(
         self,
+        dimension: int,
+        top_label: float,
         k: float,
         x0: float,
         features: Features = "u_v_diff",
@@ -149,7 +153,7 @@ class ZeroZoneLoss(SiameseRegressionLoss):
         clamp: Clamp = "both",
         official: bool = False,
     ) -> None:
-        super().__init__(features, spacing, clamp, official)
+        super().__init__(dimension, top_label, features, spacing, clamp, official)
         if not 0 < k < math.inf:
             raise ValueError(f"k must be positive and finite, got {k}.")
         if not 0 <= x0 <= spacing / 2:

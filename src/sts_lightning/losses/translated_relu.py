@@ -21,13 +21,14 @@ class TranslatedReLULoss(ZeroZoneLoss):
     `SmoothK2Loss` is the quadratic form; x0 = 0 and k = 1 give `L1Loss`.
 
     Example:
-        >>> loss = TranslatedReLULoss()
-        >>> loss.make_head(dimension=16, top_label=2)
+        >>> loss = TranslatedReLULoss(dimension=16, top_label=2)
         >>> value = loss(torch.randn(2, 8, 16), torch.arange(8) % 3)
     """
 
     def __init__(
         self,
+        dimension: int,
+        top_label: float,
         k: float = 2.5,
         x0: float = 0.25,
         features: Features = "u_v_diff",
@@ -35,7 +36,7 @@ class TranslatedReLULoss(ZeroZoneLoss):
         clamp: Clamp = "both",
         official: bool = False,
     ) -> None:
-        super().__init__(k, x0, features, spacing, clamp, official)
+        super().__init__(dimension, top_label, k, x0, features, spacing, clamp, official)
 
     def penalty(self, error: Tensor) -> Tensor:
         """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""

@@ -66,7 +66,8 @@ class Embeddings(nn.Module):
 
     def forward(self, embedded: Tensor) -> Tensor:
         """Add the embedding of segment 0, normalise: (B, T, D) -> (B, T, D)."""
-        return self.dropout(self.LayerNorm(embedded + self.token_type_embeddings.weight[0]))  # type: ignore[no-any-return]
+        out: Tensor = self.dropout(self.LayerNorm(embedded + self.token_type_embeddings.weight[0]))
+        return out
 
 
 class SelfAttention(nn.Module):
@@ -102,7 +103,8 @@ class SelfOutput(nn.Module):
 
     def forward(self, attended: Tensor, hidden: Tensor) -> Tensor:
         """Project, add the input of the attention, normalise."""
-        return self.LayerNorm(self.dropout(self.dense(attended)) + hidden)  # type: ignore[no-any-return]
+        out: Tensor = self.LayerNorm(self.dropout(self.dense(attended)) + hidden)
+        return out
 
 
 class Attention(nn.Module):
@@ -115,7 +117,8 @@ class Attention(nn.Module):
 
     def forward(self, hidden: Tensor, bias: Tensor) -> Tensor:
         """Attend and project; see `SelfAttention`."""
-        return self.output(self.self(hidden, bias), hidden)  # type: ignore[no-any-return]
+        out: Tensor = self.output(self.self(hidden, bias), hidden)
+        return out
 
 
 class GatedMLP(nn.Module):
@@ -135,7 +138,8 @@ class GatedMLP(nn.Module):
     def forward(self, hidden: Tensor) -> Tensor:
         """Compute norm(W_o (act(g) * v) + x) with [g; v] = W x: (B, T, D) -> (B, T, D)."""
         gate, value = self.gated_layers(hidden).chunk(2, dim=-1)
-        return self.layernorm(self.wo(self.dropout(self.activation(gate) * value)) + hidden)  # type: ignore[no-any-return]
+        out: Tensor = self.layernorm(self.wo(self.dropout(self.activation(gate) * value)) + hidden)
+        return out
 
 
 class Layer(GradientCheckpointingLayer):
@@ -148,7 +152,8 @@ class Layer(GradientCheckpointingLayer):
 
     def forward(self, hidden: Tensor, bias: Tensor) -> Tensor:
         """Attend, then apply the gated unit."""
-        return self.mlp(self.attention(hidden, bias))  # type: ignore[no-any-return]
+        out: Tensor = self.mlp(self.attention(hidden, bias))
+        return out
 
 
 class Encoder(nn.Module):

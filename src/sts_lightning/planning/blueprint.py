@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import build, name_setting
+from sts_lightning.config.build import build
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.losses.base import Loss
 from sts_lightning.models.freezing import freeze
 from sts_lightning.planning.skeleton import build_skeleton
-from sts_lightning.training.assembly import make_module
+from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import Plan
 
@@ -49,12 +48,9 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
         ConfigError: The shape of the model is not known here, or a setting is out of range.
     """
     data: SentenceDataModule = build("data", cfg.data)
-    loss: Loss = build("loss", cfg.loss)
     skeleton = build_skeleton(cfg.model, cfg.prompt, layers)
     encoder = skeleton.encoder
-    with name_setting("loss", ()):
-        loss.check_dimension(encoder.dimension)
-    loss.make_head(encoder.dimension, data.top_label)
+    loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     freeze(encoder, cfg.freeze)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()

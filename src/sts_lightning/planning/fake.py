@@ -13,7 +13,7 @@ from sts_lightning.models.quantization import is_quantised
 
 
 def fake_mode() -> FakeTensorMode:
-    """Return a mode in which operations take and give fake tensors; real inputs are converted."""
+    """Return a mode in which operations take and return fake tensors; real inputs are converted."""
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 

@@ -32,9 +32,9 @@ def gpu_kernels() -> Iterator[None]:
 
 @contextmanager
 def masks_of_real_rows() -> Iterator[None]:
-    """Let causal models do without a mask, as they do for real rows.
+    """Let causal models skip the mask, as they do for real rows.
 
-    The library looks at the positions of a row for several texts in one, which fake positions do not tell.
+    The library first checks the positions for several texts in one row, and cannot read fake positions.
     """
     with _replaced(masking_utils, {"find_packed_sequence_indices": lambda position_ids: None}):
         yield

@@ -8,8 +8,7 @@ import re
 from collections.abc import Sequence
 
 from sts_lightning.reproduce.collect import Collected, System
-from sts_lightning.reproduce.grids import Grid, grids, notes, trained_on
-from sts_lightning.reproduce.run_settings import setting_notes
+from sts_lightning.reproduce.grids import Grid, grids, notes, setting_notes, trained_on
 
 PAGE = 90
 """Width of a LaTeX page in characters; a wider table is shrunk to fit."""

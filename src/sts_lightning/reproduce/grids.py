@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sts_lightning.evaluation.bootstrap import Interval
 from sts_lightning.reproduce.collect import Collected, System, rank_summary
-from sts_lightning.reproduce.run_settings import setting_notes
 
 MISSING = "missing"
 
@@ -173,3 +172,29 @@ def _mean(values: Sequence[float | None], kind: str) -> str:
         return ""
     text = f"{statistics.mean(known):.{2 if kind == 'r' else 0}f}"
     return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)})"
+
+
+def setting_notes(collected: Collected) -> list[str]:
+    """Return the notes of a table; nothing if nothing has run."""
+    seeds = {system.name: [", ".join(dict.fromkeys(system.seeds))] for system in collected.systems}
+    found = (
+        ("Dev and test sentences", {system.name: system.texts for system in collected.systems}),
+        ("Training", {system.name: system.trained for system in collected.systems}),
+        ("Seeds", {name: texts for name, texts in seeds.items() if texts != [""]}),
+    )
+    return [note for what, texts in found if (note := _note(what, texts)) is not None]
+
+
+def _note(what: str, texts: Mapping[str, Sequence[str]]) -> str | None:
+    """Return one sentence on the settings of all rows, those that differ with the names of their rows."""
+    rows: dict[str, list[str]] = {}
+    for name, of_runs in texts.items():
+        for text in dict.fromkeys(of_runs):
+            rows.setdefault(text, []).append(name)
+    if not rows:
+        return None
+    if len(rows) == 1:
+        return f"{what}: {next(iter(rows))}."
+    parts = [f"{text} ({'; '.join(names)})" for text, names in rows.items()]
+    verb = "differ" if what.endswith("s") else "differs"
+    return f"{what} {verb} between rows: {', or '.join(parts)}."

@@ -10,7 +10,6 @@ import numpy as np
 
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
-from sts_lightning.evaluation.bootstrap import Predictions
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.folder import RunFolder
 
@@ -34,7 +33,7 @@ def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence
     write_atomic(run.predictions_file, buffer.getvalue())
 
 
-def load_predictions(run: RunFolder) -> Predictions:
+def load_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Return the cosines and the gold scores of the pairs of each task.
 
     Raises:

@@ -13,8 +13,9 @@ from hydra import compose
 from hydra.core.utils import filter_overrides
 from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
+from sts_lightning.config.cells import unset
 from sts_lightning.config.stages import Compose, compose_stages
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.job import Job, job_config, job_folder, job_trust
@@ -128,6 +129,9 @@ def named(overrides: Sequence[str]) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"job {' '.join(overrides)}: {error}", key=error.key) from error
+    except InterpolationToMissingValueError as error:
+        cause = unset(error)
+        raise ConfigError(f"job {' '.join(overrides)}: {cause}", key=cause.key) from error
     except (HydraException, OmegaConfBaseException) as error:
         reason = " ".join(str(error.__cause__ or error).split())
         raise ConfigError(f"job {' '.join(overrides)}: {reason}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.interrupts import handlers_kept
 from sts_lightning.sweep.cluster import Handle, RemoteJob
 from sts_lightning.sweep.job import Job, State
 from sts_lightning.sweep.resources import gpus_for
@@ -42,7 +43,8 @@ def submit_to_ray(
         raise ConfigError("hydra/launcher=ray needs Ray: pip install 'sts-lightning[ray]'.") from error
     if not ray.is_initialized():
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+            with handlers_kept():  # Ray's own for SIGTERM would end the sweep without cancelling its jobs
+                ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ConfigError(f"hydra.launcher.address={address}: {str(error).splitlines()[0]}") from error
     room: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]

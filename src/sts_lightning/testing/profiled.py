@@ -1,13 +1,15 @@
-"""Memory of training steps, measured by PyTorch's profiler."""
+"""Memory of training steps: allocations by PyTorch's profiler, and what autograd keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 
@@ -46,6 +48,28 @@ class StepPeaks(Callback):
     ) -> None:
         """Mark its end."""
         self._span.__exit__(None, None, None)
+
+
+def kept_bytes(module: nn.Module, forward: Callable[[], Tensor]) -> int:
+    """Return the bytes of distinct tensors that a forward pass keeps for the backward pass, weights excluded.
+
+    Args:
+        module: Module whose parameters are not counted.
+        forward: Forward pass.
+    """
+    weights = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = forward()  # its graph holds the tensors, so that no two have one address
+    del result
+    return sum(storages.values())
 
 
 def _peak(changes: list[tuple[int, int]], start: int, end: int) -> int:

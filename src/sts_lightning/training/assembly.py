@@ -1,4 +1,4 @@
-"""Assembly of a run's module from its configuration."""
+"""Assembly of a run's loss and module from its configuration."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 
 from omegaconf import DictConfig
 
+from sts_lightning.config.build import build, check_kind
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.rank_reduction import RankReduction
@@ -15,6 +16,23 @@ from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
 from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.trainer import Plan
+
+
+def make_loss(node: DictConfig, dimension: int, top_label: float) -> Loss:
+    """Build the loss of a configuration, with its head if it has one.
+
+    Args:
+        node: Configuration of the loss.
+        dimension: D, the size of an embedding.
+        top_label: Highest label of the data: the top score, or the number of classes minus one.
+
+    Raises:
+        ConfigError: A setting is out of range, the loss cannot be computed on embeddings of this size, or
+            the configuration builds something other than a loss.
+    """
+    loss: Loss = build("loss", node, {"dimension": dimension, "top_label": top_label})
+    check_kind("loss", loss, Loss)
+    return loss
 
 
 def make_module(
@@ -33,7 +51,7 @@ def make_module(
         cfg: Configuration of the run.
         precision: Precision of training, in Lightning's names.
         encoder: Encoder to train, frozen as configured.
-        loss: Loss with its head.
+        loss: Loss to train with.
         regularizer: Term added to the loss.
         plan: Length of the run.
         keep: Names of frozen weights that checkpoints hold nevertheless.

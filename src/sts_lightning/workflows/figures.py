@@ -11,6 +11,7 @@ from sts_lightning.analysis import figures as draw
 from sts_lightning.analysis.system_figures import instability, rank_scores
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import ConfigError
+from sts_lightning.losses.base import TOP_SCORE
 from sts_lightning.losses.siamese import ZeroZoneLoss
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
 from sts_lightning.losses.translated_relu import TranslatedReLULoss
@@ -59,8 +60,8 @@ def regression_figure2() -> Figure:
     errors = torch.linspace(0, 2, 401)
     k, x0 = 2.0, 0.25
     losses: dict[str, ZeroZoneLoss] = {
-        "Translated ReLU": TranslatedReLULoss(k=k, x0=x0),
-        "Smooth K2": SmoothK2Loss(k=k, x0=x0),
+        "Translated ReLU": TranslatedReLULoss(1, TOP_SCORE, k=k, x0=x0),
+        "Smooth K2": SmoothK2Loss(1, TOP_SCORE, k=k, x0=x0),
     }
     curves = {f"{name}, k = {k:g}": loss.penalty(errors).tolist() for name, loss in losses.items()}
     return draw.loss_curves(errors.tolist(), curves, x0)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-
-import torch
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
+from sts_lightning.config.build import check_kind
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
@@ -24,11 +22,10 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
     """Reject a loss that cannot use the data.
 
     Raises:
-        ConfigError: Views or labels do not fit; the message lists the losses that do. Or one of the two is
+        ConfigError: Views or labels do not fit; the message lists the losses that do. Or the data is
             something else altogether.
     """
-    _check_kind("loss", loss, Loss)
-    _check_kind("data", data, SentenceDataModule)
+    check_kind("data", data, SentenceDataModule)
     if fits(loss, data):
         return
     have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
@@ -40,7 +37,7 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
 
 
 def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
-    """Refuse templates without a slot, not one for each view, or that the data would tear.
+    """Reject templates without a slot, not one for each view, or that the data would tear.
 
     Raises:
         ConfigError: One of them.
@@ -70,9 +67,9 @@ def check_extras(
         ConfigError: One of them.
     """
     for name, callback in zip(cfg.callbacks, callbacks, strict=True):
-        _check_kind(f"callbacks.{name}", callback, Callback)
+        check_kind(f"callbacks.{name}", callback, Callback)
     if regularizer is not None:
-        _check_kind("regularizer", regularizer, RankReduction)
+        check_kind("regularizer", regularizer, RankReduction)
     if cfg.model.get("adapter") is None and trains(cfg.freeze):
         for key, usual in (("dtype", "float32"), ("quantization", "none")):
             if cfg.model.get(key, usual) != usual:
@@ -107,7 +104,7 @@ def check_extras(
             f"path={cfg.path} has no effect on this data; add data=pairs_file or data=pairs_hub.",
             key="path",
         )
-    has_head = _has_head(loss)
+    has_head = any(True for _ in loss.parameters())
     check_freeze(cfg.freeze, type(loss).__name__, has_head, regularizer is not None)
     if cfg.optim.head_lr is not None and not has_head:
         raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
@@ -121,7 +118,7 @@ def check_companion(cfg: DictConfig, loss: Loss, companion: Companion | None) ->
     """
     name = type(loss).__name__
     if companion is not None:
-        _check_kind("companion", companion, Companion)
+        check_kind("companion", companion, Companion)
         if companion.provides not in loss.takes:
             able = ", ".join(
                 stem for stem, other in all_losses().items() if companion.provides in other.takes
@@ -141,19 +138,6 @@ def check_companion(cfg: DictConfig, loss: Loss, companion: Companion | None) ->
                 key="companion",
                 hint=f"Add companion={argument}, or an experiment that has it.",
             )
-
-
-def _check_kind(path: str, built: object, wanted: type) -> None:
-    if not isinstance(built, wanted):
-        raise ConfigError(f"{path}._target_ makes a {type(built).__name__}, not a {wanted.__name__}.")
-
-
-def _has_head(loss: Loss) -> bool:
-    """Return whether the loss has parameters of its own once it knows the size of the embeddings."""
-    trial = copy.deepcopy(loss)
-    with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
-        trial.make_head(dimension=2, top_label=1)
-    return any(True for _ in trial.parameters())
 
 
 def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:

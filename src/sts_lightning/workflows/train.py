@@ -34,7 +34,7 @@ from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
-from sts_lightning.training.assembly import make_module
+from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
@@ -179,8 +179,8 @@ class Experiment:
 def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) -> Experiment:
     """Load the weights, and build module and trainer around them.
 
-    The seed is set between reading the data and loading the model, and heads are created after the model:
-    random numbers are drawn in this order in every run.
+    The seed is set between reading the data and loading the model, and the loss, which may have a head, is
+    built after the model: random numbers are drawn in this order in every run.
 
     Args:
         parts: What `validate` found.
@@ -190,13 +190,11 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     Raises:
         UserError: The model or the earlier run cannot be loaded, or the settings leave no step to train.
     """
-    cfg, machine, data, loss = parts.cfg, parts.machine, parts.data, parts.loss
+    cfg, machine, data = parts.cfg, parts.machine, parts.data
     fix_workspace(machine)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine))
-    with name_setting("loss", ()):
-        loss.check_dimension(encoder.dimension)
-    loss.make_head(encoder.dimension, data.top_label)
+    loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     keep: set[str] = set()
     if cfg.init_from is not None:
         earlier = RunFolder(cfg.init_from)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
@@ -15,15 +16,21 @@ from sts_lightning.config.trust import check_links
 from sts_lightning.config.validate import check_config
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError
-from sts_lightning.losses.base import Loss
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
+from sts_lightning.training.assembly import make_loss
 from sts_lightning.training.companion import Companion
 from sts_lightning.training.optim import check_optim
 from sts_lightning.workflows.fit_checks import check_companion, check_extras, check_fit, check_views
 from sts_lightning.workflows.trainer_checks import check_trainer
+
+TRIAL_SIZES = (2, 1.0)
+"""Size of an embedding and highest label with which the settings of a loss are checked.
+
+The loss that trains is built after the model, of which nothing has been loaded yet.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,6 @@ class Parts:
         resumed: Whether the run resumes from its last checkpoint.
         again: Whether the folder holds a run without a checkpoint, which starts again.
         first: Whether this is the process of the run that writes the folder.
-        loss: The loss head.
         data: The data, read and checked.
         loggers: Destinations of metrics.
         callbacks: Callbacks besides those that every run has.
@@ -51,7 +57,6 @@ class Parts:
     resumed: bool
     again: bool
     first: bool
-    loss: Loss
     data: SentenceDataModule
     loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
@@ -93,7 +98,6 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         resume and not again,
         again,
         first,
-        built.loss,
         built.data,
         built.loggers,
         [*built.callbacks, *callbacks],
@@ -106,7 +110,6 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
 class Built:
     """What a configuration names, built and checked; the data is not read yet. See `Parts`."""
 
-    loss: Loss
     data: SentenceDataModule
     loggers: list[Logger]
     callbacks: list[Callback]
@@ -125,8 +128,9 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
         ConfigError: Something cannot be built, or does not fit.
     """
     check_optim(cfg.optim)
-    loss: Loss = build("loss", cfg.loss)
     data: SentenceDataModule = build("data", cfg.data)
+    with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
+        loss = make_loss(cfg.loss, *TRIAL_SIZES)
     check_fit(loss, data)
     check_views(cfg.prompt, data)
     loggers = [build(f"logger.{name}", node, save_dir=str(run.path)) for name, node in cfg.logger.items()]
@@ -135,7 +139,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     companion = build("companion", cfg.companion) if cfg.companion else None
     check_extras(cfg, loss, regularizer, own)
     check_companion(cfg, loss, companion)
-    return Built(loss, data, loggers, own, regularizer, companion)
+    return Built(data, loggers, own, regularizer, companion)
 
 
 def check_checkpoints(run: RunFolder) -> None:

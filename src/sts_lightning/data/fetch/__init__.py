@@ -1,1 +1,1 @@
-"""The published data: where it comes from, how it is fetched and checked, and what of it is there."""
+"""The published data: where it comes from, how it is fetched and checked, and which parts are there."""

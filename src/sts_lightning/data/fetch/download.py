@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from huggingface_hub import errors as hub_errors
 from huggingface_hub import get_hf_file_metadata, hf_hub_url
 from huggingface_hub.file_download import http_get
-from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+from huggingface_hub.utils import build_hf_headers
 
 from sts_lightning.data.fetch.sources import Source
 from sts_lightning.errors import FetchError, StorageError
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 AGAIN = "The same command resumes where it broke off."
 
-TRANSPORT: type[Exception] = hub_errors.HTTPError  # type: ignore[attr-defined]
+TRANSPORT: type[Exception] = hub_errors.HTTPError
 """Base class of the errors of the hub's HTTP library."""
 
 

@@ -1,4 +1,4 @@
-"""What of the published data is in a data root, and which recipes need it."""
+"""Which parts of the published data are in a data root, and which recipes need them."""
 
 from __future__ import annotations
 

@@ -1,24 +1,22 @@
-"""Batch sizes and epochs of the published cells, conf/published."""
+"""Batch sizes and epochs of the published cells, config/cells.yaml."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.cells import published_cells
 from sts_lightning.config.schema import register_schemas
+from sts_lightning.config.validate import check_config
+from sts_lightning.errors import ConfigError
+from sts_lightning.sweep.grid import named
 from tests.conftest import CONF
 
-CELLS = sorted(path.stem for path in (CONF / "published").glob("*.yaml"))
-CHOICES = {
-    "_".join(names): names
-    for names in product(
-        *([path.stem for path in (CONF / group).glob("*.yaml")] for group in ("data", "model", "prompt"))
-    )
-}
+CELLS = published_cells()
 STAGES = {"nli_triplets": "pcc_stage1", "sts": "pcc_stage2"}
 
 
@@ -32,12 +30,10 @@ def settings(cfg: DictConfig) -> tuple[int, int]:
     return cfg.data.batch_size, cfg.trainer.max_epochs
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_a_cell_is_used_wherever_it_is_asked_for(cell: str) -> None:
-    assert cell in CHOICES
-    data, model, prompt = CHOICES[cell]
-    values = OmegaConf.load(CONF / "published" / f"{cell}.yaml")
-    expected = (values.batch_size, values.max_epochs)
+@pytest.mark.parametrize("cell", sorted(CELLS))
+def test_a_cell_is_used_wherever_it_is_asked_for(cell: tuple[str, str, str]) -> None:
+    data, model, prompt = cell
+    expected = (CELLS[cell]["batch_size"], CELLS[cell]["max_epochs"])
     chosen = (f"model={model}", f"prompt={prompt}")
     assert settings(composed(f"data={data}", *chosen)) == expected  # the recipe of the model
     assert settings(composed(f"experiment={STAGES[data]}", *chosen)) == expected
@@ -45,15 +41,41 @@ def test_a_cell_is_used_wherever_it_is_asked_for(cell: str) -> None:
 
 def test_there_is_a_cell_for_each_data_model_and_prompt() -> None:
     assert len(CELLS) == 24
-    names = [{CHOICES[cell][position] for cell in CELLS} for position in range(3)]
-    assert {"_".join(cell) for cell in product(*names)} == set(CELLS)
+    names = [{cell[position] for cell in CELLS} for position in range(3)]
+    assert set(product(*names)) == set(CELLS)
+
+
+@pytest.mark.parametrize(("position", "group"), enumerate(("data", "model", "prompt")))
+def test_each_name_of_a_cell_is_a_choice(position: int, group: str) -> None:
+    assert {cell[position] for cell in CELLS} <= {path.stem for path in (CONF / group).glob("*.yaml")}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        ["model=mistral7b", "data=toy"],
+        ["model=llama7b", "prompt=none"],
+        ["model=llama2_7b_prefix"],
+        ["model=tiny_mistral", "recipe=qlora", "prompt=eol"],
+    ],
+)
+def test_a_recipe_names_the_settings_of_an_absent_cell(choice: Sequence[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_config(composed(*choice))
+    assert caught.value.key == "data.batch_size"
+    assert caught.value.hint is not None
+    assert "prompt=eol, sth, sum" in caught.value.hint
+    with pytest.raises(ConfigError) as caught, named(choice):
+        assert settings(composed(*choice, "data.batch_size=48"))
+    assert caught.value.key == "trainer.max_epochs"
+    given = composed(*choice, "data.batch_size=48", "trainer.max_epochs=3")
+    assert settings(check_config(given)) == (48, 3)
 
 
 @pytest.mark.parametrize("model", ["tiny_mistral", "minilm"])
-def test_the_fallback_is_for_models_without_cells(model: str) -> None:
-    assert model not in {CHOICES[cell][1] for cell in CELLS}
+def test_the_experiments_have_values_for_models_without_cells(model: str) -> None:
+    assert model not in {cell[1] for cell in CELLS}
     chosen = (f"model={model}", "prompt=eol")
-    assert settings(composed("data=sts", "recipe=qlora", *chosen)) == (64, 2)
     assert settings(composed("experiment=pcc_stage1", *chosen)) == (256, 1)
     assert settings(composed("experiment=pcc_stage2", *chosen)) == (216, 8)
 
