@@ -7,9 +7,9 @@ STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest check-gpu lint format bench-encode bench-train bench-gradient-cache bench-decoder \
+.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
-	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm clean
+	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm docs-reproduction clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
@@ -48,6 +48,9 @@ test-oldest:  ## run the tests with the oldest torch allowed, in an environment 
 	$(OLDEST)/bin/pip install --quiet 'torch==2.8.*'
 	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest $(XDIST)
 
+test-kills: install  ## kill runs at random moments, resume them, and compare to the bit [KILLS=60 WARM=1] (30 minutes; WARM=1: 8)
+	OMP_NUM_THREADS=1 KILLS=$(or $(KILLS),60) WARM=$(WARM) $(BIN)/python -m pytest -m kills tests/scenarios/test_kills.py
+
 check-gpu: install  ## first thing on a machine with a GPU: tests, front page and speed as one table (10 minutes)
 	$(BIN)/python benchmarks/check_gpu.py
 
@@ -55,6 +58,9 @@ lint: install  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: install  ## build the documentation as a site in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 format: install  ## format the code
 	$(BIN)/ruff format .
@@ -100,5 +106,8 @@ reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PL
 reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm:
 	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
 
+docs-reproduction: install  ## write docs/reproduction.md: the state of every table and figure of the papers
+	$(BIN)/sts-lightning reproduce --state docs/reproduction.md
+
 clean:  ## remove .venv and caches, keep the runs
-	rm -rf $(VENV) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) site .pytest_cache .mypy_cache .ruff_cache

@@ -68,8 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow every test that trains or starts a process; `make test-fast` leaves those out."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark as slow every test that trains or starts a process; `make test-fast` leaves those out.
+
+    Random kills are left out unless they are asked for.
+    """
+    if config.getoption("markexpr", "") != "kills":
+        random_kills = [item for item in items if item.get_closest_marker("kills") is not None]
+        items[:] = [item for item in items if item not in random_kills]
+        config.hook.pytest_deselected(items=random_kills)
     for item in items:
         if isinstance(item, pytest.Function) and _is_slow(item):
             item.add_marker(pytest.mark.slow)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
 from sts_lightning.errors import InterruptedRunError
-from sts_lightning.interrupts import Stopped, StopRequest, listening, signal_name, stopping_signal, take_back
+from sts_lightning.interrupts import (
+    PARENT,
+    Stopped,
+    StopRequest,
+    listening,
+    signal_name,
+    stop_with_parent,
+    stopping_signal,
+    take_back,
+)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
 def test_the_first_signal_is_raised_and_later_ones_do_not_cut_the_clean_up(number: signal.Signals) -> None:
     with listening():
         with pytest.raises(Stopped) as caught:
@@ -105,3 +117,21 @@ def test_a_stop_request_is_recorded_and_the_second_one_raised() -> None:
     finally:
         request.restore()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_job_without_the_process_that_started_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop_with_parent()  # not a job of a sweep
+    monkeypatch.setenv(PARENT, str(os.getpid()))  # not the process that started this one
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    stop_with_parent()  # the first process of the run ends this one
+    monkeypatch.delenv("LOCAL_RANK")
+    if sys.platform == "linux":
+        asked: list[int] = []
+        monkeypatch.setattr(
+            ctypes, "CDLL", lambda _: SimpleNamespace(prctl=lambda *arguments: asked.extend(arguments))
+        )
+        with pytest.raises(Stopped):
+            stop_with_parent()
+        monkeypatch.setenv(PARENT, str(os.getppid()))
+        stop_with_parent()
+        assert asked == [1, signal.SIGTERM] * 2

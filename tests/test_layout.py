@@ -23,14 +23,18 @@ ELSEWHERE = {
     "data/fetch/parts.py": "data/fetch/test_inventory.py and test_get.py: what they find and fetch",
     "data/readers/hub_errors.py": "data/readers/test_hub.py: messages of reading",
     "models/lora_dropout.py": "gpu/test_lora_dropout.py: the same tests run on a GPU",
+    "cli/search.py": "cli/test_score.py: the same run",
     "planning/blueprint.py": "planning/test_step.py: the traced step as a whole, against a real one",
     "planning/fake.py": "planning/test_step.py: likewise",
     "planning/kernels.py": "planning/test_step.py: likewise",
     "planning/workload.py": "planning/test_estimate.py: steps and tokens of an estimate",
+    "reproduce/papers.py": "reproduce/test_state.py: the page that is made of it",
     "testing/profiled.py": "planning/test_step.py: the measured side of the comparison",
     "training/assembly.py": "training/test_module.py and scenarios/test_golden.py",
     "training/companion.py": "training/test_teacher.py, test_twin.py and test_masked_lm.py: its kinds",
     "workflows/figure_list.py": "cli/test_figure.py",
+    "workflows/verify_scores.py": "workflows/test_verify.py: all checks of a folder together",
+    "workflows/verify_weights.py": "workflows/test_verify.py: likewise",
     "workflows/figure_runs.py": "workflows/test_figures.py",
 }
 """Modules whose tests have another name, and why."""

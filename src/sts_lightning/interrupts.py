@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR2") if hasattr(signal, name))
+STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name))
 """Signals that end the process without a message by default; Python itself raises Ctrl-C.
 
-Windows has no SIGUSR2.
+SLURM announces a time limit by one of the last two, which Windows does not have.
 """
+
+PARENT = "STS_LIGHTNING_PARENT"
+"""Environment variable of a job of a sweep: the number of the process that started it."""
+
+PR_SET_PDEATHSIG = 1
+"""Option of Linux's prctl: the signal that a process gets when the one that started it ends."""
 
 _received: signal.Signals | None = None
 _listener: int | None = None  # the process that listens; its forked children do not
@@ -76,6 +84,22 @@ def listening() -> Iterator[None]:
         _listener = None
         for number in mine:
             signal.signal(number, signal.SIG_DFL)
+
+
+def stop_with_parent() -> None:
+    """Let a job of a sweep get SIGTERM when the process that started it ends, even if that one was killed.
+
+    Only Linux has such a signal. The processes of a run with several devices are ended by their first one.
+
+    Raises:
+        Stopped: The process that started this one has ended already.
+    """
+    parent = os.environ.get(PARENT)
+    if parent is None or "LOCAL_RANK" in os.environ or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if os.getppid() != int(parent):
+        raise Stopped(signal.SIGTERM)
 
 
 def take_back() -> None:

@@ -27,10 +27,12 @@ def test_lists_plans_and_reports(tmp_path: Path, capsys: Capture) -> None:
         "44 runs of opt6_7b, llama7b, llama2_7b, mistral7b, nomic_v1, jina_v2; each: 1 GPU with 24 GB"
         in listed
     )
+    assert " runs: SimCSE; PromptBERT; PromCSE; SimCSE, no template; PromptEOL; " in listed
+    assert "cited: openai-ada-002 (a service, whose model is not public)" in listed
     main(["reproduce", "regression_table3", "--plan", "--model", "minilm", *folder])
     planned = capsys.readouterr().out
-    assert planned.count("to do ") == 12
-    assert "12 runs, 12 left; about 0.7 hours, 1 at a time" in planned
+    assert planned.count("to do ") == 21
+    assert "21 runs, 21 left; about 1.3 hours, 1 at a time" in planned
     assert not (tmp_path / "absent").exists()
     main(["reproduce", "regression_table3", "--report", *folder])
     report = capsys.readouterr().out

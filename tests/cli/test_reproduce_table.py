@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.cli.reproduce_table import open_table, print_plan, write_report
+from sts_lightning.cli import reproduce_table
+from sts_lightning.cli.reproduce_table import open_table, print_plan, write_report, write_state
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.plan import Cell, Table
+from sts_lightning.reproduce.record import read_record
 from tests.conftest import CONF
 from tests.reproduce.conftest import finish, spec
 
@@ -44,6 +46,26 @@ def test_a_report_has_four_forms(table: Table) -> None:
     assert (folder / "toy.csv").read_text().startswith("system,source,column,value,")
     assert r"\begin{tabular}" in (folder / "toy.tex").read_text()
     assert "sts-lightning reproduce toy" in (folder / "toy.html").read_text()
+
+
+def test_scores_are_recorded_if_asked_for(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reproduce_table, "RECORDS", tmp_path)
+    write_report(table, "toy", 20)
+    assert not list(tmp_path.glob("*.json"))
+    write_report(table, "toy", 20, record=True)
+    assert [result.runs for result in read_record(tmp_path / "toy.json").results] == [3, 0, 0]
+    capsys.readouterr()
+    monkeypatch.setattr(
+        "sts_lightning.reproduce.state.state_page", lambda conf, records: f"{conf.name} {records}\n"
+    )
+    write_state(None, CONF)
+    assert capsys.readouterr().out == f"conf {tmp_path}\n"
+    write_state(tmp_path / "page.md", CONF)
+    assert (tmp_path / "page.md").read_text() == f"conf {tmp_path}\n"
+    with pytest.raises(ConfigError):
+        write_state(None, tmp_path / "absent")
 
 
 def test_outside_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

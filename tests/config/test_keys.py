@@ -16,4 +16,6 @@ def test_suggestions(config: Config) -> None:
     assert suggest("max_steps", keys) == "Did you mean trainer.max_steps?"
     assert "optim.warmup" in suggest("optim.warmpu", keys)
     assert suggest("lr", ["optim.eps", "optim.lr"]) == "Did you mean optim.lr?"  # the group is missing
+    # Nothing is similar within the group: its settings are listed rather than a key of another group.
+    assert suggest("loss.temprature", keys) == "Settings of loss: official."
     assert "loss._target_" not in keys

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from omegaconf import DictConfig
+from scipy.stats import spearmanr
 
 from sts_lightning.errors import ConfigError, DataError
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.workflows.evaluate import evaluate_in
 
 Config = Callable[..., DictConfig]
@@ -98,3 +101,35 @@ def test_unit_vectors_keep_their_direction() -> None:
             return np.array([[3.0, 4.0], [0.0, 0.0]])[: len(sentences)]
 
     np.testing.assert_allclose(UnitVectors(Fixed()).encode(["a", "b"]), [[0.6, 0.8], [0, 0]], rtol=1e-6)
+
+
+def test_own_files(config: Config, tmp_path: Path) -> None:
+    rows = [f"{word},{word[::-1]} {n},{n % 7}" for n, word in enumerate(WORDS)]
+    for name in ("mine", "other"):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["q,a,r", *rows]) + "\n")
+    test = f"test=[{tmp_path}/mine.csv,{tmp_path}/other.csv]"
+    columns = ("sentence1=q", "sentence2=a", "score=r", "score_range=[0,6]")
+    metrics = evaluated(config, tmp_path / "absent", test, *columns)
+    predictions = load_predictions(RunFolder(tmp_path / "absent" / "run"))
+    gold = [n % 7 for n in range(len(WORDS))]
+    expected = 100 * spearmanr(predictions["mine"][0], gold).statistic
+    assert metrics["test"]["tasks"]["mine"]["spearman"] == pytest.approx(expected)
+    assert metrics["test"]["tasks"]["mine"] == metrics["test"]["tasks"]["other"]
+    assert metrics["senteval_text"] is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["test=5"], "test"),
+        (["test=[]"], "test"),
+        (["test=mine.csv", "suite=transfer"], "test"),
+        (["test=mine.csv", "score_range=[5,1]"], "score_range"),
+        (["sentence1=q"], "sentence1"),
+        (["score_range=[0,1]"], "score_range"),
+    ],
+)
+def test_settings_of_own_files_are_checked(config: Config, overrides: list[str], key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_suite(config("model=tiny_bert", *overrides, of="eval"))
+    assert caught.value.key == key

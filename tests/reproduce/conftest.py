@@ -35,6 +35,7 @@ def spec() -> TableSpec:
             "minilm": {"plain": [80.0, 80.5], "absent": [70.0, 70.5]},
             "cited": {"closed": [60.0, 60.5]},
         },
+        why={"closed": "a service"},
         baselines=["plain"],
     )
 

@@ -52,9 +52,9 @@ def runs(table: Table, row: str) -> list[Planned]:
 
 
 def stated(text: str) -> dict[str, str]:
-    """The last cell of each row of a Markdown table."""
+    """The last cell but one of each row of a Markdown table."""
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
-    return {row[0]: row[-1].strip() for row in rows}
+    return {row[0]: row[-2].strip() for row in rows if len(row) > 1}
 
 
 def csv_rows(text: str) -> dict[str, tuple[str, str]]:

@@ -10,7 +10,7 @@ import pytest
 
 from sts_lightning.reproduce import formats
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import csv_text, latex
+from sts_lightning.reproduce.formats import _cells, _md, _tex, csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Table
 
 
@@ -21,6 +21,11 @@ def test_csv_has_unrounded_values(table: Table, scores: dict[str, list[float]]) 
     )
     assert float(ours["value"]) == pytest.approx(statistics.mean(scores["a|b_c"]), rel=1e-12)
     assert float(ours["std"]) == pytest.approx(statistics.stdev(scores["a|b_c"]), rel=1e-12)
+    assert {(row["system"], row["row"], row["why"]) for row in rows} == {
+        *((name, "runs", "") for name in ("plain", "a|b_c", "absent")),
+        ("closed", "cited", "a service"),
+        ("binary ceiling", "", ""),
+    }
 
 
 def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[float]]) -> None:
@@ -30,7 +35,7 @@ def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[floa
         r"\caption{Toy \& \textless{}others\textgreater{}. Dev and test sentences: senteval\_text=raw" in text
     )
     body = text[: text.index(r"\caption")].split(r"\midrule")[1]
-    assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {8}
+    assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {9}
 
 
 def test_a_wide_table_is_shrunk_to_the_page(
@@ -43,3 +48,39 @@ def test_a_wide_table_is_shrunk_to_the_page(
     shrunk = latex(collected)
     assert shrunk.count(r"\resizebox{\linewidth}{!}{%") == shrunk.count(r"\begin{tabular}")
     assert shrunk.count(r"\end{tabular}}") == shrunk.count(r"\begin{tabular}")
+
+
+@pytest.mark.parametrize(
+    ("text", "note", "cell"),
+    [
+        ("a|b", "a|b", r"a\|b"),
+        (r"a\|b", r"a\\|b", r"a\\\|b"),
+        ("`a` <b>", "`a` &lt;b>", r"\`a\` &lt;b>"),
+        ("<script>x</script>", "&lt;script>x&lt;/script>", "&lt;script>x&lt;/script>"),
+        ("[x](http://y)", r"[x]\(http://y)", r"[x]\(http://y)"),
+        ("one\n\n# two\r\nthree", "one  # two three", "one  # two three"),
+        ("&lt; & &#60;", "&amp;lt; & &amp;#60;", "&amp;lt; & &amp;#60;"),
+        ("80.12 [79.00, 81.20] *", "80.12 [79.00, 81.20] *", "80.12 [79.00, 81.20] *"),
+    ],
+)
+def test_markdown_finds_nothing_in_what_runs_say(text: str, note: str, cell: str) -> None:
+    assert _md(text) == note
+    assert _cells([text]) == [cell]
+
+
+def test_reports_of_a_broken_file_stay_on_their_line(table: Table, scores: dict[str, list[float]]) -> None:
+    collected = collect(table, 50)
+    collected.problems.append("runs/x\n\n| <img src=y> [z](w)")
+    assert "\n- Left out: runs/x  | &lt;img src=y> [z]\\(w)\n" in markdown(collected)
+    assert "### Toy & &lt;others>\n" in markdown(collected)
+
+
+def test_latex_takes_no_cell_for_an_option(table: Table, scores: dict[str, list[float]]) -> None:
+    assert _tex("a\n\nb `c`") == r"a  b \textasciigrave{}c\textasciigrave{}"
+    collected = collect(table, 50)
+    collected.systems[0].name = "[5em]plain"
+    collected.systems[1].name = "*plain"
+    text = latex(collected)
+    assert "\n{}[5em]plain & " in text
+    assert "\n{}*plain & " in text
+    assert "\\\\\n[" not in text

@@ -20,9 +20,11 @@ def test_published_stands_next_to_ours(table: Table, scores: dict[str, list[floa
     mean, spread = statistics.mean(scores["plain"]), statistics.stdev(scores["plain"])
     assert published[:4] == ["plain", "published", "80.00", "80.50"]
     assert ours[:5] == ["plain", "here", f"{mean:.2f}", f"{mean:.2f}", f"{spread:.2f}"]
-    assert ours[-3:] == ["3 of 3", "STS-B dev", "unknown"]
+    assert ours[-4:] == ["3 of 3", "STS-B dev", "unknown", "runs"]
     assert lines(text, "closed")[0][:4] == ["closed", "published", "60.00", "60.50"]
     assert len(lines(text, "closed")) == 1
+    assert (published[-1], lines(text, "closed")[0][-1]) == ("runs", "cited")
+    assert "- Cited, not run: closed (a service)." in text
 
 
 def test_missing_rows_are_missing_and_never_zero(table: Table, scores: dict[str, list[float]]) -> None:

@@ -86,6 +86,23 @@ def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
         load_spec(path)
 
 
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ("published: {cited: {b: []}}", "why.b"),
+        ("published: {cited: {b: []}}\nwhy: {b: ' '}", "why.b"),
+        ("why: {b: a service}", "why.b"),
+        ("published: {cited: {a: []}}\nwhy: {a: a service}", "published.cited.a"),
+    ],
+)
+def test_a_cited_row_says_why_it_is_not_run(more: str, key: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text(f"title: x\nneeds: {{hours: 1}}\nseeds: [1]\nrows: {{a: {{}}}}\n{more}")
+    with pytest.raises(ConfigError) as error:
+        load_spec(path)
+    assert error.value.key == key
+
+
 def test_an_unknown_table_lists_the_others(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("title: x")
     with pytest.raises(ConfigError, match="there is no table two; there are: one"):

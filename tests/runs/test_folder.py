@@ -36,3 +36,15 @@ def test_a_run_is_named_as_one_would_type_it(tmp_path: Path, monkeypatch: pytest
     assert RunFolder(tmp_path / "runs" / "x").name == "runs/x"
     assert RunFolder(Path("runs/x")).name == "runs/x"
     assert RunFolder(Path("/elsewhere/x")).name == "/elsewhere/x"
+
+
+def test_files_of_a_process_killed_while_writing_are_removed(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.checkpoints.mkdir()
+    kept = [run.path / ".lock", run.path / ".notes", run.checkpoint("last"), run.metrics_file]
+    stale = [run.path / ".metrics.json.77", run.checkpoints / ".last.ckpt.12345"]
+    for path in (*kept, *stale):
+        path.touch()
+    run.remove_temporaries()
+    assert all(path.exists() for path in kept)
+    assert not any(path.exists() for path in stale)

@@ -82,3 +82,12 @@ def test_an_evaluation_states_the_data_of_its_run(first: Path, tmp_path: Path) -
         with composed("eval", *settings, model, output=tmp_path / name) as cfg:
             evaluate_in(tmp_path / name, cfg)
         assert list(map(str, RunFolder(tmp_path / name).trained_on())) == expected
+    metrics = [
+        RunFolder(path).metrics().details for path in (first, tmp_path / "tuned", tmp_path / "untuned")
+    ]
+    trained, tuned, untuned = (
+        (found["training"], found.get("seed"), found["quantization"]) for found in metrics
+    )
+    assert trained == tuned
+    assert trained[0]["precision"] == "32-true"
+    assert untuned == (None, None, "none")

@@ -50,6 +50,8 @@ def test_weights_are_selected_by_dev_sentences_read_like_the_reported_ones(
     read = metrics["dev"]["spearman"]
     assert read == pytest.approx(dev[metrics["best_step"]], abs=0.5)  # but for rounding, on few pairs
     assert (metrics["text_edit"], metrics["max_length"]) == ("official", expected)
+    assert (metrics["precision"], metrics["quantization"]) == ("32-true", "none")
+    assert metrics["training"] == {"max_length": 8, "precision": "32-true", "quantization": "none"}
     assert metrics["senteval_text"] is None  # the generated corpus is not SentEval's
     encoder = sts_lightning.load(tmp_path / "run")
     assert encoder.evaluation_text == {"text_edit": "official", "max_length": expected}

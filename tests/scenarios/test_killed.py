@@ -184,3 +184,27 @@ def test_killed_in_the_final_evaluation(
     train_in(run, RunFolder(run).load_config(), resume=True)
     assert (run / "checkpoints" / "best.ckpt").read_bytes() == trained
     same_results(uninterrupted, run)
+
+
+@pytest.mark.parametrize("at", ["plot_curves", "plot_cosines", "environment"])
+def test_killed_before_the_results_are_whole(
+    at: str, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run has finished only once its plots are drawn; one killed while writing leaves no parts."""
+    run = tmp_path / "run"
+
+    def killed(*args: Any) -> None:
+        raise RuntimeError("power cut")
+
+    shutil.copytree(uninterrupted, run)
+    shutil.rmtree(run / "plots")
+    (run / "metrics.json").unlink()
+    (run / "checkpoints" / ".best.ckpt.1").touch()
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
+        patch.setattr(report, at, killed)
+        train_in(run, RunFolder(run).load_config(), resume=True)
+    assert not (run / "metrics.json").exists()
+    train_in(run, RunFolder(run).load_config(), resume=True)
+    assert {path.name for path in (run / "plots").iterdir()} == {"curves.png", "dev_cosines.png"}
+    assert not (run / "checkpoints" / ".best.ckpt.1").exists()
+    same_results(uninterrupted, run)

@@ -15,7 +15,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.errors import RunningElsewhereError
 from sts_lightning.reproduce.plan import compose_job
+from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.job import (
     Job,
     Resources,
@@ -45,6 +47,7 @@ from tests.sweep.conftest import alone, jobs, starts
         (130, False, "stopped"),
         (143, False, "stopped"),
         (-signal.SIGTERM, False, "stopped"),
+        (128 + signal.SIGUSR1, False, "stopped"),
         (128 + signal.SIGUSR2, False, "stopped"),
         (-signal.SIGKILL, False, "failed"),
         (-signal.SIGSEGV, False, "failed"),
@@ -74,7 +77,31 @@ def test_sigterm_in_the_first_evaluation_of_a_job(tmp_path: Path) -> None:
     assert output.count("has no checkpoint yet: starting it again from the beginning") == 1
 
 
-def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, script: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
+def test_a_job_saves_and_stops_when_its_sweep_is_killed(tmp_path: Path) -> None:
+    """As Ray kills the worker that waits for a job of a cancelled sweep."""
+    overrides = (*SHORT_RUN, "data.train_size=4000", "data.batch_size=4", "trainer.save_every=1", "name=x")
+    folder = tmp_path / "job"
+    code = (
+        "from pathlib import Path; from sts_lightning.sweep.job import *\n"
+        f"job = Job(0, {overrides!r}, Path({str(folder)!r}), script={str(ROOT / 'train.py')!r})\n"
+        "run_job(job, Resources({}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 240
+    while not (folder / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while is_locked(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_locked(folder)
+    assert "stopped by SIGTERM after step " in (folder / "output.log").read_text()
+    assert result(folder) is None
+
+
+def test_a_job_that_outlives_a_killed_sweep_is_not_run_twice(tmp_path: Path, script: Path) -> None:
+    """As train.py does where the system has no signal for it."""
     code = (
         "import sys; from pathlib import Path; from sts_lightning.sweep.job import *\n"
         f"sys.argv = [{str(script)!r}]\n"
@@ -87,12 +114,11 @@ def test_a_job_outlives_a_killed_sweep_and_is_not_run_twice(tmp_path: Path, scri
     process.kill()
     process.wait()
     (again,) = jobs(tmp_path, "slow")
-    run_jobs([again], alone())
-    assert again.state == "runs elsewhere"
-    while again.state == "runs elsewhere" and time.monotonic() < deadline:
-        time.sleep(0.2)
-        (again,) = jobs(tmp_path, "slow")
+    with pytest.raises(RunningElsewhereError):
         run_jobs([again], alone())
+    assert again.state == "runs elsewhere"
+    (again,) = jobs(tmp_path, "slow")
+    run_jobs([again], alone(), wait=True)
     assert again.state == "was done"
     assert len(starts(again)) == 1
 

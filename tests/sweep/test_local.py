@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sts_lightning.errors import UserError
+from sts_lightning.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError, UserError
+from sts_lightning.interrupts import listening
 from sts_lightning.runs.lock import locked
-from sts_lightning.sweep.job import Demand, result
+from sts_lightning.sweep import local
+from sts_lightning.sweep.job import Demand, result, run_job
 from sts_lightning.sweep.local import run_jobs
 from sts_lightning.sweep.resources import Pool
 from tests.sweep.conftest import alone, jobs, starts
@@ -62,8 +68,10 @@ def test_two_sweeps_at_once_run_each_job_once(tmp_path: Path, script: Path) -> N
         f"folder = Path({str(tmp_path)!r})\n"
         f"run_jobs([Job(n, (f'what={{w}}',), folder / w) for n, w in enumerate({whats!r})], Pool([], 2, 1))"
     )
-    sweeps = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
-    assert [sweep.wait(120) for sweep in sweeps] == [0, 0]
+    sweeps = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) for _ in range(2)]
+    for sweep in sweeps:
+        _, errors = sweep.communicate(timeout=120)
+        assert (sweep.returncode == 0) != (b"RunningElsewhereError" in errors)
     for what in whats:
         assert len((tmp_path / what / "starts").read_text().splitlines()) == 1
         assert result(tmp_path / what) == 50.0 + len(what)
@@ -109,10 +117,81 @@ def test_a_job_that_hangs_is_stopped_and_resumed(tmp_path: Path) -> None:
 def test_a_job_that_another_sweep_runs_is_left_to_it(tmp_path: Path) -> None:
     planned = jobs(tmp_path, "one", "two")
     planned[0].folder.mkdir()
-    with locked(planned[0].folder):
+    with locked(planned[0].folder), pytest.raises(RunningElsewhereError) as caught:
         run_jobs(planned, alone())
     assert [job.state for job in planned] == ["runs elsewhere", "done"]
     assert not (planned[0].folder / "starts").exists()
+    assert caught.value.exit_status == 75
+    assert f"1 of 2 jobs run elsewhere: {planned[0].folder} (pid {os.getpid()} on host " in str(caught.value)
+    assert caught.value.hint is not None
+    assert "hydra.launcher.wait=true" in caught.value.hint
+
+
+def test_a_failed_job_outweighs_one_that_runs_elsewhere(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, "one", "fail")
+    planned[0].folder.mkdir()
+    with locked(planned[0].folder), pytest.raises(FailedJobsError, match="1 of 2 jobs failed"):
+        run_jobs(planned, alone())
+
+
+@pytest.mark.parametrize("finishes", [True, False])
+def test_it_waits_for_a_job_that_runs_elsewhere(
+    finishes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other jobs do not wait; one that the other process leaves unfinished is resumed here."""
+    monkeypatch.setattr(local, "POLL", 0.1)
+    planned = jobs(tmp_path, "one", "two")
+    first = planned[0].folder
+    (first / "checkpoints").mkdir(parents=True)
+    (first / "checkpoints" / "last.ckpt").touch()
+    (first / "what").write_text("one")
+    held = contextlib.ExitStack()
+    held.enter_context(locked(first))
+
+    def end() -> None:
+        while planned[1].state != "done":
+            time.sleep(0.05)
+        if finishes:
+            (first / "metrics.json").write_text(json.dumps({"dev": {"spearman": 70.0}}))
+        held.close()
+
+    other = threading.Thread(target=end)
+    other.start()
+    with caplog.at_level("INFO"):
+        run_jobs(planned, alone(), wait=True)
+    other.join()
+    assert [job.state for job in planned] == ["was done" if finishes else "done", "done"]
+    assert [job.score for job in planned] == [70.0 if finishes else 53.0, 53.0]
+    assert caplog.text.count("waiting for what=one, which runs elsewhere (pid ") == 1
+    assert finishes or starts(planned[0])[0][0] == "True"
+
+
+def test_a_job_that_a_worker_is_about_to_start_is_stopped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process exists only after the sweep has been told to stop."""
+    planned = jobs(tmp_path, "hang")
+    asked = threading.Event()
+
+    def late(*arguments: Any) -> None:
+        asked.wait(10)
+        run_job(*arguments)
+
+    stop = local._stop
+
+    def tell(*arguments: Any) -> None:
+        asked.set()
+        stop(*arguments)
+
+    monkeypatch.setattr(local, "run_job", late)
+    monkeypatch.setattr(local, "_stop", tell)
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    with listening(), pytest.raises(InterruptedRunError):
+        run_jobs(planned, alone())
+    assert planned[0].process is not None
+    assert planned[0].process.poll() is not None
+    assert planned[0].state == "stopped"
 
 
 def test_a_broken_result_is_named_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.training.trainer import make_plan
+from sts_lightning.interrupts import PARENT
+from sts_lightning.training.trainer import _environment, make_plan
 
 Config = Callable[..., DictConfig]
 
@@ -25,3 +26,18 @@ Config = Callable[..., DictConfig]
 def test_plan(overrides: list[str], expected: tuple[int, int, int], config: Config) -> None:
     plan = make_plan(config(*overrides).trainer, 85)
     assert (plan.epoch_steps, plan.total_steps, plan.val_steps) == expected
+
+
+def test_lightning_does_not_requeue_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would save in the middle of a step; and within a sweep the job is not that of the run."""
+    for name in ("SLURM_NTASKS", "SLURM_JOB_NAME", PARENT, "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    assert _environment() == []
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    (environment,) = _environment()
+    assert environment.auto_requeue is False  # type: ignore[attr-defined]
+    monkeypatch.setenv(PARENT, "1")
+    (environment,) = _environment()
+    assert type(environment).__name__ == "LightningEnvironment"
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    assert _environment() == []

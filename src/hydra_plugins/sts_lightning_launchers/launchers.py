@@ -16,7 +16,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict, read_write
 
-from sts_lightning.errors import ConfigError, FailedJobsError
+from sts_lightning.errors import ConfigError, FailedJobsError, RunningElsewhereError
 
 if TYPE_CHECKING:
     from sts_lightning.sweep.grid import Grid
@@ -59,6 +59,7 @@ class JobLauncher(Launcher):
 
         Raises:
             FailedJobsError: Some jobs of a grid failed.
+            RunningElsewhereError: None failed, but some run elsewhere.
             UserError: The jobs cannot be run, or the user stopped the sweep.
         """
         from sts_lightning.sweep.grid import Grid  # not needed before a sweep
@@ -84,7 +85,7 @@ class JobLauncher(Launcher):
             return []
         try:
             self.run_jobs(grid.to_run())
-        except FailedJobsError:
+        except (FailedJobsError, RunningElsewhereError):
             if not adaptive:
                 raise
         return [_returned(job) for job in jobs]
@@ -116,19 +117,25 @@ class ProcessLauncher(JobLauncher):
             without a GPU.
         gpus_per_job: Number of GPUs assigned to a job; null: its trainer.devices.
         timeout_minutes: Time limit of a job, after which it is killed; null: no limit.
+        wait: Whether to wait for jobs that another process runs, and to resume those that it leaves
+            unfinished.
     """
 
-    def __init__(self, jobs: int | None, gpus_per_job: int | None, timeout_minutes: float | None) -> None:
+    def __init__(
+        self, jobs: int | None, gpus_per_job: int | None, timeout_minutes: float | None, wait: bool = False
+    ) -> None:
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
+        self.wait = wait
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
         from sts_lightning.sweep.local import run_jobs
         from sts_lightning.sweep.resources import this_machine
 
-        run_jobs(jobs, this_machine(self.jobs, self.gpus_per_job, jobs), self.timeout_minutes)
+        pool = this_machine(self.jobs, self.gpus_per_job, jobs)
+        run_jobs(jobs, pool, self.timeout_minutes, self.wait)
 
 
 class SlurmLauncher(JobLauncher):
@@ -223,7 +230,7 @@ def _store(name: str, launcher: type[JobLauncher], **settings: Any) -> None:
     ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
 
 
-_store("process", ProcessLauncher, jobs=None, gpus_per_job=None, timeout_minutes=None)
+_store("process", ProcessLauncher, jobs=None, gpus_per_job=None, timeout_minutes=None, wait=False)
 _store(
     "slurm",
     SlurmLauncher,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from sts_lightning.analysis.phases import Phases
+from sts_lightning.files import write_atomic
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -22,9 +24,11 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, and make the folder."""
+    """Write a figure as PNG, atomically, and make the folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    image = io.BytesIO()
+    figure.savefig(image, dpi=130, format="png")
+    write_atomic(path, image.getvalue())
 
 
 def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int | None, title: str) -> None:

@@ -18,6 +18,20 @@ def add_file(parser: argparse.ArgumentParser, description: str) -> None:
     parser.add_argument("--data-root", default=default_root(), help="default: STS_DATA_ROOT, or data")
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add the options by which a user allows what a run folder may not do by itself."""
+    parser.add_argument(
+        "--trust",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="further classes and settings that the run folder may use",
+    )
+    parser.add_argument(
+        "--trust-remote-code", action="store_true", help="allow code that comes with the run's model"
+    )
+
+
 def at_least(least: int) -> Callable[[str], int]:
     """Return an argument type that takes whole numbers from a minimum on."""
 

@@ -6,7 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from sts_lightning.cli.arguments import Commands
+from sts_lightning.cli.arguments import Commands, add_trust
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -29,16 +29,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="weights that an adapter is merged into: the base as in training, dequantised, or the original "
         "weights; default: %(default)s",
     )
-    parser.add_argument(
-        "--trust",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="further classes and settings that the run folder may use",
-    )
-    parser.add_argument(
-        "--trust-remote-code", action="store_true", help="allow code that comes with the run's model"
-    )
+    add_trust(parser)
     parser.set_defaults(run=run)
 
 

@@ -23,8 +23,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
-from sts_lightning.interrupts import listening, signal_name, stopping_signal
+from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import is_first_process
+from sts_lightning.slurm import requeue
 
 STORAGE = (
     errno.ENOSPC,
@@ -55,6 +57,7 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
     with listening():
         try:
+            stop_with_parent()
             main()
         except UserError as error:
             _exit(error, debug)
@@ -135,7 +138,16 @@ def _exit(error: UserError, debug: bool) -> NoReturn:
     if stopped and os.environ.get("LOCAL_RANK", "0") != "0":
         sys.exit(error.exit_status)  # only the first process prints it
     print(error if stopped else f"error: {error}", file=sys.stderr)
+    if isinstance(error, InterruptedRunError):
+        report_requeue(error.number)
     sys.exit(error.exit_status)
+
+
+def report_requeue(number: signal.Signals) -> None:
+    """Queue the SLURM job of this process again if a signal announced its time limit, and say so."""
+    message = requeue(number) if is_first_process() else None
+    if message is not None:
+        print(message, file=sys.stderr)
 
 
 def _explain(error: Exception, config_path: str, config_name: str) -> ConfigError:

@@ -8,21 +8,55 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from sts_lightning.cli import ceiling, compare, data, export, figure, leaks, plan, reproduce, seeds
-from sts_lightning.errors import UserError
+from sts_lightning.cli import (
+    ceiling,
+    compare,
+    data,
+    export,
+    figure,
+    leaks,
+    plan,
+    reproduce,
+    runs,
+    score,
+    search,
+    seeds,
+    verify,
+)
+from sts_lightning.errors import InterruptedRunError, UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
+from sts_lightning.slurm import requeue
 
-COMMANDS = (ceiling, compare, data, export, figure, leaks, plan, reproduce, seeds)
+COMMANDS = (
+    ceiling,
+    compare,
+    data,
+    export,
+    figure,
+    leaks,
+    plan,
+    reproduce,
+    runs,
+    score,
+    search,
+    seeds,
+    verify,
+)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser("sts-lightning", description=__doc__)
     parser.add_argument("--debug", action="store_true", help="show stack traces")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(commands)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
+    options = make_parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     with listening():
         try:
@@ -33,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if error.exit_status == 1:
                 sys.exit(f"error: {error}")
             print(error, file=sys.stderr)
+            if isinstance(error, InterruptedRunError):
+                _requeue(error.number)
             sys.exit(error.exit_status)
         except OSError as error:  # commands only touch files that the user named
             if options.debug:
@@ -42,7 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt as error:
             number = stopping_signal(error) or signal.SIGINT
             print(f"stopped by {signal_name(number)}.", file=sys.stderr)
+            _requeue(number)
             sys.exit(128 + number)
+
+
+def _requeue(number: signal.Signals) -> None:
+    message = requeue(number)
+    if message is not None:
+        print(message, file=sys.stderr)
 
 
 if __name__ == "__main__":

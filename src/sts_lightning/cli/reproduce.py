@@ -23,6 +23,17 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="report an evaluation of each trained row with these settings of eval.py; Pcc-tuning's are "
         "quantization=none precision=32-true",
     )
+    parser.add_argument(
+        "--state",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="FILE.md",
+        help="print, or write, the page on the state of every table and figure (docs/reproduction.md)",
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="write the scores to docs/results too, for that page"
+    )
     parser.add_argument("--report", action="store_true", help="only collect what has finished")
     parser.add_argument(
         "--jobs", type=at_least(1), help="number of jobs at a time; default: one per GPU, or per two cores"
@@ -50,9 +61,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """List the tables, or plan, run and report one."""
+    """List the tables or their state, or plan, run and report one."""
     from sts_lightning.cli import reproduce_table as steps  # --help does not wait for it
 
+    if options.state is not None:
+        steps.write_state(None if options.state == Path() else options.state)
+        return
     if options.table is None:
         steps.list_tables()
         return
@@ -61,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
         steps.print_plan(table, options.jobs)
         return
     finished = options.report or steps.reproduce(table, options.jobs, options.launcher, options.set)
-    steps.write_report(table, options.table, options.resamples, options.evaluate)
+    steps.write_report(table, options.table, options.resamples, options.evaluate, options.record)
     if not finished:
         raise UserError(
             "some runs have not finished; the messages above name them.", hint="The same command continues."

@@ -17,10 +17,13 @@ from sts_lightning.reproduce.evaluated import evaluated_again
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
-from sts_lightning.reproduce.spec import Requirements, load_scale, load_spec
+from sts_lightning.reproduce.spec import CITED, RUNS, Requirements, TableSpec, load_scale, load_spec
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
+
+RECORDS = Path("docs/results")
+"""Folder of the records of tables."""
 
 
 def open_table(
@@ -50,7 +53,7 @@ def open_table(
 
 
 def list_tables(conf: Path = Path("conf")) -> None:
-    """Print the tables with their number of runs, models and requirements, then the figures."""
+    """Print the tables with their runs, requirements and rows, run or cited, then the figures."""
     console = Console()
     for path in sorted((conf / "reproduce").glob("*.yaml")):
         spec = load_spec(path)
@@ -59,7 +62,8 @@ def list_tables(conf: Path = Path("conf")) -> None:
         of = f" of {', '.join(spec.models)}" if spec.models else ""
         console.print(f"{path.stem:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
         what = f"{count} runs{of}; each: {_needs(spec.needs)}" if count else "published values only"
-        console.print(f"{'':22}{what}", style="dim", markup=False, highlight=False, soft_wrap=True)
+        for line in (what, *_marks(spec)):
+            console.print(f"{'':22}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
     scales = ", ".join(sorted(path.stem for path in (conf / "reproduce" / "scale").glob("*.yaml")))
     console.print(
         "\nmake reproduce TABLE=... PLAN=1 shows the runs, MODEL=... runs the rows at a small scale "
@@ -67,6 +71,13 @@ def list_tables(conf: Path = Path("conf")) -> None:
         soft_wrap=True,
     )
     list_figures()
+
+
+def _marks(spec: TableSpec) -> list[str]:
+    """Return the rows that run, then those that are cited, each with the reason."""
+    runs = [name for name, row in spec.rows.items() if row.shown]
+    cited = [f"{CITED}: {name} ({spec.why[name]})" for name in spec.published.get(CITED, {})]
+    return [*([f"{RUNS}: {'; '.join(runs)}"] if runs else []), *cited]
 
 
 def _needs(needs: Requirements) -> str:
@@ -143,7 +154,30 @@ def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[
     return run_table(table, open_launcher(launcher, given, table.conf, table.root))
 
 
-def write_report(table: Table, name: str, resamples: int, evaluate: Sequence[str] = ()) -> str:
+def write_state(path: Path | None, conf: Path = Path("conf")) -> None:
+    """Print, or write, the page on the state of every table and figure of the papers.
+
+    Args:
+        path: File to write; None to print.
+        conf: Folder of the configuration.
+
+    Raises:
+        ConfigError: There is no such folder here.
+    """
+    from sts_lightning.reproduce.state import state_page
+
+    if not conf.is_dir():
+        raise ConfigError("there is no folder conf here; run this in the project's folder.")
+    page = state_page(conf, RECORDS)
+    if path is None:
+        Console().print(page, markup=False, highlight=False, soft_wrap=True, end="")
+    else:
+        write_atomic(path, page)
+
+
+def write_report(
+    table: Table, name: str, resamples: int, evaluate: Sequence[str] = (), record: bool = False
+) -> str:
     """Print a table and write it as Markdown, LaTeX, CSV and HTML below the folder of its runs.
 
     Args:
@@ -151,6 +185,7 @@ def write_report(table: Table, name: str, resamples: int, evaluate: Sequence[str
         name: Name of its file.
         resamples: Number of bootstrap resamples.
         evaluate: Overrides of `open_table`.
+        record: Whether to write the scores to `RECORDS` too.
 
     Returns:
         The table as Markdown.
@@ -177,5 +212,9 @@ def write_report(table: Table, name: str, resamples: int, evaluate: Sequence[str
         ("html", page(collected, made)),
     ):
         write_atomic(folder / f"{stem}.{suffix}", content)
+    if record:
+        from sts_lightning.reproduce.record import record_of, write_record
+
+        write_record(RECORDS / f"{stem}.json", record_of(collected, name, evaluate))
     log.info("%s", folder / f"{stem}.{{md,tex,csv,html}}")
     return text

@@ -11,13 +11,23 @@ from sts_lightning.errors import ConfigError
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
-    """Return the closest known keys as a question, or all known keys if none is similar and they are few."""
+    """Return the closest known keys as a question.
+
+    Keys of the same group come first. If no key is similar, those of the group are listed, or all if they are
+    few.
+    """
     known = list(known)
-    close = difflib.get_close_matches(key, known, n=3)
-    # Often only the group is missing: max_steps for trainer.max_steps.
-    close += [
-        name for name in known if name.rpartition(".")[2] == key.rpartition(".")[2] and name not in close
-    ]
+    group, _, name = key.rpartition(".")
+    siblings = [other for other in known if group and other.rpartition(".")[0] == group]
+    close = difflib.get_close_matches(key, siblings, n=3, cutoff=0.8)
+    # Often only the group is missing or wrong: max_steps for trainer.max_steps.
+    close += [other for other in known if other.rpartition(".")[2] == name and other not in close]
+    if not close and siblings:
+        names = [other.rpartition(".")[2] for other in siblings]
+        close = [f"{group}.{other}" for other in difflib.get_close_matches(name, names, n=3)]
+        if not close and len(names) <= 20:
+            return f"Settings of {group}: {', '.join(names)}."
+    close = close or difflib.get_close_matches(key, known, n=3)
     if close:
         return f"Did you mean {' or '.join(close)}?"
     return f"There are: {', '.join(known)}." if len(known) <= 20 else ""

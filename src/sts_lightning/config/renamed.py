@@ -24,6 +24,11 @@ ADDED: dict[tuple[str, ...], Any] = {
     ("callbacks", "rank_monitor", "views"): "none",
     ("trainer", "keep_every"): None,
     ("step",): None,
+    ("test",): None,
+    ("sentence1",): "sentence1",
+    ("sentence2",): "sentence2",
+    ("score",): "score",
+    ("score_range",): None,
 }
 """Value of each added setting that has the effect of earlier versions, which lacked it.
 

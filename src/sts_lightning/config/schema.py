@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING
+from omegaconf import MISSING, OmegaConf
 
 from sts_lightning.choices import (
     Accelerator,
@@ -28,6 +28,7 @@ from sts_lightning.choices import (
     TextEdit,
     TrainPrecision,
 )
+from sts_lightning.slurm import folder_name
 
 
 def _one_of(choices: Any) -> Any:
@@ -166,6 +167,11 @@ class EvalConfig:
     senteval_text: str | None = _one_of_or_none(SentEvalText)
     suite: str = _one_of(Suite)
     tasks: list[str] | None = None
+    test: Any = None
+    sentence1: str = "sentence1"
+    sentence2: str = "sentence2"
+    score: str = "score"
+    score_range: list[float] | None = None
     languages: list[str] | None = None
     subsets: list[str] | None = None
     splits: list[str] | None = None
@@ -183,7 +189,8 @@ class EvalConfig:
 
 
 def register_schemas() -> None:
-    """Register the schemas for Hydra's defaults lists."""
+    """Register the schemas for Hydra's defaults lists, and the name of a new run folder."""
+    OmegaConf.register_new_resolver("run_folder", folder_name, use_cache=True, replace=True)
     store = ConfigStore.instance()
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="eval_schema", node=EvalConfig)

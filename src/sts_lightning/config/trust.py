@@ -158,6 +158,15 @@ def read_config(path: Path, trust: Trust = NOTHING) -> DictConfig:
     return cfg
 
 
+def read_settings(path: Path) -> dict[Any, Any]:
+    """Return the configuration in a run folder as plain values, not checked: for showing, not for building.
+
+    Raises:
+        CheckpointError: The file cannot be read, or is no configuration.
+    """
+    return _read(path)[1]
+
+
 def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
     """Read the configurations of a folder of stages by their names, checked as `read_config` does.
 

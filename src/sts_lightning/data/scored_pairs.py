@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
@@ -20,7 +19,7 @@ from sts_lightning.data.pair_tables import (
     require_varied_scores,
     sample_rows,
 )
-from sts_lightning.data.readers.row_values import number, score, sentence
+from sts_lightning.data.readers.row_values import checked_range, number, score, sentence
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import DataError
 
@@ -72,12 +71,6 @@ class ScoredPairsData(SentenceDataModule):
         num_workers: int,
     ) -> None:
         super().__init__(batch_size, seed, num_workers)
-        if score_range is not None and (
-            len(score_range) != 2 or not -math.inf < score_range[0] < score_range[1] < math.inf
-        ):
-            raise ValueError(
-                f"score_range must be [low, high], finite, with low < high, got {list(score_range)}."
-            )
         if not 0 < dev_fraction < 1:
             raise ValueError(f"dev_fraction must lie between 0 and 1, got {dev_fraction}.")
         if len(set(columns)) < 3:
@@ -88,7 +81,7 @@ class ScoredPairsData(SentenceDataModule):
         check_limit(limit)
         self.sources = (train, dev, test)
         self.columns = list(columns)
-        self.score_range = None if score_range is None else (score_range[0], score_range[1])
+        self.score_range = None if score_range is None else checked_range(score_range)
         self.dev_fraction = dev_fraction
         self.limit = limit
 

@@ -98,14 +98,23 @@ def score_tasks(tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], aggrega
     results: dict[str, TaskResult] = {}
     for task in tasks:
         golds = [np.asarray(table["label"], dtype=np.float64) for table in task.subsets.values()]
-        results[task.name] = _score(list(task.subsets), [next(remaining) for _ in golds], golds, aggregate)
+        own = [next(remaining) for _ in golds]
+        results[task.name] = score_subsets(list(task.subsets), own, golds, aggregate)
     average = float(np.mean([result["spearman"] for result in results.values()]))
     return {"aggregate": aggregate, "average": average, "tasks": results}
 
 
-def _score(
-    names: list[str], cosines: list[np.ndarray], golds: list[np.ndarray], aggregate: Aggregate
+def score_subsets(
+    names: Sequence[str], cosines: Sequence[np.ndarray], golds: Sequence[np.ndarray], aggregate: Aggregate
 ) -> TaskResult:
+    """Correlate the cosines of the subsets of one task with their gold scores.
+
+    Args:
+        names: Names of the subsets.
+        cosines: Cosines of the pairs of each subset.
+        golds: Gold scores of the pairs of each subset.
+        aggregate: How the subsets become one score.
+    """
     subsets = {
         name: correlate(cosine, gold) for name, cosine, gold in zip(names, cosines, golds, strict=True)
     }

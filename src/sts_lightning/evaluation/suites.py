@@ -11,6 +11,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from sts_lightning.choices import SentEvalText, TextFound
+from sts_lightning.data.evaluation_files import load_test_files
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
     TRANSFER_TASKS,
@@ -18,6 +19,7 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
+from sts_lightning.data.readers.row_values import checked_range
 from sts_lightning.data.readers.senteval import (
     SEVEN_TASKS,
     STSTask,
@@ -97,8 +99,9 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
         unused = [key for key, value in chosen.items() if value is not None]
         if unused:
             raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.")
+    files = _test_files(cfg)
     if cfg.suite == "sts":
-        return _sts(cfg, names or SEVEN_TASKS, text)
+        return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
     if cfg.suite == "rank":
         return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS, text))
     if cfg.suite == "transfer":
@@ -132,8 +135,47 @@ def _listed(cfg: DictConfig, key: str) -> tuple[str, ...] | None:
     return names
 
 
-def _sts(cfg: DictConfig, names: Sequence[str], text: SentEvalText) -> Suite:
-    tasks = load_sts_tasks(cfg.data_root, tuple(names), text)
+def _test_files(cfg: DictConfig) -> tuple[str, ...]:
+    """Return the paths of the user's own test files.
+
+    Raises:
+        ConfigError: The value is no path or list of paths, or settings of these files have no effect.
+    """
+    if cfg.test is None:
+        columns = [key for key in ("sentence1", "sentence2", "score") if cfg[key] != key]
+        unused = [*columns, *(["score_range"] if cfg.score_range is not None else [])]
+        if unused:
+            raise ConfigError(
+                f"{', '.join(unused)}: only your own test files have these.",
+                key=unused[0],
+                hint="Add test=FILE.",
+            )
+        return ()
+    if cfg.suite != "sts":
+        raise ConfigError("test: only suite=sts scores your own files.", key="test")
+    files = (cfg.test,) if isinstance(cfg.test, str) else cfg.test
+    valid = isinstance(files, Sequence) and all(isinstance(file, str) and file for file in files)
+    if not valid or not files:
+        raise ConfigError(f"test must be a path or a list of paths, got {cfg.test!r}.", key="test")
+    return tuple(files)
+
+
+def _score_range(cfg: DictConfig) -> tuple[float, float] | None:
+    if cfg.score_range is None:
+        return None
+    try:
+        return checked_range(cfg.score_range)
+    except ValueError as error:
+        raise ConfigError(str(error), key="score_range") from error
+
+
+def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: SentEvalText) -> Suite:
+    tasks: list[STSTask] = []
+    if files:
+        columns = (cfg.sentence1, cfg.sentence2, cfg.score)
+        tasks += load_test_files(files, columns, _score_range(cfg))
+    if names:
+        tasks += load_sts_tasks(cfg.data_root, tuple(names), text)
     tables = [table for task in tasks for table in task.subsets.values()]
     check_aggregate(cfg.aggregate)
 

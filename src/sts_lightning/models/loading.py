@@ -158,6 +158,13 @@ def load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Pa
     Raises:
         CheckpointError: Names or shapes differ.
     """
+    weights = part_of(part, prefix, checkpoint, path)
+    part.load_state_dict(weights, strict=False)
+    return set(weights)
+
+
+def part_of(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
+    """Return the weights of one part of a checkpoint by their names in the part; see `load_part`."""
     weights = {
         name.removeprefix(prefix): value
         for name, value in checkpoint["state_dict"].items()
@@ -168,8 +175,7 @@ def load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Pa
     own = {name: value for name, value in part.state_dict().items() if name in names}
     frozen = {name for name, parameter in part.named_parameters() if not parameter.requires_grad}
     check_weights(own, weights, str(path), required=own.keys() - frozen)
-    part.load_state_dict(weights, strict=False)
-    return set(weights)
+    return weights
 
 
 def check_weights(

@@ -77,8 +77,8 @@ class Meter(TorchDispatchMode):
     def counting_random_states(self) -> Iterator[None]:
         """Count the states of the CPU's random generator that are read, 5 KB each.
 
-        Checkpoints and LoRA's dropout keep them, to draw the same numbers again. They are made out of reach of
-        dispatch modes. On a GPU they are 16 bytes, in the host's memory.
+        Checkpoints and LoRA's dropout keep them, to draw the same numbers again. Dispatch modes do not see
+        them. On a GPU they are 16 bytes, in the host's memory.
         """
         read = torch.get_rng_state
 

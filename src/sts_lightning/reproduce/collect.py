@@ -15,9 +15,9 @@ from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.published import TrainingCount
-from sts_lightning.reproduce.evaluation_text import evaluation_text
 from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.spec import CITED
+from sts_lightning.reproduce.run_settings import evaluation_text, training_seed, training_text
+from sts_lightning.reproduce.spec import CITED, RUNS
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import TrainedOn
 from sts_lightning.runs.predictions import load_predictions
@@ -37,6 +37,7 @@ class System:
         name: The row, with the model where the table has several.
         cell: Row and model; None for a cited system, which is not run here.
         published: Published values of the table's columns, by model.
+        why: Reason why a cited system is not run here.
         planned: Number of planned runs.
         folders: Folders of the finished runs.
         scores: Scores of each finished run.
@@ -44,12 +45,15 @@ class System:
         ranks: History rows with ranks, of each run with a `RankMonitor`.
         selected: Selection criterion of the reported weights.
         texts: How dev and test sentences were read, of each finished run.
+        trained: How the weights were trained, of each finished run.
+        seeds: Random seed of each finished run.
         trained_on: Data of the stages of each finished run.
     """
 
     name: str
     cell: Cell | None
     published: dict[str, dict[str, float]] = field(default_factory=dict)
+    why: str = ""
     planned: int = 0
     folders: list[Path] = field(default_factory=list)
     scores: list[dict[str, float]] = field(default_factory=list)
@@ -57,7 +61,14 @@ class System:
     ranks: list[list[dict[str, float]]] = field(default_factory=list)
     selected: str = ""
     texts: list[str] = field(default_factory=list)
+    trained: list[str] = field(default_factory=list)
+    seeds: list[str] = field(default_factory=list)
     trained_on: list[TrainedOn] = field(default_factory=list)
+
+    @property
+    def mark(self) -> str:
+        """Whether the row ``runs`` or is ``cited``."""
+        return CITED if self.cell is None else RUNS
 
     def mean(self, column: str) -> float | None:
         """Return the mean of a column over the runs; for ``std``, the standard deviation over the seeds."""
@@ -136,7 +147,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     found.pop("memory", None)
     columns = list(table.spec.columns) or sorted(found, key=lambda column: column != "dev")
     systems += [
-        System(name, None, {"": dict(zip(columns, values, strict=True))})
+        System(name, None, {"": dict(zip(columns, values, strict=True))}, table.spec.why[name])
         for name, values in table.spec.published.get(CITED, {}).items()
     ]
     collected = Collected(table, columns, systems, problems=problems)
@@ -170,6 +181,8 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
             continue
         system.folders.append(run.folder)
         system.texts.append(evaluation_text(metrics.details))
+        system.trained.append(training_text(metrics.details))
+        system.seeds.append(training_seed(metrics.details))
         system.trained_on.append(metrics.trained_on if row.trains or row.after else ())
         scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})

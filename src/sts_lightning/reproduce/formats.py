@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Sequence
 
 from sts_lightning.reproduce.collect import Collected, System
-from sts_lightning.reproduce.evaluation_text import text_note
 from sts_lightning.reproduce.grids import Grid, grids, notes, trained_on
+from sts_lightning.reproduce.run_settings import setting_notes
 
 PAGE = 90
 """Width of a LaTeX page in characters; a wider table is shrunk to fit."""
 
 CSV_COLUMNS = (
     *("system", "source", "column", "value", "std", "low", "high", "runs", "planned"),
-    *("trained_on", "other_data"),
+    *("trained_on", "other_data", "row", "why"),
+    *("evaluation", "training", "seeds"),
 )
 
 
@@ -22,21 +25,21 @@ def markdown(collected: Collected) -> str:
     """Return all grids and notes as Markdown."""
     parts = []
     for number, grid in enumerate(grids(collected)):
-        parts.append(f"### {grid.title}" if number == 0 else f"{grid.title}:")
-        lines = [_escape(grid.header), [*["---"] * grid.words, *["---:"] * (len(grid.header) - grid.words)]]
-        lines += [_escape(row) for row in grid.rows]
+        title = _md(grid.title)
+        parts.append(f"### {title}" if number == 0 else f"{title}:")
+        lines = [_cells(grid.header), [*["---"] * grid.words, *["---:"] * (len(grid.header) - grid.words)]]
+        lines += [_cells(row) for row in grid.rows]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         if number == 0:
-            parts.append("\n".join(f"- {note}" for note in notes(collected)))
+            parts.append("\n".join(f"- {_md(note)}" for note in notes(collected)))
     return "\n\n".join(parts) + "\n"
 
 
 def latex(collected: Collected) -> str:
-    """Return a ``table`` environment for each grid, the first with a note on what was read."""
-    found, read = grids(collected), text_note(collected)
-    captions = [
-        grid.title if number or read is None else f"{grid.title}. {read}" for number, grid in enumerate(found)
-    ]
+    """Return a ``table`` environment for each grid, the first with notes on the settings of its rows."""
+    found = grids(collected)
+    captions = [grid.title for grid in found]
+    captions[0] = ". ".join([captions[0], " ".join(setting_notes(collected))]).removesuffix(". ")
     return "\n".join(_latex(grid, caption) for grid, caption in zip(found, captions, strict=True))
 
 
@@ -44,7 +47,9 @@ def csv_text(collected: Collected) -> str:
     """Return a CSV line for each system and column, with unrounded values.
 
     A missing value is empty. ``low`` and ``high`` bound the interval over test pairs; ``other_data`` says if
-    a run was trained on other data than published (``yes``, ``no`` or ``unknown``).
+    a run was trained on other data than published (``yes``, ``no`` or ``unknown``). ``row`` says whether a
+    system ``runs`` or is ``cited``, and ``why`` it is cited. ``evaluation``, ``training`` and ``seeds`` are
+    the settings of its runs.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -53,7 +58,9 @@ def csv_text(collected: Collected) -> str:
         for source, values in system.published.items():
             for column, value in values.items():
                 name = f"published, {source}" if source else "published"
-                writer.writerow([system.name, name, column, value, *[""] * 7])
+                writer.writerow(
+                    [system.name, name, column, value, *[""] * 7, system.mark, system.why, *[""] * 3]
+                )
         if system.cell is None:
             continue
         for column in collected.columns:
@@ -63,9 +70,11 @@ def csv_text(collected: Collected) -> str:
             runs = [len(system.scores), system.planned]
             data = [trained_on(system), _other_data(system)]
             row = [system.name, "here", column, system.mean(column), spread, *bounds, *runs, *data]
+            settings = (system.texts, system.trained, system.seeds)
+            row += [system.mark, system.why, *(" / ".join(dict.fromkeys(texts)) for texts in settings)]
             writer.writerow(["" if value is None else value for value in row])
     for column, value in collected.ceilings.items():
-        writer.writerow(["binary ceiling", "", column, value, *[""] * 7])
+        writer.writerow(["binary ceiling", "", column, value, *[""] * 12])
     return text.getvalue()
 
 
@@ -75,15 +84,20 @@ def _other_data(system: System) -> str:
     return "yes" if system.differing else "unknown" if system.data_unknown else "no"
 
 
-def _escape(cells: object) -> list[str]:
-    assert isinstance(cells, list | tuple)
-    return [str(cell).replace("|", "\\|") for cell in cells]
+def _cells(cells: Sequence[str]) -> list[str]:
+    return [_md(cell).replace("|", "\\|").replace("`", "\\`") for cell in cells]
+
+
+def _md(text: str) -> str:
+    """Return text on one line in which Markdown finds no HTML and no links; `backticks` remain code."""
+    line = " ".join(text.splitlines()).replace("\\", "\\\\")
+    return re.sub(r"&(?=#?\w+;)", "&amp;", line).replace("<", "&lt;").replace("](", "]\\(")
 
 
 def _latex(grid: Grid, caption: str) -> str:
-    def line(cells: object) -> str:
-        assert isinstance(cells, list | tuple)
-        return " & ".join(_tex(str(cell)) for cell in cells) + r" \\"
+    def line(cells: Sequence[str]) -> str:
+        text = " & ".join(map(_tex, cells))
+        return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"  # options of the \\ before
 
     body = "\n".join(line(row) for row in grid.rows)
     columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
@@ -108,5 +122,7 @@ def _tex(text: str) -> str:
         ">": r"\textgreater{}",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
+        "`": r"\textasciigrave{}",
     }
-    return "".join(replaced.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in text)
+    line = " ".join(text.splitlines())  # an empty line ends a paragraph, which a caption must not have
+    return "".join(replaced.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in line)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sts_lightning.evaluation.bootstrap import Interval
 from sts_lightning.reproduce.collect import Collected, System, rank_summary
-from sts_lightning.reproduce.evaluation_text import text_note
+from sts_lightning.reproduce.run_settings import setting_notes
 
 MISSING = "missing"
 
@@ -51,14 +51,15 @@ def notes(collected: Collected) -> list[str]:
         if "average" in collected.columns
         else "`here`: mean over seeds. Weights are selected by STS-B dev."
     )
-    read = text_note(collected)
-    if read is not None:
-        text.append(read)
+    text += setting_notes(collected)
     if collected.ceilings:
         text.append(
             "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
             "gold scores. A row above it tells more than similar from dissimilar."
         )
+    cited = [f"{system.name} ({system.why})" for system in collected.systems if system.cell is None]
+    if cited:
+        text.append(f"Cited, not run: {'; '.join(cited)}.")
     for system in collected.systems:
         if system.differing:
             told = "; ".join(f"{count} ({count.reasons or count.source})" for count in system.differing)
@@ -84,15 +85,15 @@ def _scores(collected: Collected) -> Grid:
     columns = collected.columns
     header = ["", "source", *columns]
     spread = "std" not in columns
-    header += [*(["std"] if spread else []), "interval", "runs", "selected by", "trained on"]
+    header += [*(["std"] if spread else []), "interval", "runs", "selected by", "trained on", "row"]
     rows = []
     for system in collected.systems:
         for source, values in system.published.items():
             label = f"published, {source}" if source and len(collected.table.spec.models) > 1 else "published"
             cells = [_number(values.get(column)) for column in columns]
-            rows.append([system.name, label, *cells, *[""] * (len(header) - 2 - len(columns))])
+            rows.append([system.name, label, *cells, *[""] * (len(header) - 3 - len(columns)), system.mark])
         if system.cell is not None:
-            rows.append([system.name, "here", *_here(collected, system, spread)])
+            rows.append([system.name, "here", *_here(collected, system, spread), system.mark])
     if collected.ceilings:
         cells = [_number(collected.ceilings.get(column)) for column in columns]
         if any(cells):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from sts_lightning.errors import CheckpointError, FailedJobsError
+from sts_lightning.errors import CheckpointError, FailedJobsError, RunningElsewhereError
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job
@@ -56,7 +56,7 @@ def _run_group(planned: Iterable[Planned], run_jobs: RunJobs) -> bool:
         return not runs
     try:
         run_jobs([run.job(number) for number, run in enumerate(ready)])
-    except FailedJobsError as error:
+    except (FailedJobsError, RunningElsewhereError) as error:
         log.error("%s", error)
         return False
     return all(run.done for run in runs)

@@ -13,7 +13,10 @@ from yaml import YAMLError
 from sts_lightning.errors import ConfigError
 
 CITED = "cited"
-"""Key of ``published`` for systems that are cited but not run here."""
+"""Key of ``published`` for systems that are cited but not run here, and mark of their rows."""
+
+RUNS = "runs"
+"""Mark of the rows that a configuration runs."""
 
 
 @dataclass
@@ -103,6 +106,7 @@ class TableSpec:
         rows: Systems by name.
         published: Published values of the columns, by model and row; under ``cited``, those of systems that
             are not run here. Without models, the key of the model is ``published``.
+        why: Reason why each cited system is not run here, by name.
         baselines: Rows that the other rows of the same model are compared with.
     """
 
@@ -117,6 +121,7 @@ class TableSpec:
     before: dict[str, Preparation] = field(default_factory=dict)
     rows: dict[str, RowSpec] = field(default_factory=dict)
     published: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    why: dict[str, str] = field(default_factory=dict)
     baselines: list[str] = field(default_factory=list)
 
 
@@ -157,6 +162,13 @@ def load_spec(path: Path) -> TableSpec:
     assert isinstance(spec, TableSpec)
     if not spec.rows and not spec.published:
         raise ConfigError(f"{path}: rows is required.")
+    _check_rows(path, spec)
+    _check_published(path, spec)
+    _check_cited(path, spec)
+    return spec
+
+
+def _check_rows(path: Path, spec: TableSpec) -> None:
     for name in set(spec.before) & set(spec.rows):
         raise ConfigError(f"{path}: {name} is the name of a preparation and of a row; rename one.")
     for name, row in spec.rows.items():
@@ -167,6 +179,9 @@ def load_spec(path: Path) -> TableSpec:
     for name in spec.baselines:
         if name not in spec.rows:
             raise ConfigError(f"{path}: the baseline {name} is not among rows.")
+
+
+def _check_published(path: Path, spec: TableSpec) -> None:
     for model, systems in spec.published.items():
         for name, values in systems.items():
             if model != CITED and name not in spec.rows:
@@ -176,7 +191,25 @@ def load_spec(path: Path) -> TableSpec:
                     f"{path}: published.{model}.{name} has {len(values)} values, and there are "
                     f"{len(spec.columns)} columns."
                 )
-    return spec
+
+
+def _check_cited(path: Path, spec: TableSpec) -> None:
+    cited = spec.published.get(CITED, {})
+    for name in cited:
+        if name in spec.rows:
+            raise ConfigError(
+                f"{path}: {name} is cited and among rows; its values belong to a model.",
+                key=f"published.{CITED}.{name}",
+            )
+        if not spec.why.get(name, "").strip():
+            raise ConfigError(
+                f"{path}: published.{CITED}.{name} does not say why it is not run.",
+                key=f"why.{name}",
+                hint="Give the reason, or a row that runs it.",
+            )
+    for name in spec.why:
+        if name not in cited:
+            raise ConfigError(f"{path}: why.{name} explains a system that is not cited.", key=f"why.{name}")
 
 
 def load_scale(path: Path) -> Scale:

@@ -17,13 +17,22 @@ plots/*.png, train.log      for the user
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.trust import NOTHING, SHARED, Trust, read_config, read_stages, stage_folders
+from sts_lightning.config.trust import (
+    NOTHING,
+    SHARED,
+    Trust,
+    read_config,
+    read_settings,
+    read_stages,
+    stage_folders,
+)
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.history import read_history
@@ -186,6 +195,16 @@ class RunFolder:
             )
         return cfg
 
+    def settings(self) -> dict[Any, Any]:
+        """Read the configuration as plain values, from which nothing can be built.
+
+        Raises:
+            CheckpointError: The configuration is missing or broken.
+        """
+        if not self.config_file.is_file():
+            raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}.")
+        return read_settings(self.config_file)
+
     def save_config(self, cfg: DictConfig) -> None:
         """Write the configuration with all interpolations resolved."""
         write_atomic(self.config_file, OmegaConf.to_yaml(cfg, resolve=True))
@@ -255,6 +274,16 @@ class RunFolder:
             f"resume={self.name} resumes the run",
             "finished": ": the run has finished, and the file was removed afterwards",
         }[self.state]
+
+    def remove_temporaries(self) -> None:
+        """Remove files under temporary names, which a process that was killed while writing has left.
+
+        Only the process that has locked the folder may do this.
+        """
+        for folder in (self.path, self.checkpoints, self.plots):
+            for path in folder.glob(".*"):
+                if re.fullmatch(r"\..+\.[0-9]+", path.name) and not path.is_dir():
+                    path.unlink()
 
     def remove_if_empty(self) -> None:
         """Remove the folder if it is empty, and its empty parents below the working directory."""

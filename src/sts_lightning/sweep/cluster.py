@@ -95,6 +95,7 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
 
     Raises:
         FailedJobsError: Some jobs failed; the message names their output files.
+        RunningElsewhereError: No job failed, but some run elsewhere.
         InterruptedRunError: The user stopped the sweep.
     """
     begin = time.monotonic()

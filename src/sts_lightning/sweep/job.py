@@ -21,12 +21,13 @@ from sts_lightning.config.identity import configuration_hash, defining
 from sts_lightning.config.keys import stage_overrides
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
+from sts_lightning.interrupts import PARENT
 from sts_lightning.runs.folder import RunFolder
 
 PATIENCE = 60.0
 """Seconds that a job has to save its state once the user stops the sweep."""
 
-STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2")
+STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 """Signals by which a user or a cluster stops a process; Windows has the first two only."""
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
@@ -209,9 +210,8 @@ def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
     else:
         arguments = [*job.overrides, *job.added, f"hydra.run.dir={job.folder}"]
     job.state, begin = "running", time.monotonic()
-    environment = {
-        name: value for name, value in os.environ.items() if name != "LOCAL_RANK"
-    } | resources.environment
+    environment = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"}
+    environment |= {PARENT: str(os.getpid()), **resources.environment}
     with job.run_folder.output_file.open("ab") as output:
         job.process = subprocess.Popen(
             [sys.executable, job.script, *arguments],

@@ -7,7 +7,9 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
+from sts_lightning.runs.lock import holder, is_locked
 from sts_lightning.sweep.job import ENDED, KILL, PATIENCE, Job, Resources, run_job, signal_job
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 from sts_lightning.sweep.resources import Pool
@@ -15,7 +17,13 @@ from sts_lightning.sweep.resources import Pool
 log = logging.getLogger(__name__)
 
 
-def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None) -> None:
+POLL = 2.0
+"""Seconds between two looks at a job that another process runs."""
+
+
+def run_jobs(
+    jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None, wait: bool = False
+) -> None:
     """Run all jobs that have not finished; a failed job does not stop the others.
 
     Ctrl-C and SIGTERM stop all of them after their current step, so that the sweep can be resumed.
@@ -24,28 +32,28 @@ def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = No
         jobs: Jobs of the sweep.
         pool: GPUs and cores of this machine.
         timeout_minutes: Time limit of each job, after which it is killed; None: no limit.
+        wait: Whether to wait for jobs that another process runs. One that this process leaves unfinished is
+            resumed here.
 
     Raises:
         FailedJobsError: Some jobs failed; the message names them.
+        RunningElsewhereError: No job failed, but some run elsewhere.
         InterruptedRunError: The user stopped the sweep.
     """
     waiting = _Waiting(jobs, pool)
     stop = threading.Event()
-    workers = [
-        threading.Thread(target=_work, args=(waiting, timeout_minutes, stop), daemon=True)
-        for _ in range(pool.plan(jobs))
-    ]
+    workers = [_Worker(waiting, timeout_minutes, stop, wait) for _ in range(pool.plan(jobs))]
     begin = time.monotonic()
     try:
         with overview(jobs, len(workers), begin):
             for worker in workers:
                 worker.start()
             for worker in workers:
-                while worker.is_alive():
-                    worker.join(0.2)
+                while not worker.ended.wait(0.2):
+                    pass
     except KeyboardInterrupt as error:
         stop.set()
-        _stop(jobs)
+        _stop(jobs, workers)
         raise interrupted(jobs, error) from None
     conclude(jobs, len(workers), begin)
 
@@ -61,6 +69,7 @@ class _Waiting:
         self.stages = {job.folder: job for job in jobs if job.stage is not None}
         self.pool = pool
         self.changed = threading.Condition()
+        self.elsewhere: dict[Path, float] = {}
 
     def start_next(self, stop: threading.Event) -> tuple[Job, Resources] | None:
         """Wait until a job fits into the pool; return None once no job is left."""
@@ -74,7 +83,22 @@ class _Waiting:
         return None
 
     def _is_ready(self, job: Job) -> bool:
+        if time.monotonic() < self.elsewhere.get(job.folder, 0.0):
+            return False
+        if job.folder in self.elsewhere:
+            self.elsewhere[job.folder] = time.monotonic() + POLL
+            if is_locked(job.folder):
+                return False
         return all(self.stages[need].state in ENDED for need in job.needs if need in self.stages)
+
+    def put_back(self, job: Job) -> None:
+        """Start a job again once the process that has locked its folder has ended."""
+        with self.changed:
+            if job.folder not in self.elsewhere:
+                log.info("waiting for %s, which runs elsewhere (%s)", job.title(), holder(job.folder))
+            self.elsewhere[job.folder] = time.monotonic() + POLL
+            job.state = "queued"
+            self.jobs.append(job)
 
     def finish(self, resources: Resources) -> None:
         """Return the resources of a job to the pool."""
@@ -83,32 +107,60 @@ class _Waiting:
             self.changed.notify_all()
 
 
-def _work(waiting: _Waiting, timeout: float | None, stop: threading.Event) -> None:
-    while (started := waiting.start_next(stop)) is not None:
-        job, resources = started
+class _Worker(threading.Thread):
+    """Runs one job after another.
+
+    Attributes:
+        ended: Set once no job is left. `join` and `is_alive` do not tell: a signal that interrupts them makes
+            Python take a running thread for an ended one.
+    """
+
+    def __init__(self, waiting: _Waiting, timeout: float | None, stop: threading.Event, wait: bool) -> None:
+        super().__init__(daemon=True)
+        self.waiting, self.timeout, self.stop, self.wait = waiting, timeout, stop, wait
+        self.ended = threading.Event()
+
+    @property
+    def works(self) -> bool:
+        """Whether the thread has been started and has not ended."""
+        return self.ident is not None and not self.ended.is_set()
+
+    def run(self) -> None:
         try:
-            run_job(job, resources, timeout)
+            while (started := self.waiting.start_next(self.stop)) is not None:
+                self._run(*started)
         finally:
-            waiting.finish(resources)
+            self.ended.set()
+
+    def _run(self, job: Job, resources: Resources) -> None:
+        try:
+            run_job(job, resources, self.timeout)
+            if self.wait and job.state == "runs elsewhere":
+                self.waiting.put_back(job)
+                return
+        finally:
+            self.waiting.finish(resources)
         report_job(job)
 
 
-def _stop(jobs: Sequence[Job]) -> None:
+def _stop(jobs: Sequence[Job], workers: Sequence[_Worker]) -> None:
     """Ask running jobs to save their state and exit; kill those that do not.
 
-    SIGTERM is sent, since jobs of a sweep in the background of a shell ignore SIGINT.
+    SIGTERM is sent, since jobs of a sweep in the background of a shell ignore SIGINT. A job that a worker is
+    about to start gets its signal as soon as it has a process.
     """
-    running = [job for job in jobs if job.state == "running"]
-    log.warning(
-        "stopping %d running job(s) after their current step; Ctrl-C again to kill them.", len(running)
-    )
-    for job in running:
-        signal_job(job, signal.SIGTERM)
+    told: set[int] = set()
     deadline = time.monotonic() + PATIENCE
     try:
-        while any(job.state == "running" for job in running) and time.monotonic() < deadline:
+        count = sum(job.state == "running" for job in jobs)
+        log.warning("stopping %d running job(s) after their current step; Ctrl-C again to kill them.", count)
+        while any(worker.works for worker in workers) and time.monotonic() < deadline:
+            for job in jobs:
+                if job.process is not None and job.process.pid not in told:
+                    told.add(job.process.pid)
+                    signal_job(job, signal.SIGTERM)
             time.sleep(0.1)
     except KeyboardInterrupt:
         pass
-    for job in running:
+    for job in jobs:
         signal_job(job, KILL)

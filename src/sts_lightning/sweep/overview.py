@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sts_lightning.errors import FailedJobsError, InterruptedRunError
+from sts_lightning.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.interrupts import signal_name, stopping_signal
+from sts_lightning.runs.lock import holder
 from sts_lightning.sweep.job import Job
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
 
     Raises:
         FailedJobsError: Some jobs failed; the message names their output files.
+        RunningElsewhereError: No job failed, but some run elsewhere, so that their results are not known yet.
     """
     Console().print(overview_table(jobs, workers, begin))
     bad = [job for job in jobs if job.state in UNFINISHED]
@@ -54,6 +56,15 @@ def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
         skipped = [job for job in jobs if job.state == SKIPPED]
         were = f"; {len(skipped)} that start from them were not run" if skipped else ""
         raise FailedJobsError(f"{len(bad)} of {len(jobs)} jobs {what}{were}; see {logs}.")
+    elsewhere = [job for job in jobs if job.state == "runs elsewhere"]
+    if elsewhere:
+        holders = ", ".join(
+            f"{job.folder} ({holder(job.folder) or 'by an unknown process'})" for job in elsewhere
+        )
+        raise RunningElsewhereError(
+            f"{len(elsewhere)} of {len(jobs)} jobs run elsewhere: {holders}.",
+            hint="The same command collects them later, or resumes them; hydra.launcher.wait=true waits.",
+        )
 
 
 def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRunError:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
+from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
@@ -17,6 +22,7 @@ from rich.console import Console
 
 from sts_lightning.config.machine import Machine
 from sts_lightning.errors import ConfigError
+from sts_lightning.interrupts import PARENT
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
@@ -104,7 +110,7 @@ def make_trainer(
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)
     try:
         return pl.Trainer(
-            plugins=[AtomicCheckpointIO()],
+            plugins=[AtomicCheckpointIO(), *_environment()],
             accelerator=machine.accelerator,
             devices=machine.devices,
             num_nodes=cfg.num_nodes,
@@ -128,6 +134,17 @@ def make_trainer(
         )
     except EXTRA_ERRORS as error:
         raise ConfigError(f"trainer.extra: {error}") from error
+
+
+def _environment() -> list[ClusterEnvironment]:
+    """Return how the processes of a run find each other, where SLURM would lead Lightning astray.
+
+    Lightning's own handler of SLURM's announcement saves in the middle of a step, to another file; a job of a
+    sweep is one task of SLURM, from which Lightning starts the processes of several devices.
+    """
+    if TorchElasticEnvironment.detect() or not SLURMEnvironment.detect():
+        return []
+    return [LightningEnvironment() if PARENT in os.environ else SLURMEnvironment(auto_requeue=False)]
 
 
 def _best_checkpoint(run: RunFolder, callbacks: Sequence[Callback]) -> ModelCheckpoint:

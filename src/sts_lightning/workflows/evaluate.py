@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from hydra.core.hydra_config import HydraConfig
@@ -14,7 +15,7 @@ from sts_lightning.choices import Precision, SentEvalText
 from sts_lightning.config.trust import Trust
 from sts_lightning.config.validate import check_config
 from sts_lightning.console import print_scores
-from sts_lightning.errors import ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
@@ -74,6 +75,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "ckpt": cfg.ckpt,
         "step": cfg.step,
         "precision": precision,
+        "quantization": cfg.quantization or (config or cfg).model.get("quantization", "none"),
+        **_training(run),
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
@@ -97,6 +100,17 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     print_scores(title, {Path(name.partition("@")[0]).name: row})
     log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
     return float(result["average"])
+
+
+def _training(run: RunFolder | None) -> dict[str, Any]:
+    """Return settings and seed of the training of the weights, as the metrics of their run state them."""
+    if run is None:
+        return {"training": None}
+    try:
+        details = run.metrics().details
+    except CheckpointError:  # not finished: its weights can be evaluated all the same
+        details = {}
+    return {"training": details.get("training", {}), "seed": details.get("seed", "unknown")}
 
 
 def _text_of(config: DictConfig | None) -> SentEvalText:

@@ -88,12 +88,6 @@ def report(fitted: Fitted, started: float) -> float:
         save_predictions(run, data.tests, tuned.test_cosines)
     before, selected = scores_before_and_at(history, MONITOR, best_step)
     worse = None if before is None or selected is None else selected < before
-    details = _details(fitted, history, best_step, time.monotonic() - started)
-    if tuned.ranks is not None:
-        details["rank"] = tuned.ranks
-    run.save_metrics(
-        RunMetrics(tuned.test, {**tuned.dev}, {"dev_untuned": before, "worse_than_untuned": worse, **details})
-    )
     title = f"{cfg.name}, seed {cfg.seed}"
     plot_curves(history, run.plots / "curves.png", best_step, title)
     plot_cosines(
@@ -103,6 +97,13 @@ def report(fitted: Fitted, started: float) -> float:
         f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
     )
     _plot_ranks(history, run, title)
+    details = _details(fitted, history, best_step, time.monotonic() - started)
+    if tuned.ranks is not None:
+        details["rank"] = tuned.ranks
+    # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
+    run.save_metrics(
+        RunMetrics(tuned.test, {**tuned.dev}, {"dev_untuned": before, "worse_than_untuned": worse, **details})
+    )
     if worse:
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
@@ -146,6 +147,8 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "steps": fitted.plan.total_steps,
         "seed": parts.cfg.seed,
         "precision": encoder.precision,
+        "quantization": parts.cfg.model.get("quantization", "none"),
+        "training": _training(parts.cfg, parts.machine.precision),
         "machine": parts.machine.record(),
         **encoder.evaluation_text,
         "senteval_text": parts.data.text,
@@ -160,6 +163,12 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "resumed": parts.resumed,
         **environment(),
     }
+
+
+def _training(cfg: DictConfig, precision: str) -> dict[str, Any]:
+    """Return the settings of the training that a table of its scores names."""
+    quantization = cfg.model.get("quantization", "none")
+    return {"max_length": cfg.model.get("max_length"), "precision": precision, "quantization": quantization}
 
 
 def _trained_on(parts: Parts) -> list[dict[str, Any] | None]:

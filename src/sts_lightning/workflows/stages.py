@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from hydra import compose
@@ -18,6 +18,7 @@ from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import check_free, check_resumable, check_same
+from sts_lightning.slurm import requeued
 from sts_lightning.training.trainer import several
 from sts_lightning.workflows.run_config import load_run_config
 from sts_lightning.workflows.shared_stage import run_shared_stage, train_shared
@@ -52,10 +53,7 @@ def train(cfg: DictConfig) -> float:
                 raise ConfigError(
                     f"resume uses the run's own configuration; leave out {' '.join(others)}.", key="resume"
                 )
-            run = RunFolder(cfg.resume)
-            if run.has_stages:
-                return resume_stages(run, trust)
-            return train_in(run.path, load_run_config(run, trust), resume=True, trust=trust)
+            return _resume(RunFolder(cfg.resume), trust)
         if (
             hydra.mode is RunMode.MULTIRUN
             and several(cfg.trainer)
@@ -75,12 +73,44 @@ def train(cfg: DictConfig) -> float:
             shared = share_stages(stages) if (sweep if cfg.share_stages is None else cfg.share_stages) else {}
             if cfg.stage is not None:
                 return run_shared_stage(folder, cfg.stage, stages, shared, trust)
+            if _begun(folder):
+                return _resume_requeued(folder, stages.values(), trust)
             return run_stages(folder, stages, trust, shared)
         if cfg.stage is not None:
             raise ConfigError(f"stage={cfg.stage}: this run has no stages.", key="stage")
+        if _begun(folder):
+            return _resume_requeued(folder, [cfg], trust)
         return train_in(folder.path, cfg, trust=trust)
     finally:
         folder.remove_if_empty()
+
+
+def _resume(run: RunFolder, trust: Trust) -> float:
+    if run.has_stages:
+        return resume_stages(run, trust)
+    return train_in(run.path, load_run_config(run, trust), resume=True, trust=trust)
+
+
+def _begun(folder: RunFolder) -> bool:
+    """Return whether this command has written to the folder in an earlier start of the same SLURM job."""
+    return requeued() and folder.state in ("cut", "finished")
+
+
+def _resume_requeued(folder: RunFolder, composed: Iterable[DictConfig], trust: Trust) -> float:
+    """Resume what an earlier start of the same SLURM job has begun.
+
+    Args:
+        folder: Run folder.
+        composed: Configurations that the command composes now, which are the user's word.
+        trust: Further consent.
+    """
+    if folder.finished:
+        log.info("%s has finished before SLURM started the job again.", folder.name)
+        return folder.last_stage().metrics().score
+    for cfg in composed:
+        trust |= wanted(cfg)
+    log.info("SLURM has started the job again: resuming %s.", folder.name)
+    return _resume(folder, trust)
 
 
 def run_stages(

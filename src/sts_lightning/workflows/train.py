@@ -281,6 +281,7 @@ def _begin(experiment: Experiment) -> None:
     """Write the configuration, and say what is about to be trained."""
     parts, plan = experiment.parts, experiment.plan
     if parts.first:
+        parts.run.remove_temporaries()
         if parts.again:
             begin_again(parts.run)
         parts.run.save_config(decided(parts.cfg, parts.machine))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,14 @@ def score(
     if not low <= value <= high:
         raise DataError(f"the score {value:g} lies outside [{low:g}, {high:g}].", path, line)
     return value
+
+
+def checked_range(values: Sequence[float]) -> tuple[float, float]:
+    """Return a range of scores as a pair.
+
+    Raises:
+        ValueError: It is not two finite numbers in ascending order.
+    """
+    if len(values) != 2 or not -math.inf < values[0] < values[1] < math.inf:
+        raise ValueError(f"score_range must be [low, high], finite, with low < high, got {list(values)}.")
+    return values[0], values[1]

@@ -1,0 +1,128 @@
+"""Pages that the site has besides those in docs: generated from the README, conf/ and the modules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mkdocs.structure.files import File
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parents[2]
+SETTING = re.compile(r"^(?P<indent> *)(?P<key>[\w.]+):(?: +(?P<value>.*?))?(?:  # (?P<comment>.*))?$")
+GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "companion", "callbacks", "logger")
+PYTHON = {
+    "Encoders": ("sts_lightning.models.loading", "sts_lightning.models.encoder"),
+    "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
+    "Evaluation": (
+        "sts_lightning.evaluation.sts",
+        "sts_lightning.evaluation.similarity",
+        "sts_lightning.evaluation.bootstrap",
+        "sts_lightning.evaluation.ceiling",
+    ),
+    "Analysis": (
+        "sts_lightning.analysis.rank",
+        "sts_lightning.analysis.alignment",
+        "sts_lightning.analysis.phases",
+    ),
+    "Runs": ("sts_lightning.runs.folder", "sts_lightning.runs.metrics", "sts_lightning.runs.listing"),
+    "Errors": ("sts_lightning.errors",),
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    pages = {
+        "index.md": _linked((ROOT / "README.md").read_text("utf-8")),
+        "contributing.md": _linked((ROOT / "CONTRIBUTING.md").read_text("utf-8")),
+        "reference/settings.md": "\n".join(settings()),
+        "reference/losses.md": "\n".join(losses()),
+        "reference/python.md": "\n".join(python()),
+    }
+    for path, content in pages.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Adapt links to files that lie outside the folder of the pages."""
+    return markdown.replace("](../CONTRIBUTING.md)", "](contributing.md)")
+
+
+def _linked(text: str) -> str:
+    return text.replace("](docs/", "](").replace("](CONTRIBUTING.md)", "](contributing.md)")
+
+
+def settings() -> Iterator[str]:
+    """Lines of the reference of all settings."""
+    yield "# Settings\n\nEvery setting with its default value, from the files in `conf/`.\n"
+    for name, title in (("train", "train.py"), ("eval", "eval.py")):
+        yield f"## {title}\n"
+        yield from _table(ROOT / "conf" / f"{name}.yaml")
+    for group in GROUPS:
+        yield f"## {group}\n"
+        for path in sorted((ROOT / "conf" / group).glob("*.yaml")):
+            yield f"### {group}={path.stem}\n"
+            yield from _table(path)
+
+
+def losses() -> Iterator[str]:
+    """Lines of the reference of the losses: equation and use from the class, settings from the file."""
+    yield "# Losses\n\nChosen with `loss=...`; the arguments are `loss.temperature=0.1` and so on.\n"
+    for path in sorted((ROOT / "conf" / "loss").glob("*.yaml")):
+        text = path.read_text("utf-8")
+        target = re.search(r"^_target_: (\S+)", text, re.MULTILINE)
+        yield f"## {path.stem}\n"
+        yield from _table(path)
+        if target is not None:
+            yield f"::: {target[1]}\n    options:\n      show_root_heading: false\n      members: false\n"
+
+
+def python() -> Iterator[str]:
+    """Lines of the reference of the modules."""
+    yield "# Python\n"
+    for title, modules in PYTHON.items():
+        yield f"## {title}\n"
+        yield from (f"::: {module}\n" for module in modules)
+
+
+def _table(path: Path) -> Iterator[str]:
+    """Description, command and settings of a YAML file."""
+    lines = path.read_text("utf-8").splitlines()
+    opening = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+    commands = [line for line in opening if line.startswith(("python ", "sts-lightning "))]
+    words = [line for line in opening if line not in commands and not line.startswith("@package")]
+    if words:
+        yield f"{' '.join(words)}\n".replace("<", "&lt;")
+    if commands:
+        yield "```\n" + "\n".join(commands) + "\n```\n"
+    rows = list(_rows(lines))
+    if rows:
+        yield "| setting | default | |\n|---|---|---|"
+        yield from (
+            f"| `{key}` | {f'`{value}`' if value else ''} | {comment} |" for key, value, comment in rows
+        )
+    yield ""
+
+
+def _rows(lines: list[str]) -> Iterator[tuple[str, str, str]]:
+    parents: list[str] = []
+    for line in lines:
+        found = SETTING.match(line)
+        if found is None:
+            continue
+        depth = len(found["indent"]) // 2
+        parents = [*parents[:depth], found["key"]]
+        if (
+            parents[0] in ("defaults", "hydra")
+            or found["key"] == "_target_"
+            or not (found["value"] or found["comment"])
+        ):
+            continue
+        value, comment = ((found[name] or "").replace("|", "\\|") for name in ("value", "comment"))
+        yield ".".join(parents), value, comment.replace("<", "&lt;")

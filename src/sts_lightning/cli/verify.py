@@ -1,0 +1,57 @@
+"""`sts-lightning verify`: whether a run folder is whole, before anyone builds on it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from sts_lightning.cli.arguments import Commands
+from sts_lightning.errors import CheckpointError
+
+log = logging.getLogger(__name__)
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the program."""
+    parser = commands.add_parser(
+        "verify",
+        help="check that a run folder is whole, fits its model and has the scores of its predictions",
+    )
+    parser.add_argument("run_folder", metavar="RUN", type=Path, help="the folder of a run or an evaluation")
+    parser.add_argument(
+        "--evaluate",
+        action="store_true",
+        help="also encode the dev and test sentences again, where data and model are on this machine",
+    )
+    parser.add_argument(
+        "--trust",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="further classes and settings that the run folder may use",
+    )
+    parser.add_argument(
+        "--trust-remote-code", action="store_true", help="allow code that comes with the run's model"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print one line for each check.
+
+    Raises:
+        CheckpointError: A check has failed.
+    """
+    from sts_lightning.config.trust import Trust  # --help does not wait for these
+    from sts_lightning.runs.folder import RunFolder
+    from sts_lightning.workflows.verify import verify
+
+    folder = RunFolder(options.run_folder)
+    outcomes = []
+    for check in verify(folder, Trust.of(options.trust, options.trust_remote_code), options.evaluate):
+        log.info("%-12s %s: %s", check.outcome, check.name, check.text)
+        outcomes.append(check.outcome)
+    wrong = outcomes.count("wrong")
+    if wrong:
+        raise CheckpointError(f"{wrong} of {len(outcomes)} checks of {folder.name} have failed.")

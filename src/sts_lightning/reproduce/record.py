@@ -1,0 +1,185 @@
+"""Record of a collected table: the scores of its runs, kept in the repository while run folders are not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sts_lightning.errors import DataError
+from sts_lightning.files import write_atomic
+from sts_lightning.reproduce.spec import CITED, TableSpec
+
+if TYPE_CHECKING:
+    from sts_lightning.reproduce.collect import Collected
+
+
+@dataclass(frozen=True)
+class Result:
+    """Scores of one row with one model.
+
+    Attributes:
+        row: Name of the row.
+        model: Choice of the group model; None if the row's overrides contain it.
+        runs: Number of finished runs.
+        planned: Number of planned runs.
+        scores: Mean of each column over the runs.
+    """
+
+    row: str
+    model: str | None
+    runs: int
+    planned: int
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Scores of a table.
+
+    Attributes:
+        table: Name of its specification.
+        model: Model at whose scale the rows ran; None for the published models.
+        evaluate: Settings with which the trained rows were evaluated again.
+        source: What the scores were read from.
+        results: Scores of the rows.
+    """
+
+    table: str
+    model: str | None
+    evaluate: list[str]
+    source: str
+    results: list[Result]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Agreement of the order of rows with the published one.
+
+    Attributes:
+        agreeing: Number of pairs of rows that are in the published order.
+        pairs: Number of pairs that both have results and that all published models order alike.
+        complete: Whether all published rows have all their runs.
+    """
+
+    agreeing: int
+    pairs: int
+    complete: bool
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every row has its runs, and every pair is in the published order."""
+        return self.complete and self.agreeing == self.pairs > 0
+
+
+def record_of(collected: Collected, table: str, evaluate: Sequence[str] = ()) -> Record:
+    """Return the record of a collected table.
+
+    Args:
+        collected: Collected table.
+        table: Name of its specification.
+        evaluate: Settings with which the trained rows were evaluated again.
+    """
+    results = []
+    for system in collected.systems:
+        if system.cell is not None:
+            means = {column: system.mean(column) for column in collected.columns}
+            scores = {column: round(value, 4) for column, value in means.items() if value is not None}
+            cell = system.cell
+            results.append(Result(cell.row, cell.model, len(system.scores), system.planned, scores))
+    return Record(table, collected.table.model, list(evaluate), "metrics.json of the runs", results)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record atomically, as JSON."""
+    write_atomic(path, json.dumps(dataclasses.asdict(record), indent=1) + "\n")
+
+
+def read_record(path: Path) -> Record:
+    """Read a record.
+
+    Raises:
+        DataError: The file is broken.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        results = [Result(**result) for result in values.pop("results")]
+        return Record(results=results, **values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"not the record of a table ({type(error).__name__}: {error}).",
+            path,
+            hint="sts-lightning reproduce TABLE --record writes it again.",
+        ) from error
+
+
+def compared_column(spec: TableSpec) -> str | None:
+    """Return the column by which rows are ordered; None for the mean of all columns.
+
+    It is the average of a table that has it, else the dev score, else the only column.
+    """
+    for column in ("average", "dev"):
+        if column in spec.columns:
+            return column
+    return spec.columns[0] if len(spec.columns) == 1 else None
+
+
+def order_of(spec: TableSpec, record: Record) -> Order:
+    """Compare the order of the rows with the published one.
+
+    Two rows are compared if the published scores of every model that has both order them alike; scores here
+    that are equal disagree.
+
+    Args:
+        spec: Specification of the table.
+        record: Scores of its rows.
+    """
+    here = {(result.row, result.model): result for result in record.results}
+    column = compared_column(spec)
+    complete = True
+    signs: dict[tuple[str, str, str | None, str | None], set[int]] = {}
+    for model, systems in spec.published.items():
+        if model == CITED:
+            continue
+        found: dict[str, Result] = {}
+        for row in systems:
+            result = here.get((row, model)) or here.get((row, record.model)) or here.get((row, None))
+            if result is None or result.runs < result.planned:
+                complete = False
+            if result is not None and _key(result.scores, spec.columns, column) is not None:
+                found[row] = result
+        for first, second in combinations(found, 2):
+            published = [
+                _key(dict(zip(spec.columns, systems[row], strict=True)), spec.columns, column)
+                for row in (first, second)
+            ]
+            place = (first, second, found[first].model, found[second].model)
+            signs.setdefault(place, set()).add(_sign(published[0], published[1]))
+    agreeing = pairs = 0
+    for (first, second, model1, model2), published_signs in signs.items():
+        if len(published_signs) != 1 or 0 in published_signs:
+            continue
+        pairs += 1
+        values = [
+            _key(here[place].scores, spec.columns, column) for place in ((first, model1), (second, model2))
+        ]
+        agreeing += {_sign(values[0], values[1])} == published_signs
+    return Order(agreeing, pairs, complete)
+
+
+def _key(scores: dict[str, float], columns: Sequence[str], column: str | None) -> float | None:
+    if column is not None:
+        return scores.get(column)
+    if any(name not in scores for name in columns):
+        return None
+    return sum(scores[name] for name in columns) / len(columns)
+
+
+def _sign(first: float | None, second: float | None) -> int:
+    assert first is not None
+    assert second is not None
+    return (first > second) - (first < second)

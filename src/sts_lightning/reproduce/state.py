@@ -1,0 +1,204 @@
+"""The page on the state of every table and figure of the papers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from sts_lightning.reproduce.papers import OTHERS, PAPERS, PARAMETERS
+from sts_lightning.reproduce.plan import Table
+from sts_lightning.reproduce.record import Record, compared_column, order_of, read_record
+from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, load_spec
+from sts_lightning.workflows.figure_list import FIGURES
+
+AGREES = "runs and agrees in order"
+PLANNED = "planned only"
+NONE = "nothing to run"
+
+HEADER = ("", "shows", "state", "rows", "models", "needs", "data", "command")
+
+HEAD = f"""# Tables and figures of the papers
+
+Made by `make docs-reproduction`; do not edit. Sources: the specifications in `conf/reproduce`, the list of
+figures, and the records of finished runs in `docs/results`, which `sts-lightning reproduce TABLE --record`
+writes.
+
+- {AGREES}: all published rows that run here have their runs, and every pair of them is in the
+  published order.
+- {RUNS}: some rows have results. In brackets: pairs of rows in the published order, of those compared. A pair
+  is compared by the average (else the dev score, the only column, or the mean of all columns) if all
+  published models that have both rows order them alike. The model is named if it is not a published one, and
+  so is the source of the scores. A figure runs if runs that it can be drawn from are recorded.
+- {PLANNED}: it runs with the command, and no results have been recorded.
+- {CITED}: no row can be run. {NONE}: it has no results.
+- `rows`: rows that run, and rows that are cited (with the reasons: `sts-lightning reproduce`).
+
+`MODEL=minilm` (in `make`) or `--model minilm` runs the rows of any table on a laptop.
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A table or figure on the page.
+
+    Attributes:
+        paper: Name of the paper.
+        number: ``Table 1``, ``Figure 2``.
+        cells: Cells after the name.
+    """
+
+    paper: str
+    number: str
+    cells: tuple[str, ...]
+
+    @property
+    def place(self) -> tuple[int, bool, int]:
+        """Place on the page: papers, tables before figures, numbers."""
+        kind, number = self.number.split()
+        return list(PAPERS).index(self.paper), kind == "Figure", int(number)
+
+
+def state_page(conf: Path, records: Path) -> str:
+    """Return the page as Markdown.
+
+    Args:
+        conf: Configuration folder.
+        records: Folder of the records.
+
+    Raises:
+        ConfigError: A specification is invalid.
+        DataError: A record is broken.
+    """
+    found = [read_record(path) for path in sorted(records.glob("*.json"))]
+    specs = _tables(conf)
+    of_tables = {name: [record for record in found if record.table == name] for name in specs}
+    lines = [
+        *(_table_line(conf, name, spec, of_tables[name]) for name, spec in specs.items()),
+        *_figure_lines(of_tables),
+        *_other_lines(of_tables),
+    ]
+    rows = [HEADER, tuple("---" for _ in HEADER)]
+    rows += [
+        (f"{line.paper}, {line.number}", *line.cells) for line in sorted(lines, key=lambda line: line.place)
+    ]
+    table = "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows)
+    return f"{HEAD}\n{table}\n"
+
+
+def _parse(title: str) -> tuple[str, str, str] | None:
+    """Split a title into paper, number and content; None for one that is not of a paper."""
+    match = re.fullmatch(r"(.+), ((?:Table|Figure) \d+) \((.*)\)(.*)", title)
+    if match is None or match[1] not in PAPERS:
+        return None
+    return match[1], match[2], match[3] + match[4]
+
+
+def _tables(conf: Path) -> dict[str, TableSpec]:
+    specs = {path.stem: load_spec(path) for path in sorted((conf / "reproduce").glob("*.yaml"))}
+    return {name: spec for name, spec in specs.items() if _parse(spec.title) is not None}
+
+
+def _table_line(conf: Path, name: str, spec: TableSpec, records: list[Record]) -> Line:
+    parsed = _parse(spec.title)
+    assert parsed is not None
+    cells = [cell for cell in Table(spec, Path("runs"), conf).cells if spec.rows[cell.row].shown]
+    runs = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
+    models = dict.fromkeys(cell.model for cell in cells if cell.model is not None)
+    shown = len({cell.row for cell in cells})
+    cited = len(spec.published.get(CITED, {}))
+    needs = spec.needs
+    gpus = f"{needs.gpus} GPU with {needs.memory} GB" if needs.gpus else "no GPU"
+    return Line(
+        *parsed[:2],
+        (
+            parsed[2],
+            _state(spec, records) if cells else CITED,
+            f"{shown} run{f', {cited} cited' if cited else ''}",
+            ", ".join(f"{model} ({PARAMETERS[model]})" for model in models),
+            f"{runs} runs, each {gpus}, {needs.hours:g} h",
+            ", ".join(_data(conf, spec)),
+            f"`make reproduce TABLE={name}`",
+        ),
+    )
+
+
+def _state(spec: TableSpec, records: list[Record]) -> str:
+    """Return the state of a table by its records, the one with the published models first."""
+    told = [record for record in records if any(result.runs for result in record.results)]
+    if not told:
+        return PLANNED
+    record = min(told, key=lambda record: (record.model is not None, str(record.model)))
+    order = order_of(spec, record)
+    done = sum(result.runs for result in record.results)
+    planned = sum(result.planned for result in record.results)
+    scale = "" if record.model is None else f"{record.model}, "
+    pairs = f"{order.agreeing} of {order.pairs} pairs by {compared_column(spec) or 'the mean'}"
+    return f"{AGREES if order.agrees else RUNS} ({pairs}; {scale}{done} of {planned} runs; {record.source})"
+
+
+def _data(conf: Path, spec: TableSpec) -> list[str]:
+    """Return the data of all runs of a table: what they train on, then what they are tested on."""
+    train: dict[str, None] = {}
+    tests: dict[str, None] = {}
+    trained = [*(run.overrides for run in spec.before.values())]
+    trained += [row.overrides for row in spec.rows.values() if row.trains]
+    for overrides in [*trained, *(row.overrides for row in spec.rows.values() if not row.trains)]:
+        given = {text.partition("=")[0]: text.partition("=")[2] for text in (*spec.overrides, *overrides)}
+        if overrides in trained:
+            train[given.get("data") or _data_of(conf, given.get("experiment", ""))] = None
+        tests[{"transfer": "transfer tasks", "mteb": "MTEB"}.get(given.get("suite", ""), "STS tasks")] = None
+    if all(not row.shown for row in spec.rows.values() if row.trains):
+        tests.pop("STS tasks", None)  # only preparations are trained, and their scores are not shown
+    return [*train, *tests]
+
+
+@cache
+def _data_of(conf: Path, experiment: str) -> str:
+    """Return the choice of the group data of an experiment, by its defaults."""
+    path = conf / "experiment" / f"{experiment}.yaml" if experiment else conf / "train.yaml"
+    defaults = OmegaConf.to_container(OmegaConf.load(path))
+    assert isinstance(defaults, dict)
+    parents = []
+    for entry in defaults.get("defaults", []):
+        if isinstance(entry, dict):
+            for key, value in entry.items():
+                if key in ("override /data", "data"):
+                    return str(value)
+        elif entry != "_self_" and experiment:
+            parents.append(str(entry))
+    return _data_of(conf, parents[0] if parents else "")
+
+
+def _figure_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
+    lines = []
+    for spec in FIGURES.values():
+        parsed = _parse(spec.title)
+        assert parsed is not None
+        table = re.search(r"--table (\w+)", spec.commands[-1])
+        runs = spec.drawn_from == "nothing" or _recorded(of_tables, table and table[1])
+        command = "<br>".join(f"`{command}`" for command in spec.commands)
+        lines.append(
+            Line(*parsed[:2], (parsed[2], RUNS if runs else PLANNED, "", "", spec.needs, "", command))
+        )
+    return lines
+
+
+def _other_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
+    lines = []
+    for title, item in OTHERS.items():
+        paper, number = title.split(", ")
+        state = NONE
+        if item.drawn_from is not None:
+            state = RUNS if _recorded(of_tables, item.drawn_from) else PLANNED
+        command = f"`{item.command}`" if item.command else ""
+        lines.append(Line(paper, number, (item.why, state, "", "", "", "", command)))
+    return lines
+
+
+def _recorded(of_tables: dict[str, list[Record]], table: str | None) -> bool:
+    records = of_tables.get(table or "", [])
+    return any(result.runs for record in records for result in record.results)

@@ -1,0 +1,218 @@
+"""All runs in a folder: what distinguishes their settings, and groups that differ in the seed alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sts_lightning.config.identity import VOLATILE
+from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.folder import RunFolder, State
+from sts_lightning.runs.metrics import RunMetrics
+
+Settings = Mapping[str, Any]
+"""Values by dotted key."""
+
+NOT_SHOWN = (*VOLATILE, "name")
+"""Keys that tell nothing about a run."""
+
+TARGET = "_target_"
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run in a list.
+
+    Attributes:
+        folder: Its folder.
+        state: Its progress.
+        settings: Its settings, of several stages those of the last one; empty if they cannot be read.
+        metrics: Its results, if it has finished.
+        problem: Why settings or results cannot be read; empty if they can.
+    """
+
+    folder: RunFolder
+    state: State
+    settings: Settings = field(default_factory=dict)
+    metrics: RunMetrics | None = None
+    problem: str = ""
+
+    @property
+    def seed(self) -> Any:
+        """Random seed; None for an evaluation."""
+        return self.settings.get("seed")
+
+
+def find_runs(root: Path) -> list[ListedRun]:
+    """Return the runs and evaluations in a folder and below it, by path.
+
+    The stages of a run are part of it; stages that several runs share are runs of their own.
+    """
+    return [_read(RunFolder(path)) for path in sorted(_folders(root))]
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(root):
+        run = RunFolder(parent)
+        if run.has_stages or run.config_file.name in files or run.metrics_file.name in files:
+            folders.clear()
+            yield Path(parent)
+
+
+def _read(folder: RunFolder) -> ListedRun:
+    try:
+        state = folder.state
+        last = folder.last_stage()
+        settings = flat(last.settings()) if last.config_file.is_file() else {}
+    except CheckpointError as error:
+        return ListedRun(folder, "started", problem=str(error))
+    if state != "finished":
+        return ListedRun(folder, state, settings)
+    try:
+        return ListedRun(folder, state, settings, last.metrics())
+    except CheckpointError as error:
+        return ListedRun(folder, state, settings, problem=str(error))
+
+
+def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by dotted key, without those that tell nothing about a run."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if name in NOT_SHOWN:
+            continue
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{name}.")
+        else:
+            found[name] = value
+    return found
+
+
+def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
+    """Return for each of several runs the settings in which it differs from others.
+
+    A group of another class, such as a loss, is named by its class. Its settings are only compared with those
+    of groups of the same class.
+    """
+    values: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    for settings in runs:
+        for key, value in settings.items():
+            values[key, _classes(settings, key)][_text(value)] = value
+    absent = {
+        place
+        for place in values
+        for settings in runs
+        if place[0] not in settings and _classes(settings, place[0]) == place[1]
+    }
+    return [
+        {
+            key.removesuffix(f".{TARGET}"): _class_name(value) if key.endswith(TARGET) else value
+            for key, value in settings.items()
+            if len(values[key, _classes(settings, key)]) > 1 or (key, _classes(settings, key)) in absent
+        }
+        for settings in runs
+    ]
+
+
+def _classes(settings: Settings, key: str) -> str:
+    """Return the classes of the groups that a key lies in, but not the class that it names itself."""
+    parts = key.split(".")
+    parents = [".".join(parts[:count]) for count in range(1, len(parts))]
+    targets = [f"{parent}.{TARGET}" for parent in parents]
+    return json.dumps([settings.get(target) for target in targets if target != key], default=str)
+
+
+def _class_name(target: Any) -> str:
+    return str(target).rpartition(".")[2]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in the seed alone.
+
+    Attributes:
+        runs: The runs; more than one only if all have finished.
+        settings: What distinguishes them from other groups.
+    """
+
+    runs: Sequence[ListedRun]
+    settings: Mapping[str, Any]
+
+    @property
+    def state(self) -> State:
+        """Progress of the runs."""
+        return self.runs[0].state
+
+    @property
+    def seeds(self) -> list[Any]:
+        """Their seeds."""
+        return [run.seed for run in self.runs if run.seed is not None]
+
+    def values(self, column: str) -> list[float]:
+        """Return the known values in a column: a score, ``minutes`` or ``GB``."""
+        found = (_value(run.metrics, column) for run in self.runs if run.metrics is not None)
+        return [value for value in found if value is not None]
+
+    def mean(self, column: str) -> float | None:
+        """Return the mean over the runs; None where it is unknown."""
+        values = self.values(column)
+        return statistics.fmean(values) if values else None
+
+    def deviation(self, column: str) -> float | None:
+        """Return the sample standard deviation over the runs; None for fewer than two."""
+        values = self.values(column)
+        return statistics.stdev(values) if len(values) > 1 else None
+
+
+def _value(metrics: RunMetrics, column: str) -> float | None:
+    if column == "minutes":
+        return None if metrics.total_seconds is None else metrics.total_seconds / 60
+    if column == "GB":
+        return metrics.peak_memory_gb
+    return metrics.scores.get(column)
+
+
+def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
+    """Group finished runs that differ in the seed alone; runs that start from such runs count as the same.
+
+    Args:
+        runs: The runs.
+        apart: Whether each run remains a group of its own.
+    """
+    known = {str(run.folder.path.resolve()): run.settings for run in runs}
+    places: dict[str, list[ListedRun]] = defaultdict(list)
+    for index, run in enumerate(runs):
+        alone = apart or run.metrics is None or run.seed is None
+        places[str(index) if alone else _text(_without_seed(run.settings, known))].append(run)
+    groups = list(places.values())
+    compared = [
+        {key: value for key, value in group[0].settings.items() if len(group) == 1 or not _varies(group, key)}
+        for group in groups
+    ]
+    if not apart:
+        for settings in compared:
+            settings.pop("seed", None)
+    return [Group(group, settings) for group, settings in zip(groups, distinguishing(compared), strict=True)]
+
+
+def _varies(runs: Sequence[ListedRun], key: str) -> bool:
+    return len({_text(run.settings.get(key)) for run in runs}) > 1
+
+
+def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
+    same = {key: value for key, value in settings.items() if key != "seed"}
+    start = settings.get("init_from")
+    before = known.get(str(Path(start).resolve())) if isinstance(start, str) else None
+    if before is not None and depth:
+        same["init_from"] = _without_seed(before, known, depth - 1)
+    return same

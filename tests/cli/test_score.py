@@ -1,0 +1,65 @@
+"""`sts-lightning score` and `sts-lightning search` on a run that was not trained."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sts_lightning
+from sts_lightning.cli.main import main
+from tests.cli.helpers import leaves
+from tests.shared_runs.entries import write_finished
+
+TEXTS = ["a dog ran", "two cats sat", "the dog ran away", "rain"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("runs") / "run"
+    write_finished(folder)
+    return folder
+
+
+def cosine(run: Path, first: str, second: str) -> float:
+    one, two = sts_lightning.load(run).encode([first, second]).astype(np.float64)
+    return float(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
+
+
+def test_scores_of_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text(f'id,q,a\n7,{TEXTS[0]},"{TEXTS[1]}"\n8,{TEXTS[2]},{TEXTS[3]}\n')
+    written = tmp_path / "scores.csv"
+    with caplog.at_level("INFO"):
+        main(["score", str(run), str(pairs), "--columns", "q", "a", "--to", str(written)])
+        main(["score", str(run), str(pairs), "--columns", "q", "a"])
+    rows = list(csv.DictReader(written.open()))
+    assert [row["a"] for row in rows] == [TEXTS[1], TEXTS[3]]
+    expected = [cosine(run, TEXTS[0], TEXTS[1]), cosine(run, TEXTS[2], TEXTS[3])]
+    assert [float(row["cosine"]) for row in rows] == pytest.approx(expected, abs=2e-6)
+    assert written.read_text().rstrip() in caplog.text
+
+
+def test_search_in_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(["", *TEXTS]) + "\n")
+    with caplog.at_level("INFO"):
+        main(["search", str(run), str(corpus), " rain ", "--top", "2"])
+    shown = [line for message in caplog.messages for line in message.splitlines()]
+    first = next(index for index, line in enumerate(shown) if line == "rain")
+    assert shown[first + 1] == "  1.0000  line 5: rain"
+    others = [cosine(run, "rain", text) for text in TEXTS[:3]]
+    assert shown[first + 2].startswith(f"  {max(others):.4f}")
+
+
+def test_mistakes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("sentence1,sentence2\na dog,\n")
+    assert f"{pairs}, line 2: a sentence is empty" in leaves("score", str(run), str(pairs), capsys=capsys)
+    same = ["--columns", "q", "q"]
+    assert "named twice" in leaves("score", str(run), str(pairs), *same, capsys=capsys)
+    assert "absent" in leaves("search", str(run), str(tmp_path / "absent"), "rain", capsys=capsys)
+    pairs.write_text("sentence1,sentence2\na dog,a cat\n")
+    assert "not a run folder" in leaves("score", str(tmp_path), str(pairs), capsys=capsys)

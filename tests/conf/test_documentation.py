@@ -1,0 +1,82 @@
+"""Every command on a page of the documentation composes, parses or is a target of the Makefile."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import DictConfig
+
+from sts_lightning.cli.main import make_parser
+from sts_lightning.config.validate import check_config
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"^```\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(python (train|eval)\.py|(\.venv/bin/)?sts-lightning|make) ")
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Page and text of each command in a block."""
+    for page in PAGES:
+        for block in BLOCK.findall(page.read_text()):
+            lines = map(str.strip, block.replace("\\\n", " ").splitlines())
+            yield from ((page.name, " ".join(line.split())) for line in lines if COMMAND.match(line))
+
+
+COMMANDS = sorted({*commands()})
+
+
+def starting_with(*programs: str) -> list[str]:
+    return list(dict.fromkeys(line for _, line in COMMANDS if line.startswith(programs)))
+
+
+def words(line: str) -> list[str]:
+    return shlex.split(line, comments=True)
+
+
+def first_choices(overrides: list[str]) -> list[str]:
+    """Overrides of the first job of a sweep."""
+    parsed = zip(overrides, OverridesParser.create().parse_overrides(overrides), strict=True)
+    return [
+        f"{one.input_line.partition('=')[0]}={next(one.sweep_string_iterator())}"
+        if one.is_sweep_override() and not one.is_interval_sweep()
+        else text
+        for text, one in parsed
+        if not text.startswith("hydra") and not one.is_interval_sweep()
+    ]
+
+
+def test_there_are_commands() -> None:
+    assert {page for page, _ in COMMANDS} >= {"README.md", "sweeps.md", "decoders.md", "own_pairs.md"}
+
+
+@pytest.mark.parametrize("line", starting_with("python"))
+def test_hydra_command(config: Callable[..., DictConfig], line: str) -> None:
+    _, script, *arguments = words(line)
+    if any(argument.startswith("resume=") for argument in arguments):
+        pytest.skip("the configuration is that of a run")
+    overrides = [argument for argument in arguments if not argument.startswith("-")]
+    of = script.removesuffix(".py")
+    named = [] if of == "eval" or any(o.startswith("name=") for o in overrides) else ["name=test"]
+    check_config(compose(of, [*first_choices(overrides), *named]))
+
+
+@pytest.mark.parametrize("line", starting_with("sts-lightning", ".venv/bin/sts-lightning"))
+def test_tool(line: str) -> None:
+    make_parser().parse_args(words(line)[1:])
+
+
+@pytest.mark.parametrize("line", starting_with("make"))
+def test_make(line: str) -> None:
+    targets = re.findall(
+        r"^([a-z0-9 -]+):", (ROOT / "Makefile").read_text().replace("\\\n\t", ""), re.MULTILINE
+    )
+    known = {name for targets_of_rule in targets for name in targets_of_rule.split()}
+    asked = [word for word in words(line)[1:] if "=" not in word]
+    assert {*asked} <= known

@@ -1,0 +1,89 @@
+"""What a table says about the settings of its runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from sts_lightning.reproduce.collect import collect
+from sts_lightning.reproduce.formats import csv_text, latex, markdown
+from sts_lightning.reproduce.plan import Cell, Table
+from sts_lightning.reproduce.run_settings import evaluation_text, training_seed, training_text
+
+OLD = (
+    "senteval_text=raw, text_edit=none, max_length=that of training, precision=unknown, quantization=unknown"
+)
+STATED = {
+    "senteval_text": "prepared",
+    "text_edit": "official",
+    "max_length": None,
+    "precision": "32-true",
+    "quantization": "none",
+    "training": {"max_length": 64, "precision": "bf16-mixed", "quantization": "4bit"},
+}
+
+
+def state(table: Table, row: str) -> None:
+    """Add what present versions record to the metrics of a row's runs."""
+    for seed, run in enumerate(table.seed_runs(Cell(row, "minilm")), 1):
+        path = run.run_folder.metrics_file
+        path.write_text(json.dumps({**json.loads(path.read_text()), **STATED, "seed": seed}))
+
+
+def test_a_table_names_the_settings_of_all_rows(table: Table, scores: dict[str, list[float]]) -> None:
+    for row in ("plain", "a|b_c"):
+        state(table, row)
+    collected = collect(table, 50)
+    text = markdown(collected)
+    for form in (text, latex(collected).replace("\\_", "_")):
+        assert (
+            "Dev and test sentences: senteval_text=prepared, text_edit=official, max_length=no limit, "
+            "precision=32-true, quantization=none." in form
+        )
+        assert "Training: max_length=64, precision=bf16-mixed, quantization=4bit." in form
+        assert "Seeds: 1, 2, 3." in form
+    rows = [row for row in csv.DictReader(io.StringIO(csv_text(collected))) if row["source"] == "here"]
+    assert {(row["system"], row["seeds"]) for row in rows} == {
+        ("plain", "1 / 2 / 3"),
+        ("a|b_c", "1 / 2 / 3"),
+        ("absent", ""),
+    }
+    assert rows[0]["training"] == "max_length=64, precision=bf16-mixed, quantization=4bit"
+    assert "quantization=none" in rows[0]["evaluation"]
+
+
+def test_rows_that_differ_are_named(table: Table, scores: dict[str, list[float]]) -> None:
+    state(table, "plain")
+    text = markdown(collect(table, 50))
+    assert f"quantization=none (plain), or {OLD} (a|b_c)" in text
+    assert (
+        "Training differs between rows: max_length=64, precision=bf16-mixed, quantization=4bit (plain), or "
+        in text
+    )
+    assert "Seeds differ between rows: 1, 2, 3 (plain), or unknown (a|b_c)." in text
+
+
+def test_nothing_is_said_of_a_table_that_has_not_run(table: Table) -> None:
+    assert "Seeds" not in markdown(collect(table, 50))
+    assert "\\caption{Toy \\& \\textless{}others\\textgreater{}}" in latex(collect(table, 50))
+
+
+@pytest.mark.parametrize(
+    ("details", "texts"),
+    [
+        ({}, (OLD, "max_length=unknown, precision=unknown, quantization=unknown", "unknown")),
+        (
+            {"training": None, "senteval_text": None, "precision": "bf16-true", "quantization": "8bit"},
+            (
+                "text_edit=none, max_length=that of training, precision=bf16-true, quantization=8bit",
+                "not trained",
+                "not trained",
+            ),
+        ),
+    ],
+)
+def test_in_words(details: dict[str, object], texts: tuple[str, str, str]) -> None:
+    assert (evaluation_text(details), training_text(details), training_seed(details)) == texts

@@ -1,0 +1,98 @@
+"""Lists of runs, on folders written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds
+from sts_lightning.runs.metrics import RunMetrics
+
+PEARSON = {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": False}
+INFONCE = {"_target_": "sts_lightning.losses.infonce.InfoNCELoss", "temperature": 0.05}
+
+
+def settings(seed: int, **changed: Any) -> dict[str, Any]:
+    model = {"_target_": "sts_lightning.testing.tiny_bert.tiny_bert", "max_length": 32}
+    whole = {
+        "seed": seed,
+        "name": f"run{seed}",
+        "model": model,
+        "prompt": {},
+        "evaluation": {"max_length": 64},
+    }
+    return {**whole, "loss": PEARSON, "optim": {"lr": 1e-5}, "init_from": None, **changed}
+
+
+def write(path: Path, values: dict[str, Any], dev: float | None = None) -> None:
+    """A run folder; without a score, one that was only started."""
+    path.mkdir(parents=True)
+    run = RunFolder(path)
+    run.save_config(OmegaConf.create(values))
+    if dev is not None:
+        test = {"average": dev - 10, "tasks": {"STSB": {"spearman": dev - 10}}}
+        run.save_metrics(RunMetrics(test, {"spearman": dev, "pearson": dev}, {"wall_seconds": 60.0 * dev}))
+
+
+def test_seeds_are_grouped_with_mean_and_deviation(tmp_path: Path) -> None:
+    for seed, dev in ((1, 80.0), (2, 81.0), (3, 85.0)):
+        write(tmp_path / f"pearson{seed}", settings(seed), dev)
+    write(tmp_path / "fast", settings(1, optim={"lr": 1e-4}), 70.0)
+    write(tmp_path / "unfinished", settings(4))
+    fast, pearson, unfinished = group_seeds(find_runs(tmp_path))
+    assert pearson.seeds == [1, 2, 3]
+    assert (pearson.mean("dev"), pearson.mean("average"), pearson.mean("minutes")) == (82.0, 72.0, 82.0)
+    assert pearson.deviation("dev") == pytest.approx(7**0.5)  # (4 + 1 + 9) / 2
+    assert (fast.settings, pearson.settings) == ({"optim.lr": 1e-4}, {"optim.lr": 1e-5})
+    assert (unfinished.state, unfinished.mean("dev")) == ("started", None)
+    assert len(group_seeds(find_runs(tmp_path), apart=True)) == 5
+
+
+def test_runs_that_start_from_seeds_of_one_system_are_one_system(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        write(tmp_path / f"first{seed}", settings(seed), 70.0)
+        start = {"init_from": str(tmp_path / f"first{seed}")}
+        write(tmp_path / f"second{seed}", settings(seed, loss=INFONCE, **start), 80.0)
+    first, second = group_seeds(find_runs(tmp_path))
+    assert (len(first.runs), len(second.runs)) == (2, 2)
+    assert second.settings["loss"] == "InfoNCELoss"
+
+
+def test_settings_are_compared_within_a_class() -> None:
+    runs = [
+        {"loss._target_": "a.One", "loss.scale": 1, "lr": 1},
+        {"loss._target_": "a.Two", "loss.margin": 2, "lr": 1},
+    ]
+    assert distinguishing(runs) == [{"loss": "One"}, {"loss": "Two"}]
+    third = {"loss._target_": "a.Two", "loss.margin": 3, "lr": 1}
+    assert distinguishing([*runs, third])[1:] == [
+        {"loss": "Two", "loss.margin": 2},
+        {"loss": "Two", "loss.margin": 3},
+    ]
+    assert distinguishing([{"lr": 1}, {"lr": 1, "extra": 5}]) == [{}, {"extra": 5}]  # added by hand
+
+
+def test_broken_runs_are_listed_with_the_reason(tmp_path: Path) -> None:
+    write(tmp_path / "whole", settings(1), 80.0)
+    write(tmp_path / "broken", settings(1), 80.0)
+    (tmp_path / "broken" / "metrics.json").write_text('{"dev": ')
+    write(tmp_path / "torn", settings(1))
+    (tmp_path / "torn" / "config.yaml").write_text("model: [")
+    broken, torn, whole = find_runs(tmp_path)
+    assert "metrics.json is broken" in broken.problem
+    assert "config.yaml cannot be read" in torn.problem
+    assert (whole.problem, whole.seed) == ("", 1)
+
+
+def test_stages_are_part_of_their_run(tmp_path: Path) -> None:
+    write(tmp_path / "run" / "stage1", settings(1), 70.0)
+    write(tmp_path / "run" / "stage2", settings(1, optim={"lr": 2.0}), 80.0)
+    stages = {name: OmegaConf.create(settings(1)) for name in ("stage1", "stage2")}
+    RunFolder(tmp_path / "run").save_stages(stages)
+    (run,) = find_runs(tmp_path)
+    assert run.metrics is not None
+    assert (run.metrics.scores["dev"], run.settings["optim.lr"]) == (80.0, 2.0)
