@@ -33,8 +33,9 @@ $(STAMP): $(DEMO_STAMP)
 demo: $(DEMO_STAMP)  ## fine-tune MiniLM on a generated corpus; needs no data and no model hub
 	$(BIN)/python train.py experiment=demo
 
-# One thread per worker, since the workers divide the cores among themselves.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(or $(JOBS),2) --dist loadfile
+# One thread per worker, since the workers divide the cores among themselves; the order of files is tests/conftest.py's.
+XDIST := -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(XDIST)
 
 test: install  ## run all tests, two files at a time [JOBS=4]; those on real data too where STS_DATA_ROOT is set
 	$(PYTEST)
@@ -45,7 +46,7 @@ test-fast: install  ## run the tests that neither train nor start a process
 test-oldest:  ## run the tests with the oldest torch allowed, in an environment of its own
 	$(MAKE) --no-print-directory install VENV=$(OLDEST)
 	$(OLDEST)/bin/pip install --quiet 'torch==2.8.*'
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n $(or $(JOBS),2) --dist loadfile
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest $(XDIST)
 
 test-kills: install  ## kill runs at random moments, resume them, and compare to the bit [KILLS=60 WARM=1] (30 minutes; WARM=1: 8)
 	OMP_NUM_THREADS=1 KILLS=$(or $(KILLS),60) WARM=$(WARM) $(BIN)/python -m pytest -m kills tests/scenarios/test_kills.py

@@ -1,24 +1,27 @@
 from __future__ import annotations
 
+import copy
 import gc
 import inspect
 import multiprocessing
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.hub_server import hub as hub
+from tests.warm import WarmInterpreter
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
@@ -47,6 +50,8 @@ SLOW_CALLS = {
     "trained_peak",
 }
 """A test that calls one of these, itself or through a fixture or a helper of the tests, is slow."""
+LONG_FIXTURES = {"cli", "outcome", "ray_address"}
+"""A test with one of these starts several processes or waits for those that others start."""
 FAST_FIXTURES = {"no_weights"}
 """With one of these a call of the list above ends before anything is trained or started."""
 
@@ -75,6 +80,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if isinstance(item, pytest.Function) and _is_slow(item):
             item.add_marker(pytest.mark.slow)
+    if items and hasattr(items[0].config, "workerinput"):
+        _longest_files_first(items)
+
+
+def _longest_files_first(items: list[pytest.Item]) -> None:
+    """Order the files for several workers: a long one that starts last would leave all others idle."""
+    cost: Counter[Path] = Counter()
+    for item in items:
+        starts = isinstance(item, pytest.Function) and not LONG_FIXTURES.isdisjoint(item.fixturenames)
+        slow = item.get_closest_marker("slow") is not None
+        cost[item.path] += 20 if starts else 5 if slow else 0.2  # seconds, roughly
+    items.sort(key=lambda item: -cost[item.path])
 
 
 def pytest_collection_finish() -> None:
@@ -137,6 +154,25 @@ def _names_used(function: FunctionType, seen: set[FunctionType]) -> set[str]:
     return names
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _each_yaml_file_is_parsed_once() -> Iterator[None]:
+    """Composing reads two dozen files of conf/, and parsing them takes a fifth of its time."""
+    load, parsed = OmegaConf.load, {}
+
+    def load_once(source: str | Path | IO[str]) -> Any:
+        path = Path(getattr(source, "name", "") if hasattr(source, "read") else source).resolve()
+        if not path.is_relative_to(CONF):
+            return load(source)
+        key = (path, path.stat().st_mtime_ns)
+        if key not in parsed:
+            parsed[key] = load(source)
+        return copy.deepcopy(parsed[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OmegaConf, "load", load_once)
+        yield
+
+
 @pytest.fixture
 def data_root() -> str:
     """The real data, where the environment says it is."""
@@ -166,17 +202,29 @@ def config() -> Iterator[Callable[..., DictConfig]]:
         yield make
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs train.py or eval.py as a user does, in an empty folder."""
+@pytest.fixture(scope="session")
+def warm() -> WarmInterpreter:
+    return WarmInterpreter()
 
-    def call(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+
+@pytest.fixture
+def cli(tmp_path: Path, warm: WarmInterpreter) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs train.py or eval.py as a user does, in an empty folder and a process of its own.
+
+    The process is forked from one with the imports done; with `fresh` it is a new interpreter, for tests of
+    the start itself and of variables that an import reads.
+    """
+
+    def call(script: str, *arguments: str, fresh: bool = False) -> subprocess.CompletedProcess[str]:
         resumes = any(argument.startswith("resume=") for argument in arguments)
         settings = [argument for argument in arguments if not argument.startswith("-")]
         flags = [argument for argument in arguments if argument.startswith("-")]
         exact = [EXACT] if script == "train.py" and not resumes else []
+        ordered = [*flags, *exact, *settings]
+        if not fresh:
+            return warm.run(ROOT / script, ordered, tmp_path, timeout=300)
         return subprocess.run(
-            [sys.executable, str(ROOT / script), *flags, *exact, *settings],
+            [sys.executable, str(ROOT / script), *ordered],
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -37,12 +37,19 @@ def test_help_needs_no_torch(cli: Cli) -> None:
 
 
 def test_train_then_evaluate_the_run(cli: Cli, tmp_path: Path) -> None:
-    done = cli("train.py", *SHORT_RUN, "trainer.max_steps=4", "hydra.run.dir=run", "evaluation.untuned=true")
+    done = cli(
+        "train.py",
+        *SHORT_RUN,
+        "trainer.max_steps=4",
+        "hydra.run.dir=run",
+        "evaluation.untuned=true",
+        fresh=True,
+    )
     assert done.returncode == 0, done.stderr
     assert "gain" in done.stdout
     assert "results, plots and weights: run" in done.stdout
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["test_untuned"] is not None
-    again = cli("train.py", "resume=run")
+    again = cli("train.py", "resume=run", fresh=True)
     assert again.returncode == 3
     assert again.stderr == "error: run has finished: its results are in run/metrics.json.\n"
     other = cli("train.py", "resume=run", "seed=3")
@@ -132,7 +139,7 @@ def test_evaluation_of_a_run_repeats_its_scores(cli: Cli, mini_root: str, tmp_pa
     arguments = ["ckpt=run", f"data_root={mini_root}", "tasks=[STSB]"]
     scores = []
     for folder in ("one", "two"):
-        done = cli("eval.py", *arguments, f"hydra.run.dir={folder}")
+        done = cli("eval.py", *arguments, f"hydra.run.dir={folder}", fresh=folder == "one")
         assert done.returncode == 0, done.stderr
         scores.append(json.loads((tmp_path / folder / "metrics.json").read_text())["test"])
     assert scores[0] == scores[1]

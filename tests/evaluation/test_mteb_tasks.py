@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from sts_lightning.evaluation.mteb_tasks import MTEBEncoder, evaluate_mteb, find
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.workflows.evaluate import evaluate_in
 
-mteb = pytest.importorskip("mteb")
+# Not imported here: that takes seconds, in every process that collects the tests.
+pytestmark = pytest.mark.skipif(find_spec("mteb") is None, reason="needs the extra mteb")
 
 
 def with_rows(name: str, data: Any, **chosen: Any) -> Any:

@@ -11,16 +11,21 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.machine import decide
 
+DETERMINISTIC: dict[str, bool | str] = {}
+"""What trainer=auto takes on each kind of device; composing for every test would take most of its time."""
+
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(
-    request: pytest.FixtureRequest, config: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[torch.device]:
+def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
     """A device, under the determinism that trainer=auto takes on it."""
     kind: str = request.param
     if kind == "cuda" and not torch.cuda.is_available():
         pytest.skip("needs a CUDA device: make check-gpu")
-    chosen = decide(config(f"trainer={'gpu' if kind == 'cuda' else 'cpu'}").trainer).deterministic
+    if kind not in DETERMINISTIC:
+        config: Callable[..., DictConfig] = request.getfixturevalue("config")
+        trainer = config(f"trainer={'gpu' if kind == 'cuda' else 'cpu'}").trainer
+        DETERMINISTIC[kind] = decide(trainer).deterministic
+    chosen = DETERMINISTIC[kind]
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read once in a process

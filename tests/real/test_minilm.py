@@ -7,11 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mteb
 import pytest
 from datasets import Dataset, DatasetDict, concatenate_datasets
 from omegaconf import DictConfig
-from sentence_transformers import SentenceTransformer
 
 from sts_lightning.data.readers.senteval import STSTask, load_sickr, load_sts_tasks
 from sts_lightning.data.readers.text_files import read_records
@@ -75,6 +73,9 @@ def test_a_few_steps_on_the_real_corpora(
 
 
 def test_mteb_scores(data_root: str, config: Config, tmp_path: Path) -> None:
+    import mteb
+    from sentence_transformers import SentenceTransformer
+
     """MTEB scores us as it scores sentence-transformers with the same model, on Banking77 and STS-B.
 
     STS-B's score, 82.03, is the published one.

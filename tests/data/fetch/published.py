@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Mapping
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +22,11 @@ def _scored(index: int) -> tuple[str, str, str]:
 
 def sts_files(capital: str = "") -> dict[str, bytes]:
     """Files of STS12-16, STS-B and SICK; ``capital`` is put in front of the first sentences."""
+    return dict(_sts_files(capital))
+
+
+@cache
+def _sts_files(capital: str) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for name, count in SCORED_PAIRS.items():
         rows = [_scored(index) for index in range(count)]
@@ -63,6 +69,12 @@ def transfer_files() -> dict[str, bytes]:
         rows = b"1\t7\t8\tOne text\tAnother\n" * TRANSFER_COUNTS[f"MRPC {split}"]
         files[f"MRPC/msr_paraphrase_{split}.txt"] = b"Quality\t#1\t#2\tA\tB\n" + rows
     return files
+
+
+@cache
+def published_tar() -> bytes:
+    """The published archive: the files of the STS tasks and of the transfer tasks."""
+    return tar({**sts_files(), **transfer_files()})
 
 
 def tar(files: Mapping[str, bytes]) -> bytes:

@@ -19,7 +19,7 @@ from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.readers.senteval import load_sts_tasks
 from sts_lightning.data.sts import STSData
 from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError, StorageError
-from tests.data.fetch.published import SIMCSE, parquet, sts_files, tar, transfer_files
+from tests.data.fetch.published import SIMCSE, parquet, published_tar, sts_files, tar
 from tests.hub_server import Hub
 
 LINES = b"".join(b"line %d\n" % index for index in range(50))
@@ -30,9 +30,7 @@ WIKI = replace(PARTS["wiki"], published={"rows": 50})
 @pytest.fixture
 def table(hub: Hub) -> dict[str, Source]:
     """The project's table, with the repositories of the local hub."""
-    hub.add(
-        SIMCSE, {"senteval.tar": tar({**sts_files(), **transfer_files()}), "wiki1m_for_simcse.txt": LINES}
-    )
+    hub.add(SIMCSE, {"senteval.tar": published_tar(), "wiki1m_for_simcse.txt": LINES})
     names = ("sts", "triplets", "wiki", "transfer", "snli", "multinli")
     return load_sources(settings=[f"{name}.revision=main" for name in names])
 
