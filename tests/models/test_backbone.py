@@ -116,6 +116,19 @@ def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
         SentenceEncoder.from_pretrained(str(tmp_path))
 
 
+def test_a_model_that_is_not_cached_fails_at_once_without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+
+    def connected(*args: object, **options: object) -> None:
+        pytest.fail("the hub was asked")
+
+    monkeypatch.setattr("httpx.Client.send", connected)
+    with pytest.raises(ConfigError) as caught:
+        SentenceEncoder.from_pretrained("nobody/nothing")
+    assert caught.value.key == "model.name"
+    assert "folder" in str(caught.value.hint)
+
+
 TEXTS = ["a dog", "someone plays a guitar"]
 
 

@@ -51,6 +51,21 @@ CASES = {
         "loss=cosent",
         "trainer.gradient_checkpointing=true",
     ],
+    "twin encoder": ["model=tiny_bert", "experiment=ct", "data.kind=sentences", "data.views=1"],
+    "twin encoder in micro batches": [
+        "model=tiny_bert",
+        "experiment=ct",
+        "data.kind=sentences",
+        "data.views=1",
+        "trainer.micro_batch_size=4",
+    ],
+    "masked language model": [
+        "model=tiny_bert",
+        "experiment=infocse",
+        "data.kind=sentences",
+        "companion.lower_layers=1",
+        "companion.layers=1",
+    ],
     "queue of negatives": ["model=tiny_bert", "loss=infonce", "data.kind=sentences", "queue.size=32"],
 }
 

@@ -176,3 +176,29 @@ def test_out_of_memory_names_the_setting(
     cfg = config(*SHORT_RUN, "data.batch_size=16", "trainer.max_epochs=1", "logger=csv")
     with pytest.raises(TrainingError, match=r"memory ran out at step 1\. trainer\.micro_batch_size=16"):
         train_in(tmp_path / "run", cfg)
+
+
+def test_the_peak_of_the_gpu_is_that_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for CUDA's statistics; the search of a micro batch and evaluations take more than a step."""
+    card = {"peak": 0}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: card["peak"])
+    monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda: card.update(peak=0))
+    unused: Any = None
+    module = STSModule(tiny_bert(), all_losses()["pearson"](), unused, unused)
+
+    def use(size: int) -> None:
+        card["peak"] = max(card["peak"], size)
+
+    use(900)  # the dev evaluation before the first step, and the search
+    module.on_validation_start()
+    module.on_validation_end()
+    use(800)
+    module.on_train_start()
+    for step in (50, 70, 60):
+        use(step)
+        module.on_validation_start()
+        use(500)
+        module.on_validation_end()
+    use(10)
+    assert max(card["peak"], module.steps_peak) == 70

@@ -91,11 +91,17 @@ class JobLauncher(Launcher):
         return [_returned(job) for job in jobs]
 
     def _plan(self, grid: Grid) -> None:
-        """Check and print the jobs."""
+        """Check and print the jobs with their cost, on the card that ``plan`` may name."""
+        from sts_lightning.planning.costs import Costs
         from sts_lightning.sweep.plan import print_plan
         from sts_lightning.workflows.check import RunCheck
 
-        print_plan(grid.planned(), RunCheck(), gpus_per_job=self.gpus_per_job)
+        plan = self.config.plan
+        try:
+            costs = Costs(plan if isinstance(plan, str) else None)
+        except ConfigError as error:
+            raise ConfigError(f"plan={plan}: {error}", key="plan", hint=error.hint) from error
+        print_plan(grid.planned(), RunCheck(), costs, self.gpus_per_job)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:

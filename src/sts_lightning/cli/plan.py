@@ -14,7 +14,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("plan", help="memory, largest micro batch and hours of a run, without a GPU")
     parser.add_argument("overrides", nargs="*", help="those of train.py, such as model=mistral7b prompt=eol")
     parser.add_argument(
-        "--card", help="rtx4090, a100-80, h100, ..., or its memory, as 24GB; default: this machine"
+        "--card", help="rtx4090, a100-80, h100, ..., its memory, as 24GB, or cpu; default: this machine"
     )
     parser.set_defaults(run=run)
 
@@ -26,8 +26,12 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError("there is no train.py with its conf here; run this in the project's folder.")
     # Torch is not needed for --help.
     from sts_lightning.cli.plan_text import print_estimate
+    from sts_lightning.config.validate import check_config
     from sts_lightning.planning.compose import compose_runs
     from sts_lightning.planning.estimate import estimate
+    from sts_lightning.runs.folder import RunFolder
+    from sts_lightning.workflows.validate import build_parts
 
     for name, cfg in compose_runs(options.overrides, conf).items():
+        build_parts(RunFolder(name), check_config(cfg))  # which parts do not fit together
         print_estimate(name, estimate(cfg, options.card))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 
 from sts_lightning.planning.cards import BANDWIDTH, EFFICIENCY
+from sts_lightning.planning.costs import duration, size
 from sts_lightning.planning.estimate import Estimate
 from sts_lightning.planning.meter import KINDS
-
-GIB = 2**30
 
 
 def print_estimate(name: str, plan: Estimate) -> None:
@@ -60,15 +59,3 @@ def assumptions(plan: Estimate) -> list[str]:
     elif plan.seconds is None:
         given.append("time needs a card by name, since the speed of this one is not known")
     return given
-
-
-def size(count: int) -> str:
-    """Return a number of bytes with a unit."""
-    return f"{count / GIB:.2f} GiB" if count >= GIB // 10 else f"{count / 2**20:.1f} MiB"
-
-
-def duration(seconds: float) -> str:
-    """Return a time with a unit."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

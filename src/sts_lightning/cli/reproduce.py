@@ -15,7 +15,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("reproduce", help="re-run a published table, and compare")
     parser.add_argument("table", nargs="?", help="a file of conf/reproduce; default: list them")
     parser.add_argument("--model", help="run the rows at the scale of conf/reproduce/scale/MODEL.yaml")
-    parser.add_argument("--plan", action="store_true", help="only print the runs and an estimate")
+    parser.add_argument(
+        "--plan", action="store_true", help="only print the runs, with memory, steps and time"
+    )
+    parser.add_argument(
+        "--card", help="with --plan: card to plan for, as 24GB or rtx4090; default: the visible GPU, or none"
+    )
     parser.add_argument(
         "--evaluate",
         nargs="+",
@@ -74,7 +79,9 @@ def run(options: argparse.Namespace) -> None:
         return
     table = steps.open_table(options.table, options.model, options.folder, options.evaluate)
     if options.plan:
-        steps.print_plan(table, options.jobs)
+        from sts_lightning.planning.costs import Costs
+
+        steps.print_plan(table, options.jobs, Costs(options.card))
         return
     finished = options.report or steps.reproduce(table, options.jobs, options.launcher, options.set)
     steps.write_report(table, options.table, options.resamples, options.evaluate, options.record)

@@ -12,12 +12,14 @@ from rich.console import Console
 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
+from sts_lightning.reproduce.configs import train_configs
 from sts_lightning.reproduce.evaluated import evaluated_again
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
 from sts_lightning.reproduce.spec import CITED, RUNS, Requirements, TableSpec, load_scale, load_spec
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.sweep.plan import Cost
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +86,14 @@ def _needs(needs: Requirements) -> str:
     return gpus + (f"{hours:g} h" if hours >= 1 else f"{60 * hours:.0f} min")
 
 
-def print_plan(table: Table, jobs: int | None) -> None:
-    """Print every run of a table with its state, and an estimate of the remaining time."""
+def print_plan(table: Table, jobs: int | None, cost: Cost | None = None) -> None:
+    """Print every run of a table with its state, and an estimate of the remaining time.
+
+    Args:
+        table: Table to plan.
+        jobs: Number of jobs at a time; None: one.
+        cost: Function that says what a run costs; None: costs are not printed.
+    """
     console = Console()
     planned = list({run.folder: run for group in groups(table) for run in group}.values())
     for run in planned:
@@ -94,6 +102,10 @@ def print_plan(table: Table, jobs: int | None) -> None:
             markup=False,
             soft_wrap=True,
         )
+        if cost is not None and run.script == "train.py":
+            for name, cfg in train_configs(table.conf, run.overrides).items():
+                text = f"{name}: {cost(cfg)}" if name else cost(cfg)
+                console.print(f"{'':10}{text}", style="dim", markup=False, highlight=False, soft_wrap=True)
     left = sum(not run.done for run in planned)
     hours, source = _hours(table, planned)
     at_once = 1 if jobs is None else jobs

@@ -138,7 +138,7 @@ class TrainConfig:
     stages: dict[str, Any] = field(default_factory=dict)
     share_stages: bool | None = None
     stage: str | None = None
-    plan: bool = False
+    plan: Any = False
     init_from: str | None = None
     init: str = _one_of(Init)
     freeze: str = _one_of(Frozen)

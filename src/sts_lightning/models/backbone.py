@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 import transformers
+from huggingface_hub import try_to_load_from_cache
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -26,7 +27,7 @@ from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.jina_bert import JinaBertModel, check_weights
 from sts_lightning.models.limits import number_positions
-from sts_lightning.models.offline import packaged_copy
+from sts_lightning.models.offline import hub_is_reachable, packaged_copy
 from sts_lightning.models.quantization import (
     check_fraction,
     check_quantization,
@@ -113,6 +114,13 @@ def load_backbone(
             **options,
         )
     except (OSError, ValueError) as error:
+        if options.get("local_files_only") and not _is_cached(source, options["revision"]):
+            raise ConfigError(
+                f"{name} is not in the cache of the model hub, which does not answer.",
+                key="model.name",
+                hint="Check the connection and HF_HUB_OFFLINE, or set model.name to a folder with the files; "
+                "model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
+            ) from error
         raise _explain(name, error) from error
     backbone: Any = take_encoder(model, name)
     missing = used_keys(backbone, set(report["missing_keys"]))
@@ -141,15 +149,24 @@ def _restrain_library() -> None:
 
 
 def find(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the folder or hub id of a model, and its revision as an argument of ``from_pretrained``."""
+    """Return the folder or hub id of a model, and its revision as an argument of ``from_pretrained``.
+
+    Where the hub does not answer, only its cache is read: the hub's own client tries again for minutes.
+    """
     if Path(name).is_dir():
         return name, {}
     source, _, revision = name.partition("@")
     copy = packaged_copy(source, revision or None)
     if copy is None:
-        return source, {"revision": revision or "main"}
+        return source, {"revision": revision or "main"} | (
+            {} if hub_is_reachable() else {"local_files_only": True}
+        )
     log.info("%s: the packaged copy", source)
     return str(copy), {}
+
+
+def _is_cached(hub_id: str, revision: str) -> bool:
+    return isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str)
 
 
 def configure(

@@ -191,6 +191,9 @@ class SentenceEncoder(nn.Module):
         """
         try:
             self.backbone.activation_checkpointing_enable({"use_reentrant": False})
+            # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
+            # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
+            self.plain_backbone.disable_input_require_grads()
         except ValueError as error:
             raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
 

@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 from sts_lightning.config.build import build
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.models.freezing import freeze
+from sts_lightning.planning.companions import draw_companion
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
@@ -52,9 +53,10 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
     encoder = skeleton.encoder
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     freeze(encoder, cfg.freeze)
+    companion, notes = draw_companion(cfg, encoder)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
     regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
-    module = make_module(cfg, precision, encoder, loss, regularizer, NO_STEPS)
+    module = make_module(cfg, precision, encoder, loss, regularizer, NO_STEPS, companion=companion)
     module.micro_batch_size = micro
-    return Blueprint(module, data, skeleton.depth, tuple(skeleton.notes))
+    return Blueprint(module, data, skeleton.depth, (*skeleton.notes, *notes))

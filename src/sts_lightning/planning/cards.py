@@ -97,12 +97,14 @@ CARDS = {
 
 
 def find_card(text: str) -> Card:
-    """Return a card by its name, or one of which only the memory is known, such as ``24GB``.
+    """Return a card by its name, one of which only the memory is known, such as ``24GB``, or this ``cpu``.
 
     Raises:
         ConfigError: It is neither.
     """
     name = text.lower()
+    if name == "cpu":
+        return measure_cpu()
     if name in CARDS:
         return CARDS[name]
     size = re.fullmatch(r"(\d+(?:\.\d+)?) ?gi?b", name)
@@ -110,7 +112,7 @@ def find_card(text: str) -> Card:
         raise ConfigError(
             f"card {text!r} is not known.",
             key="card",
-            hint=f"Choose among {', '.join(CARDS)}, or give the memory, as in 24GB.",
+            hint=f"Choose among cpu, {', '.join(CARDS)}, or give the memory, as in 24GB.",
         )
     return Card(text, int(float(size[1]) * GIB))
 

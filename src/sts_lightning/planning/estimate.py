@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -20,6 +20,7 @@ from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.blueprint import Blueprint, draw
 from sts_lightning.planning.cards import Card, find_card, this_machine
 from sts_lightning.planning.meter import Cost, Kind
+from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.planning.step import Trace, trace_step
 from sts_lightning.planning.workload import Workload, measure
 
@@ -139,9 +140,9 @@ class Tracer:
         )
         self.processes = max(1, cfg.trainer.devices * cfg.trainer.num_nodes)
         self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
-        depth = self.blueprint(None, FEW_LAYERS[0]).depth
-        self.depth = depth or 0
-        self.deep = self.depth > 2 * FEW_LAYERS[-1]
+        self.depth = build_skeleton(cfg.model, cfg.prompt, FEW_LAYERS[0]).depth or 0
+        # A companion may be built from several layers of the encoder.
+        self.deep = self.depth > 2 * FEW_LAYERS[-1] and not cfg.companion
 
     def blueprint(self, micro: int | None, layers: int | None) -> Blueprint:
         """Build the module with a number of layers, None for all."""
@@ -159,14 +160,17 @@ class Tracer:
         rows, recompute = sheet.module.train().chunks_of(whole)
         count = len(rows.chunks)
         tokens = sum(chunk["input_ids"].numel() for chunk in rows.chunks)
-        few = 1 if recompute and self.deep else MANY_CHUNKS
+        few = 2 if recompute and self.deep else MANY_CHUNKS
         if count <= few or rows.baseline is not None:
             return self._trace(sheet, whole, rows), tokens
-        if recompute:  # another chunk adds its ids, its vectors, and the random states of its checkpoints
-            trace = self._trace(sheet, whole, _first(rows, 1))
-            trace.peak["activations"] += (count - 1) * trace.random
-            trace.peak["vectors"] += (count - 1) * _kept_bytes(rows.chunks[0], sheet.module.encoder.dimension)
-            return _scaled(trace, tokens / rows.chunks[0]["input_ids"].numel()), tokens
+        if recompute:
+            # One chunk runs at a time, the last beside the gradients of the others, hence two. Another one
+            # adds its ids and vectors, and what the graph holds for it.
+            first = _first(rows, 2)
+            trace = self._trace(sheet, whole, first)
+            trace.peak["activations"] += (count - 2) * trace.kept // 2
+            trace.peak["vectors"] += (count - 2) * _kept_bytes(rows.chunks[0], sheet.module.encoder.dimension)
+            return _scaled(trace, tokens / sum(chunk["input_ids"].numel() for chunk in first.chunks)), tokens
         two = self._trace(sheet, whole, _first(rows, 2))
         three = self._trace(self.blueprint(micro, layers), whole, _first(rows, 3))
         return _extrapolated(two, three, count - 2), tokens
@@ -180,9 +184,9 @@ class Tracer:
 
     def largest(self) -> tuple[int, bool]:
         """Return the largest micro batch that fits the card, and whether the whole batch fits without any."""
-        usable = self.card.usable
-        if self.bytes_at(self.batch_size) > usable:
-            return _largest(cache(self.bytes_at), self.batch_size, usable), False
+        usable, at = self.card.usable, cache(self.bytes_at)
+        if at(self.batch_size) > usable:
+            return _largest(at, self.batch_size, usable), False
         return self.batch_size, self.bytes_at(None) <= usable
 
     def _longest_batch(self, sheet: Blueprint) -> Batch[TokenizedBatch]:
@@ -195,7 +199,7 @@ class Tracer:
         return collate([example] * self.batch_size)
 
     def _trace(self, sheet: Blueprint, batch: Batch[TokenizedBatch], rows: TokenizedBatch) -> Trace:
-        cut = Batch(rows, batch.num_views, batch.labels, batch.size)
+        cut = replace(batch, rows=rows)
         clip = self.cfg.trainer.gradient_clip_val
         trace = trace_step(sheet.module, cut, self.precision, self.card.gpu, clip)
         if self.processes > 1:  # DDP's buckets hold a second copy
@@ -206,15 +210,24 @@ class Tracer:
 
 
 def _largest(at: Callable[[int], int], most: int, usable: int) -> int:
-    """Return the largest size below ``most`` that fits, by extrapolation checked downwards; 0 if none."""
-    few = max(2, most // 16)
-    base, step = at(1), (at(few) - at(1)) / (few - 1)
-    if base > usable:
+    """Return the largest size below ``most`` that fits, where ``most`` does not; 0 if not even one does.
+
+    The first guesses are on the line between the nearest sizes that fit and do not; memory is not quite
+    linear, since smaller chunks are more chunks.
+    """
+    if at(1) > usable:
         return 0
-    guess = min(most - 1, 1 + int((usable - base) / step)) if step > 0 else most - 1
-    while guess > 1 and at(guess) > usable:
-        guess = max(1, min(guess - 1, 1 + int((guess - 1) * (usable - base) / (at(guess) - base))))
-    return guess
+    fits, exceeds, halve = 1, most, False
+    while exceeds - fits > 1:
+        width = exceeds - fits
+        share = 0.5 if halve else (usable - at(fits)) / (at(exceeds) - at(fits))
+        guess = min(exceeds - 1, max(fits + 1, fits + int(width * share)))
+        if at(guess) <= usable:
+            fits = guess
+        else:
+            exceeds = guess
+        halve = not halve and 2 * (exceeds - fits) > width
+    return fits
 
 
 def _first(rows: TokenizedBatch, count: int) -> TokenizedBatch:
@@ -234,7 +247,7 @@ def _scaled(trace: Trace, factor: float) -> Trace:
     def times(costs: Counter[Cost]) -> Counter[Cost]:
         return Counter({cost: round(count * factor) for cost, count in costs.items()})
 
-    return Trace(trace.peak, trace.random, times(trace.forward), times(trace.encoder), trace.rest)
+    return Trace(trace.peak, trace.kept, times(trace.forward), times(trace.encoder), trace.rest)
 
 
 def _extrapolated(two: Trace, three: Trace, more: int) -> Trace:
@@ -247,7 +260,7 @@ def _extrapolated(two: Trace, three: Trace, more: int) -> Trace:
         {kind: two.peak[kind] + more * (three.peak[kind] - two.peak[kind]) for kind in two.peak | three.peak}
     )
     costs = (line(two.forward, three.forward), line(two.encoder, three.encoder))
-    return Trace(peak, three.random, *costs, three.rest)
+    return Trace(peak, three.kept, *costs, three.rest)
 
 
 def _seconds(card: Card, trace: Trace, traced_tokens: int, work: Workload) -> float | None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from sts_lightning.errors import ConfigError
 from sts_lightning.models.quantization import is_quantised
 
 
@@ -69,13 +70,17 @@ def _quantise(layer: Any, mode: FakeTensorMode) -> None:
     """Give a 4-bit layer a packed fake weight and its scales, as loading from files does.
 
     Raises:
-        NotImplementedError: The layer has 8 bits.
+        ConfigError: The layer has 8 bits.
     """
     from bitsandbytes import functional
 
     weight = layer.weight
     if not hasattr(weight, "quant_type"):
-        raise NotImplementedError("a plan knows no 8-bit weights; plan with quantization=4bit or none.")
+        raise ConfigError(
+            "a plan knows no 8-bit weights: their kernels cannot be traced.",
+            key="model.quantization",
+            hint="Plan with model.quantization=4bit, which takes less memory, or none, which takes more.",
+        )
     tables: Any = functional
     tables.name2qmap.setdefault("dynamic", tables.create_dynamic_map())  # which needs real numbers
     with mode:

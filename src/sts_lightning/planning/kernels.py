@@ -20,13 +20,13 @@ def gpu_kernels() -> Iterator[None]:
     dropout runs in a fused kernel, which keeps no probabilities. Norms and softmax are in float32 under
     autocast.
     """
-    replaced = {
+    ours = {
         "dropout": _dropout,
         "scaled_dot_product_attention": _fused(F.scaled_dot_product_attention),
         "layer_norm": _in_float32(F.layer_norm),
         "softmax": _in_float32(F.softmax),
     }
-    with _replaced(F, replaced):  # where modules look functions up, in the backward pass of a checkpoint too
+    with replaced(F, ours):  # where modules look functions up, in the backward pass of a checkpoint too
         yield
 
 
@@ -36,12 +36,13 @@ def masks_of_real_rows() -> Iterator[None]:
 
     The library first checks the positions for several texts in one row, and cannot read fake positions.
     """
-    with _replaced(masking_utils, {"find_packed_sequence_indices": lambda position_ids: None}):
+    with replaced(masking_utils, {"find_packed_sequence_indices": lambda position_ids: None}):
         yield
 
 
 @contextmanager
-def _replaced(module: Any, functions: dict[str, Callable[..., Any]]) -> Iterator[None]:
+def replaced(module: Any, functions: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    """Replace functions of a module by others, by name."""
     own = {name: getattr(module, name) for name in functions}
     for name, function in functions.items():
         setattr(module, name, function)

@@ -46,11 +46,10 @@ class Cost:
 
 @dataclass
 class _Live:
-    """A storage that is alive: its bytes and kind, and whether it is a state of the random generator."""
+    """A storage that is alive: its bytes and kind."""
 
     size: int
     kind: Kind
-    random: bool = False
 
 
 class Meter(TorchDispatchMode):
@@ -85,7 +84,6 @@ class Meter(TorchDispatchMode):
         def counted() -> Tensor:
             state = read()
             self.add(state, self._kind)
-            self._live[state.untyped_storage()._cdata].random = True
             return state
 
         torch.get_rng_state = counted
@@ -93,11 +91,6 @@ class Meter(TorchDispatchMode):
             yield
         finally:
             torch.get_rng_state = read
-
-    @property
-    def random_bytes(self) -> int:
-        """Live bytes of states of the random generator."""
-        return sum(live.size for live in self._live.values() if live.random)
 
     @contextmanager
     def kind(self, kind: Kind) -> Iterator[None]:

@@ -29,7 +29,6 @@ from sts_lightning.models.backbone import (
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import loader, take_encoder
 from sts_lightning.models.loading import build_encoder
-from sts_lightning.models.offline import hub_is_reachable
 from sts_lightning.models.quantization import check_fraction, quantization_config
 from sts_lightning.planning.shapes import published_shape
 from sts_lightning.planning.stand_in import stand_in_tokenizer
@@ -96,7 +95,7 @@ def _cut(settings: PreTrainedConfig, layers: int) -> None:
 
 def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTrainedConfig:
     """Read a model's config.json, from a folder, the hub or its cache; else take the published shape."""
-    source, options = _source(name)
+    source, options = find(name)
     try:
         found: PreTrainedConfig = AutoConfig.from_pretrained(
             source, trust_remote_code=trust_remote_code, **options
@@ -115,16 +114,8 @@ def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTraine
     return found
 
 
-def _source(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the folder or hub id of a model, and the arguments of ``from_pretrained``."""
-    source, options = find(name)
-    if "revision" in options and not hub_is_reachable():
-        options["local_files_only"] = True
-    return source, options
-
-
 def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
-    source, options = _source(name)
+    source, options = find(name)
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             source, trust_remote_code=trust_remote_code, **options

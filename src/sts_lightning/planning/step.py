@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from sts_lightning.data.collate import Batch
+from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS
 from sts_lightning.models.tokenized_batch import TokenizedBatch
+from sts_lightning.planning.companions import sketches, usual_words
 from sts_lightning.planning.fake import fake_mode, make_fake, stored_tensors
 from sts_lightning.planning.kernels import gpu_kernels, masks_of_real_rows
 from sts_lightning.planning.meter import Cost, Kind, Meter
+from sts_lightning.training.companion import Step
 from sts_lightning.training.module import STSModule
 
 AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
@@ -31,14 +35,15 @@ class Trace:
 
     Attributes:
         peak: Bytes of each kind at the moment of the highest sum.
-        random: Bytes of the random generator's states that are kept for the backward pass.
+        kept: Bytes that the graph of all chunks holds apart from those of the chunk that runs: before the
+            backward pass reaches a chunk, or after it has passed it, whichever is more.
         forward: Operations of the encoder's forward pass, counted by their arithmetic.
         encoder: Operations of forward and backward pass.
         rest: Operations of the loss and the optimiser.
     """
 
     peak: Counter[Kind]
-    random: int
+    kept: int
     forward: Counter[Cost]
     encoder: Counter[Cost]
     rest: Counter[Cost]
@@ -49,9 +54,9 @@ def trace_step(
 ) -> Trace:
     """Run one step of a module without memory: forward, loss, backward, clipping, optimiser.
 
-    The encoder, and a momentum copy of it, are traced on fake tensors, for which any values and no memory
-    are needed. The loss runs on real random vectors of the true shape, since it may branch on values. The
-    module cannot train afterwards.
+    The encoder, a momentum copy of it and a companion are traced on fake tensors, for which any values and no
+    memory are needed. The loss runs on real random vectors of the true shape, since it may branch on values.
+    The module cannot train afterwards.
 
     Args:
         module: Module around an encoder with or without weights.
@@ -84,35 +89,57 @@ class _Step:
         """Trace the parts of a step in the order of Lightning's loop."""
         module, meter = self.module, self.meter
         rows, recompute = module.chunks_of(self.batch)
-        head = None
-        if module.queue is not None:
-            head = self._fake_rows(self.batch.rows.head(self.batch.size))
+        head = None if module.queue is None else self._fake_rows(self.batch.rows.head(self.batch.size))
         rows = self._fake_rows(rows)
         self._place_weights()
         optimizer = module.make_optimizer(module)
         self._step_before(optimizer)
         self._take_costs()
+        before = meter.now["activations"]
         with self._tracing("activations"), self._autocast():
-            vectors: Tensor = module.encoder(rows, recompute)
-        forward, random = self._take_costs(), meter.random_bytes
-        gradient = self._loss(vectors)
+            pooled = module.encoder.pool_rows(rows, recompute)
+            vectors = module.encoder.project(pooled)
+        forward = self._take_costs()
+        step = Step(module.encoder, self.batch, rows, recompute, pooled, vectors[None], self._gathered)
+        del pooled
+        further = self._further(step)
+        encoder = forward + self._take_costs()
+        outputs, gradients = self._loss(vectors, further)
+        del vectors, further
+        waiting = meter.now["activations"] - before
+        rest = self._take_costs()
         if module.queue is not None and head is not None:
             with self._tracing("activations"), self._autocast():
                 module.queue.follow(module.encoder)
                 module.queue.embed(head)
+        del step
+        rest.update(self._take_costs())
         optimizer.zero_grad()  # Lightning frees the gradients of the step before only here
         hooks = [p.register_post_accumulate_grad_hook(self._mark_gradient) for p in self._trained()]
-        rest, encoder = self._take_costs(), forward.copy()
-        if vectors.requires_grad:
-            with self._tracing("activations"):
-                torch.autograd.backward(vectors, gradient)  # the method would hide functions from modes
+        with self._tracing("activations"):
+            if outputs:  # the method of a tensor would hide functions from modes
+                torch.autograd.backward(outputs, gradients)
         for hook in hooks:
             hook.remove()
-        del vectors, gradient
+        passed = meter.now["activations"] - before
+        del outputs, gradients
         encoder.update(self._take_costs())
         self._finish(optimizer)
         rest.update(self._take_costs())
-        return Trace(meter.peak, random, forward, encoder, rest)
+        return Trace(meter.peak, max(waiting, passed), forward, encoder, rest)
+
+    def _further(self, step: Step) -> dict[str, Tensor]:
+        """Return what the companion gives the loss, as a fake tensor by the name of the argument."""
+        companion = self.module.companion
+        if companion is None:
+            return {}
+        with self._tracing("activations"), self._autocast(), usual_words(companion):
+            return {companion.provides: companion(step)}
+
+    def _gathered(self, own: Tensor) -> Tensor:
+        """Return tensors of the traced rows as those of the whole batch, (K, B, D)."""
+        count = self.batch.size
+        return own if own.shape[1] == count else own[:, :1].expand(-1, count, -1)
 
     def _take_costs(self) -> Counter[Cost]:
         taken, self.meter.costs = self.meter.costs, Counter()
@@ -139,9 +166,15 @@ class _Step:
         return nullcontext() if dtype is None else torch.autocast("cpu", dtype)
 
     def _place_weights(self) -> None:
-        encoders = [self.module.encoder]
+        encoders: list[nn.Module] = [self.module.encoder]
         if self.module.queue is not None:
             encoders.append(self.module.queue.encoder_copy)
+        if self.module.companion is not None:
+            encoders.append(self.module.companion)
+        for sketch in sketches(self.module.companion):
+            sketch.fake, sketch.meter = self._fake_rows, self.meter
+            sketch.chunk_tokens = GPU_CHUNK_TOKENS if self.gpu else CPU_CHUNK_TOKENS
+            encoders.append(sketch.encoder)
         for encoder in encoders:
             make_fake(encoder, self.mode)
             for name, tensor in stored_tensors(encoder):
@@ -161,25 +194,36 @@ class _Step:
             optimizer.step()
         self.meter.peak = self.meter.now.copy()
 
-    def _loss(self, vectors: Tensor) -> Tensor:
-        """Run the loss on random vectors in place of those of the trace; return a fake gradient."""
-        batch, meter = self.batch, self.meter
-        shape = (batch.num_views, batch.size, vectors.shape[-1])
-        real = torch.randn(shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
-        meter.replace(vectors, real, "vectors")
-        negatives = {}
+    def _loss(self, vectors: Tensor, further: dict[str, Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Run the loss on random tensors in place of those of the trace.
+
+        Returns:
+            The tensors of the trace that take a gradient, and their fake gradients.
+        """
+        batch, meter, generator = self.batch, self.meter, torch.Generator().manual_seed(0)
+
+        def real(old: Tensor, shape: Sequence[int]) -> Tensor:
+            made = torch.randn(shape, generator=generator).requires_grad_(old.requires_grad)
+            meter.replace(old, made, "vectors")
+            return made
+
+        views = real(vectors, (batch.num_views, batch.size, vectors.shape[-1])).requires_grad_()
+        given = {name: real(value, value.shape) for name, value in further.items()}
+        traced = [(vectors, views), *((further[name], value) for name, value in given.items())]
         if self.module.queue is not None:
             self.module.queue.filled.fill_(self.module.queue.size)
-            negatives["negatives"] = self.module.queue.negatives()
+            given["negatives"] = self.module.queue.negatives()
         with meter, meter.kind("vectors"):
-            loss: Tensor = self.module.loss(real, batch.labels, **negatives)
+            loss: Tensor = self.module.loss(views, batch.labels, **given)
             if self.module.regularizer is not None:
-                loss = loss + self.module.regularizer(real)
+                loss = loss + self.module.regularizer(views)
             loss.backward()
+        taking = [(old, new) for old, new in traced if old.requires_grad]
         with self.mode:
-            gradient = torch.empty(vectors.shape)
-        meter.replace(real.grad if real.grad is not None else real, gradient, "vectors")
-        return gradient
+            gradients = [torch.empty(old.shape) for old, _ in taking]
+        for (_, new), gradient in zip(taking, gradients, strict=True):
+            meter.replace(new.grad if new.grad is not None else new, gradient, "vectors")
+        return [old for old, _ in taking], gradients
 
     def _mark_gradient(self, parameter: Tensor) -> None:
         if parameter.grad is not None:
@@ -201,7 +245,20 @@ class _Step:
 
         chunks = [{name: fake(values) for name, values in chunk.items()} for chunk in rows.chunks]
         baseline = None if rows.baseline is None else fake(rows.baseline)
-        return TokenizedBatch(chunks, fake(rows.restore), rows.num_tokens, baseline)
+        return _Rows(chunks, fake(rows.restore), rows.num_tokens, baseline, real=rows, fake=self._fake_rows)
+
+
+@dataclass
+class _Rows(TokenizedBatch):
+    """Fake rows, whose first sentences are found among the real ones."""
+
+    real: TokenizedBatch = field(kw_only=True)
+    fake: Callable[[TokenizedBatch], TokenizedBatch] = field(kw_only=True)
+
+    def head(self, count: int) -> TokenizedBatch:
+        """Return the first sentences as fake tensors."""
+        with _disable_current_modes():
+            return self.fake(self.real.head(count))
 
 
 def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:

@@ -103,26 +103,32 @@ class MaskedLanguageModel(Companion):
             ids = chunk["input_ids"].to(step.pooled.device)
             attended = chunk["attention_mask"].to(step.pooled.device)
             masked, chosen = mask_words(ids, self.special, self.mask_id, self.words, self.mask_rate)
-            inputs = (step.pooled[part], ids, masked, chosen, attended)
+            where = positions(chosen)
+            inputs = (step.pooled[part], ids, masked, where, attended)
             if step.recompute:
                 total = total + checkpoint(self._chunk_loss, *inputs, use_reentrant=False)
             else:
                 total = total + self._chunk_loss(*inputs)
-            count += int(chosen.sum())
+            count += len(where)
         return total / max(1, count)
 
     def _chunk_loss(
-        self, vectors: Tensor, ids: Tensor, masked: Tensor, chosen: Tensor, attended: Tensor
+        self, vectors: Tensor, ids: Tensor, masked: Tensor, where: Tensor, attended: Tensor
     ) -> Tensor:
-        """Sum -log p of the chosen words of one padded chunk."""
+        """Sum -log p of the chosen words of one padded chunk, at the positions ``where``."""
         with torch.no_grad():
             states = self.lower(input_ids=masked, attention_mask=attended).last_hidden_state
         states = torch.cat([vectors[:, None], states[:, 1:].to(vectors.dtype)], dim=1)
         hidden = (1.0 - attended[:, None, None].to(states.dtype)) * torch.finfo(states.dtype).min
-        states = self.upper(states, attention_mask=hidden).last_hidden_state[chosen]
+        states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[where]
         table = self.lower.get_input_embeddings().weight
         scores = F.linear(self.transform(states), table, self.bias)
-        return F.cross_entropy(scores.float(), ids[chosen], reduction="sum")
+        return F.cross_entropy(scores.float(), ids.flatten()[where], reduction="sum")
+
+
+def positions(chosen: Tensor) -> Tensor:
+    """Return the positions of chosen words in the flattened rows, (M,)."""
+    return chosen.flatten().nonzero().squeeze(1)
 
 
 def mask_words(

@@ -56,6 +56,7 @@ class STSModule(pl.LightningModule):
 
     Attributes:
         planned_micro_batch: Examples of a process from which ``auto`` starts its search; None: all.
+        steps_peak: Peak of the GPU's allocated memory in bytes in the steps before the latest dev evaluation.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class STSModule(pl.LightningModule):
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
         self.planned_micro_batch: int | None = None
+        self.steps_peak = 0
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
             metrics: dict[str, Metric | MetricCollection] = {
@@ -118,8 +120,19 @@ class STSModule(pl.LightningModule):
             sizes = torch.tensor(found or own, device=self.device)
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
+        self.steps_peak = 0  # an evaluation before the first step has set it
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
+
+    def on_validation_start(self) -> None:
+        """Read the peak of the steps, to which an evaluation does not belong."""
+        if torch.cuda.is_available():
+            self.steps_peak = max(self.steps_peak, torch.cuda.max_memory_allocated())
+
+    def on_validation_end(self) -> None:
+        """Measure the following steps alone."""
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
 
     def chunks_of(self, batch: Batch[TokenizedBatch]) -> tuple[TokenizedBatch, bool]:
         """Return the rows of this process in chunks of its micro batches, and whether to recompute these."""

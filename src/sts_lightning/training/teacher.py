@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -20,8 +20,12 @@ from sts_lightning.training.companion import Companion, Step
 from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
 
 
-class _Encodes(Protocol):
-    def encode(self, sentences: Sequence[str]) -> np.ndarray: ...
+class Encodes(Protocol):
+    """Anything that embeds sentences."""
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Return the vectors of sentences, (N, D)."""
+        ...
 
 
 class Teacher(Companion):
@@ -73,14 +77,22 @@ class Teacher(Companion):
         self.weights = tuple(weight / sum(weights) for weight in weights)
         self.pooling: Pooling = pooling
         self.max_length = max_length
-        self._encoders: list[_Encodes] = []  # outside the module's own parts: no part of checkpoints
+        self.encoders: list[Encodes] = []  # outside the module's own parts: no part of checkpoints
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Load the teachers; the run's own random numbers do not depend on them."""
-        with torch.random.fork_rng():
-            self._encoders = [self._load(source) for source in self.sources]
+        self.connect_by(self._load)
 
-    def _load(self, source: str) -> _Encodes:
+    def connect_by(self, load: Callable[[str], Encodes]) -> None:
+        """Take the teachers from another function than the one that loads weights.
+
+        Args:
+            load: Function from a source to its teacher.
+        """
+        with torch.random.fork_rng():
+            self.encoders = [load(source) for source in self.sources]
+
+    def _load(self, source: str) -> Encodes:
         if has_vectors(Path(source)):
             return StoredVectors(Path(source))
         if RunFolder(source).config_file.is_file():
@@ -93,11 +105,11 @@ class Teacher(Companion):
         """Compute the teachers' similarities of the whole batch, (B, B) in float32."""
         parts = [
             weight * self._similarities(encoder, step)
-            for weight, encoder in zip(self.weights, self._encoders, strict=True)
+            for weight, encoder in zip(self.weights, self.encoders, strict=True)
         ]
         return torch.stack(parts).sum(dim=0)
 
-    def _similarities(self, encoder: _Encodes, step: Step) -> Tensor:
+    def _similarities(self, encoder: Encodes, step: Step) -> Tensor:
         device = step.views.device
         if isinstance(encoder, SentenceEncoder) and encoder.device != device:
             encoder.to(device)

@@ -270,6 +270,8 @@ def fit(experiment: Experiment) -> Fitted:
             ) from error
         raise
     peak = peak_memory()  # before the selected weights are scored
+    if "cuda" in peak:
+        peak["cuda"] = max(peak["cuda"], module.steps_peak)
     dev = float(trainer.callback_metrics.get(MONITOR, math.nan))
     device, processes = trainer.strategy.root_device, trainer.world_size
     return Fitted(parts, module, experiment.plan, device, processes, dev, untuned, peak)

@@ -1,0 +1,156 @@
+"""Companions of a run without weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from sts_lightning.config.build import build, name_setting
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tokenized_batch import TokenizedBatch
+from sts_lightning.planning.kernels import replaced
+from sts_lightning.planning.meter import Meter
+from sts_lightning.planning.skeleton import Skeleton, build_skeleton
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training import masked_lm
+from sts_lightning.training.companion import Companion
+from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
+from sts_lightning.training.teacher import Encodes, Teacher
+
+Fake = Callable[[TokenizedBatch], TokenizedBatch]
+"""Function that replaces the tensors of rows by fake ones."""
+
+
+class Sketch:
+    """Teacher without weights: traces one chunk of the sentences that it is asked for, and returns zeros.
+
+    Args:
+        encoder: Its encoder, without weights.
+
+    Attributes:
+        fake: Function that makes rows fake; the step sets it.
+        meter: Meter whose costs are multiplied by the number of chunks; the step sets it.
+        chunk_tokens: Maximum number of tokens of a chunk; the step sets it.
+    """
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        self.encoder = encoder.requires_grad_(False).eval()
+        self.fake: Fake | None = None
+        self.meter = Meter()
+        self.chunk_tokens = 1
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Trace the first chunk, which has the longest rows; return zeros, (N, D)."""
+        assert self.fake is not None
+        with _disable_current_modes():
+            rows = self.encoder.prepare(self.chunk_tokens, training=False)([sentences], [])
+            first = self.fake(TokenizedBatch(rows.chunks[:1], rows.restore, rows.num_tokens))
+        before = self.meter.costs.copy()
+        with torch.no_grad():
+            self.encoder.embed_chunk(first.chunks[0])
+        tokens = [chunk["input_ids"].numel() for chunk in rows.chunks]
+        more = sum(tokens) / tokens[0] - 1
+        for cost, count in (self.meter.costs - before).items():
+            self.meter.costs[cost] += math.ceil(count * more)
+        return np.zeros((len(sentences), self.encoder.dimension), dtype=np.float32)
+
+
+class _Zeros:
+    """Stored vectors, of which only the size matters."""
+
+    def __init__(self, dimension: int) -> None:
+        self.dimension = dimension
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        return np.zeros((len(sentences), self.dimension), dtype=np.float32)
+
+
+def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion | None, list[str]]:
+    """Build the companion of a configuration without weights, and connect it to the encoder.
+
+    Args:
+        cfg: Configuration that `check_config` has resolved.
+        encoder: Encoder without weights.
+
+    Returns:
+        The companion, if there is one, and what was taken from elsewhere than its own files.
+
+    Raises:
+        ConfigError: It does not fit the encoder, or the shape of a teacher is not known here.
+    """
+    if not cfg.companion:
+        return None, []
+    companion = build("companion", cfg.companion)
+    if not isinstance(companion, Companion):
+        raise ConfigError(
+            "companion has settings, but no _target_.",
+            key="companion",
+            hint="Choose one, as in companion=twin.",
+        )
+    if not isinstance(companion, Teacher):
+        with name_setting("companion", cfg.companion):
+            companion.connect(encoder)
+        return companion, []
+    notes: list[str] = []
+
+    def load(source: str) -> Encodes:
+        if has_vectors(Path(source)):
+            return _Zeros(StoredVectors(Path(source)).vectors.shape[1])
+        skeleton = _teacher(source, companion)
+        notes.extend(f"{source}: {note}" for note in skeleton.notes)
+        return Sketch(skeleton.encoder)
+
+    companion.connect_by(load)
+    return companion, notes
+
+
+def sketches(companion: Companion | None) -> list[Sketch]:
+    """Return the teachers of a companion that are traced; stored vectors are not."""
+    encoders = companion.encoders if isinstance(companion, Teacher) else []
+    return [encoder for encoder in encoders if isinstance(encoder, Sketch)]
+
+
+def _teacher(source: str, teacher: Teacher) -> Skeleton:
+    folder = RunFolder(source)
+    if folder.config_file.is_file():
+        cfg = folder.load_config()
+        return build_skeleton(cfg.model, cfg.prompt)
+    model = OmegaConf.create(
+        {
+            "_target_": "sts_lightning.models.SentenceEncoder.from_pretrained",
+            "name": source,
+            "pooling": teacher.pooling,
+            "max_length": teacher.max_length,
+        }
+    )
+    try:
+        return build_skeleton(model, OmegaConf.create({"pooling": None}))
+    except ConfigError as error:
+        raise ConfigError(
+            str(error),
+            key="companion.sources",
+            hint="Plan on a machine that reaches the model hub, or name folders with config.json.",
+        ) from error
+
+
+@contextmanager
+def usual_words(companion: Companion | None) -> Iterator[None]:
+    """Let a masked language model choose as many words as its rate says; fake masks have no positions."""
+    if not isinstance(companion, masked_lm.MaskedLanguageModel):
+        yield
+        return
+
+    def places(chosen: Tensor) -> Tensor:
+        return torch.arange(max(1, round(companion.mask_rate * chosen.numel())))
+
+    with replaced(masked_lm, {"positions": places}):
+        yield

@@ -1,0 +1,100 @@
+"""Costs of many runs in a few words, each distinct one planned once."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.errors import UserError
+from sts_lightning.planning.cards import GIB, Card, find_card, this_machine
+from sts_lightning.planning.estimate import Estimate, estimate
+
+log = logging.getLogger(__name__)
+
+ANY_CARD = Card("any card", 2**20 * GIB)
+"""Card for plans without one: everything fits, and the time is not known."""
+
+WITHOUT_COST = (
+    "name",
+    "seed",
+    "init_from",
+    "init",
+    "resume",
+    "trust",
+    "stages",
+    "share_stages",
+    "stage",
+    "plan",
+    "optim",
+    "logger",
+    "callbacks",
+)
+"""Settings that change neither memory nor time."""
+
+
+class Costs:
+    """Memory, steps, tokens and time of runs.
+
+    Args:
+        card: Device by name or memory; None: the visible GPU, or none, for which memory, steps and tokens are
+            given alone.
+
+    Raises:
+        ConfigError: The card is not known.
+    """
+
+    def __init__(self, card: str | None = None) -> None:
+        self.named = card is not None or torch.cuda.is_available()
+        self.card = (this_machine() if self.named else ANY_CARD) if card is None else find_card(card)
+        self._known: dict[str, str] = {}
+
+    def __call__(self, cfg: DictConfig) -> str:
+        """Return the cost of a run; that of an equal run is not computed again.
+
+        Args:
+            cfg: Composed configuration of ``train.py`` without stages.
+
+        Returns:
+            The cost, or why there is no plan.
+        """
+        values: Any = OmegaConf.to_container(cfg)
+        key = json.dumps({name: value for name, value in values.items() if name not in WITHOUT_COST})
+        if key not in self._known:
+            log.info("planning run %d ...", len(self._known) + 1)
+            self._known[key] = self._cost(cfg)
+        return self._known[key]
+
+    def _cost(self, cfg: DictConfig) -> str:
+        try:
+            return self._text(estimate(cfg, self.card))
+        except (UserError, NotImplementedError, RuntimeError) as error:
+            # The last two: what a model of an unknown kind raises on fake tensors.
+            reason = str(error).partition("\n")[0]
+            return f"no plan: {reason}"
+
+    def _text(self, plan: Estimate) -> str:
+        parts = [size(plan.memory)]
+        if self.named and not plan.fits:
+            parts.append(f"does not fit {self.card.name}")
+        if plan.micro_batch is not None:
+            parts.append(f"micro batch {plan.micro_batch}")
+        parts += [f"{plan.steps:,} steps", f"{plan.tokens / 1e6:.1f} M tokens"]
+        if plan.seconds is not None:
+            parts.append(duration(plan.seconds))
+        return ", ".join(parts)
+
+
+def size(count: int) -> str:
+    """Return a number of bytes with a unit."""
+    return f"{count / GIB:.2f} GiB" if count >= GIB // 10 else f"{count / 2**20:.1f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Return a time with a unit."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,61 @@
+"""Companions in plans: weights, what is traced of them, and what cannot be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.config.validate import check_config
+from sts_lightning.errors import ConfigError
+from sts_lightning.planning.blueprint import draw
+from sts_lightning.planning.cards import Card
+from sts_lightning.planning.companions import sketches
+from sts_lightning.planning.estimate import Tracer
+
+Config = Callable[..., DictConfig]
+
+SMALL = ["model=tiny_bert", "data=toy", "data.kind=sentences", "data.batch_size=8", "trainer=cpu"]
+RANKCSE = ["experiment=rankcse", *SMALL, "companion.sources=[sentence-transformers/all-MiniLM-L6-v2]"]
+CPU = Card("test", 2**40, gpu=False, precision="32-true")
+
+
+def test_a_teacher_takes_weights_and_one_chunk_without_gradient(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    cfg = check_config(config(*RANKCSE, "companion.weights=null"))
+    trace, _ = Tracer(cfg, CPU).full(None)
+    (teacher,) = sketches(draw(cfg, "32-true", None).module.companion)
+    size = 4 * sum(parameter.numel() for parameter in teacher.encoder.parameters())
+    assert size > 80e6
+    assert size < trace.peak["weights"] < 1.02 * size  # the student is tiny
+    assert trace.peak["optimiser"] + trace.peak["gradients"] < 0.02 * size
+
+
+def test_a_teacher_of_unknown_shape_is_named(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*args: object, **kwargs: object) -> None:
+        raise OSError("no connection")
+
+    cfg = check_config(config(*RANKCSE, "companion.sources=[nobody/nothing]", "companion.weights=null"))
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", unreachable)
+    with pytest.raises(ConfigError) as caught:
+        draw(cfg, "32-true", None)
+    assert caught.value.key == "companion.sources"
+
+
+def test_micro_batches_of_the_search_leave_room_for_a_twin(config: Config) -> None:
+    with_twin = check_config(config("experiment=ct", *SMALL, "data.views=1"))
+    alone = check_config(config("loss=infonce", *SMALL, "model.pooling=mean", "model.max_length=75"))
+    twice, once = (Tracer(cfg, CPU).full(2)[0].peak for cfg in (with_twin, alone))
+    assert twice["weights"] > 1.9 * once["weights"]
+    assert twice["optimiser"] > 1.9 * once["optimiser"]
+
+
+def test_eight_bits_are_rejected_with_what_to_plan_instead(config: Config) -> None:
+    cfg = check_config(config("model=tiny_mistral", "prompt=eol", "data=toy", "model.quantization=8bit"))
+    with pytest.raises(ConfigError) as caught:
+        Tracer(cfg, CPU).full(None)
+    assert caught.value.key == "model.quantization"
+    assert "4bit" in str(caught.value.hint)
