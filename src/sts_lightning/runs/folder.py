@@ -26,7 +26,7 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.config.trust import NOTHING, SHARED, Trust, read_config, read_stages, stage_folders
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
 
 State = Literal["new", "started", "cut", "finished"]
