@@ -23,7 +23,7 @@ import torch
 from transformers import MistralConfig
 
 from sts_lightning.runs.environment import environment
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.testing.tiny_decoders import write_mistral
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,9 +16,9 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.config.validate import check_config
 from sts_lightning.planning.blueprint import draw
 from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder

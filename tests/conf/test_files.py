@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.trust import NOTHING, requests, wanted
-from sts_lightning.config.validate import check_config
 from tests.conftest import CONF
 from tests.shared_runs.entries import composed
 

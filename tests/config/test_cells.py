@@ -10,8 +10,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.cells import published_cells
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.config.validate import check_config
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.grid import named
 from tests.conftest import CONF

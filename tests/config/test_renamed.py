@@ -11,9 +11,9 @@ from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.basecontainer import BaseContainer
 
+from sts_lightning.config.constraints import check_target
 from sts_lightning.config.renamed import ADDED, RENAMED, first_names, without_added
 from sts_lightning.config.trust import read_config, read_stages
-from sts_lightning.config.validate import check_target
 from sts_lightning.sweep.job import job_folder
 from tests.conftest import ROOT
 

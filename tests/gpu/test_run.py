@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from sts_lightning.errors import InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.workflows import train
 from sts_lightning.workflows.train import train_in

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.validate import check_config
+from sts_lightning.config.constraints import check_config
 from sts_lightning.planning import estimate as module
 from sts_lightning.planning.cards import Card
 from sts_lightning.planning.estimate import Tracer, estimate

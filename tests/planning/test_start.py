@@ -9,8 +9,8 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
-from sts_lightning.config.validate import check_config
 from sts_lightning.planning import start
 from sts_lightning.planning.cards import Card
 from sts_lightning.planning.estimate import Tracer

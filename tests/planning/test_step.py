@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
-from sts_lightning.config.validate import check_config
 from sts_lightning.planning.blueprint import draw
 from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder

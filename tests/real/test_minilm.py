@@ -18,7 +18,7 @@ from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.offline import packaged_copy
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.workflows.train import train_in
 
 Config = Callable[..., DictConfig]

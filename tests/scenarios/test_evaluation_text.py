@@ -16,7 +16,7 @@ import sts_lightning
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import correlate
 from sts_lightning.evaluation.sts import encode_pairs
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.testing.toy import ToyData
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN

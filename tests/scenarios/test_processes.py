@@ -14,7 +14,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights

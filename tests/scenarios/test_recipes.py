@@ -15,7 +15,7 @@ from sts_lightning.errors import InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.training import rank_monitor
 from sts_lightning.workflows.train import train_in
 from tests.conftest import CONF, SHORT_RUN

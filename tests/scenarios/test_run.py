@@ -17,7 +17,7 @@ import sts_lightning
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, TrainingError
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.workflows import report
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.training.history import HistoryLogger
 
 

@@ -185,7 +185,7 @@ def test_the_peak_of_the_gpu_is_that_of_the_steps(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: card["peak"])
     monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda: card.update(peak=0))
     unused: Any = None
-    module = STSModule(tiny_bert(), all_losses()["pearson"](), unused, unused)
+    module = STSModule(tiny_bert(), make("pearson"), unused, unused)
 
     def use(size: int) -> None:
         card["peak"] = max(card["peak"], size)

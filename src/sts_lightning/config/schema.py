@@ -1,7 +1,7 @@
 """Types of the configuration, checked by Hydra before anything runs.
 
 YAML in conf/ holds the values. The groups model, loss and data differ by choice and are checked against
-the signature of their ``_target_`` instead (see `sts_lightning.config.validate`).
+the signature of their ``_target_`` instead (see `sts_lightning.config.constraints`).
 """
 
 from __future__ import annotations

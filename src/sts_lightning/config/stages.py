@@ -9,9 +9,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.identity import configuration_hash
 from sts_lightning.config.keys import stage_overrides
-from sts_lightning.config.validate import check_config
 from sts_lightning.errors import ConfigError
 
 Compose = Callable[[list[str]], DictConfig]

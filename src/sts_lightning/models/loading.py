@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from sts_lightning.choices import TextEdit
 from sts_lightning.config.build import build
+from sts_lightning.config.constraints import check_target
 from sts_lightning.config.trust import Trust
-from sts_lightning.config.validate import check_target
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze

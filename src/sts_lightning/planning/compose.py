@@ -12,9 +12,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.config.stages import compose_stages
-from sts_lightning.config.validate import check_config
 from sts_lightning.errors import ConfigError
 
 

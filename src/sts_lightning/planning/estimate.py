@@ -12,8 +12,8 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS
-from sts_lightning.config.validate import check_config
 from sts_lightning.data.collate import Batch, ViewCollator
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.models.tokenized_batch import TokenizedBatch

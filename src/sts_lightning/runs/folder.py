@@ -35,7 +35,7 @@ from sts_lightning.config.trust import (
 )
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
 
 State = Literal["new", "started", "cut", "finished"]

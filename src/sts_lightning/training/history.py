@@ -12,7 +12,7 @@ from lightning.pytorch.loggers import Logger
 
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import read_history
+from sts_lightning.runs.history_rows import read_history
 
 FLUSH_SECONDS = 2.0
 

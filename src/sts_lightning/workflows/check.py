@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
 from sts_lightning.config.trust import check_links
-from sts_lightning.config.validate import check_config
 from sts_lightning.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.trainer_checks import check_settings, check_trainer

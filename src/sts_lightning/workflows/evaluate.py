@@ -12,8 +12,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from sts_lightning.choices import Precision, SentEvalText
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.trust import Trust
-from sts_lightning.config.validate import check_config
 from sts_lightning.console import print_scores
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.evaluation.suites import UnitVectors, open_suite

@@ -23,7 +23,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_best
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history import scores_before_and_at
+from sts_lightning.runs.history_rows import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.module import MONITOR, STSModule

@@ -11,9 +11,9 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 
 from sts_lightning.config.build import build
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import Machine, decide, decided
 from sts_lightning.config.trust import check_links
-from sts_lightning.config.validate import check_config
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError
 from sts_lightning.regularizers.rank_reduction import RankReduction

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.validate import check_config
+from sts_lightning.config.constraints import check_config
 from sts_lightning.errors import ConfigError
 
 Config = Callable[..., DictConfig]
