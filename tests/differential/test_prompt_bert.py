@@ -129,7 +129,7 @@ def test_training() -> None:
     five_updates(
         encoder,
         lambda step: loss(encoder(batch).view(2, SIZE, -1)),
-        make_optimizer(encoder, LEARNING_RATE, 0.0, (0.9, 0.999), 1e-8, fused=False),
+        make_optimizer(encoder, LEARNING_RATE, 0.0, (0.9, 0.999), EPSILON, fused=False),
         theirs,
         lambda step: theirs.loss(ids, tokenizer.pad_token_id),
         torch.optim.AdamW(theirs.parameters(), lr=LEARNING_RATE, weight_decay=0.0),
