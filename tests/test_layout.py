@@ -50,7 +50,7 @@ SECOND = {
 }
 """Further test files of a module, or of several."""
 
-TOPICS = {"conf", "real", "scenarios", "shared_runs"}
+TOPICS = {"conf", "differential", "real", "scenarios", "shared_runs"}
 """Folders of tests by topic, of several modules together."""
 
 LONGEST = 320

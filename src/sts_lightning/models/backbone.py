@@ -24,8 +24,8 @@ from transformers import (
 from sts_lightning.choices import Quantization
 from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.models import jina_bert, nomic_bert
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
-from sts_lightning.models.jina_bert import JinaBertModel, check_weights
 from sts_lightning.models.limits import number_positions
 from sts_lightning.models.offline import hub_is_reachable, packaged_copy
 from sts_lightning.models.quantization import (
@@ -129,8 +129,12 @@ def load_backbone(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
             "...); they would be random."
         )
-    if isinstance(backbone, JinaBertModel):
-        check_weights(name, set(report["unexpected_keys"]))
+    for architecture, present in (
+        (jina_bert, isinstance(backbone, jina_bert.JinaBertModel)),
+        (nomic_bert, nomic_bert.is_nomic_bert(backbone.config)),
+    ):
+        if present:
+            architecture.check_weights(name, set(report["unexpected_keys"]))
     prepare(backbone)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":
@@ -179,6 +183,8 @@ def configure(
     """
     if not trust_remote_code:
         _forget_code(name, model_config)
+        if nomic_bert.is_nomic_bert(model_config):
+            nomic_bert.translate(model_config, name)
     unknown = [key for key in settings if not hasattr(model_config, key)]
     if unknown:
         raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
