@@ -18,6 +18,7 @@ from sts_lightning.runs.history_rows import read_history
 from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights
+from tests.scenarios.interruptions import PowerCut
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -90,3 +91,21 @@ def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> N
     assert b"Resume with: python train.py resume=cut" in errors
     assert cli("train.py", "resume=cut").returncode == 0
     same_results(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("division", [["trainer.micro_batch_size=2"], ["trainer.devices=2"]])
+def test_resumed_with_another_division_of_the_batch(
+    division: list[str], cli: Cli, config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    """Without dropout, whose masks belong to a process and a chunk."""
+    how = [*SETTINGS, *several(1), "model.dropout=0", "trainer.save_every=3"]
+    train_in(tmp_path / "whole", config(*how))
+    with pytest.raises(RuntimeError, match="power cut"):
+        train_in(tmp_path / "cut", config(*how), callbacks=[PowerCut(4)])
+    done = cli("train.py", f"resume={tmp_path / 'cut'}", *division)
+    assert done.returncode == 0, done.stderr
+    same(tmp_path / "whole", tmp_path / "cut")
+    found = metrics(tmp_path / "cut")
+    assert (found["processes"], found["micro_batch_size"]) == (
+        (1, 2) if "micro" in division[0] else (2, None)
+    )

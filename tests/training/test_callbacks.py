@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.callbacks import DevReport, RandomState, Throughput, has_dropout
 
 
 def stand_in(**values: Any) -> Any:
@@ -64,10 +65,27 @@ def test_processes_draw_different_numbers() -> None:
     assert torch.equal(draws[0], torch.rand(3))
 
 
-def test_another_number_of_processes_cannot_resume() -> None:
+@pytest.mark.parametrize(("dropout", "trains"), [(0.1, True), (0.1, False), (0.0, True)])
+def test_another_number_of_processes_resumes_only_without_dropout(dropout: float, trains: bool) -> None:
     states = RandomState().state_dict()["processes"]
-    with pytest.raises(CheckpointError, match="2 processes, not 1"):
-        RandomState().load_state_dict({"processes": states * 2})
+    module = tiny_bert(dropout=dropout).train(trains)
+    assert has_dropout(module) == (dropout > 0 and trains)
+    for layer in module.modules():  # attention drops by a setting of the backbone
+        if isinstance(layer, torch.nn.Dropout):
+            layer.p = 0.0
+    assert has_dropout(module) == (dropout > 0 and trains)
+    resumed = RandomState()
+    resumed.load_state_dict({"processes": states * 2})
+    if has_dropout(module):
+        with pytest.raises(CheckpointError, match="2 processes, not 1") as caught:
+            resumed.on_train_batch_start(ALONE, module, None, 0)  # type: ignore[arg-type]
+        assert caught.value.key == "trainer.devices"
+    else:
+        torch.manual_seed(3)
+        expected = torch.rand(2)
+        torch.manual_seed(3)
+        resumed.on_train_batch_start(ALONE, module, None, 0)  # type: ignore[arg-type]
+        assert torch.equal(torch.rand(2), expected)
 
 
 def test_one_line_for_each_dev_evaluation(caplog: pytest.LogCaptureFixture) -> None:

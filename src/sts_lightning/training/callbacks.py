@@ -10,7 +10,8 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
-from torch import distributed
+from torch import distributed, nn
+from transformers import PreTrainedConfig
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.distributed import Shard
@@ -103,17 +104,8 @@ class RandomState(Callback):
         return {"processes": states}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Keep the states until training starts, since the set-up draws numbers too.
-
-        Raises:
-            CheckpointError: The run had another number of processes.
-        """
-        states = state_dict["processes"]
-        if len(states) != Shard.current().world_size:
-            raise CheckpointError(
-                f"the checkpoint is of a run with {len(states)} processes, not {Shard.current().world_size}."
-            )
-        self._restore = states
+        """Keep the states until training starts, since the set-up draws numbers too."""
+        self._restore = state_dict["processes"]
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Seed the processes differently, so that their dropout differs."""
@@ -123,7 +115,22 @@ class RandomState(Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Restore the states before the first step of a resumed run."""
+        """Restore the states before the first step of a resumed run.
+
+        Raises:
+            CheckpointError: The run had another number of processes, and has dropout, whose numbers each
+                process draws for its own examples.
+        """
+        processes = Shard.current().world_size
+        if self._restore is not None and len(self._restore) != processes:
+            if has_dropout(pl_module):
+                raise CheckpointError(
+                    f"the checkpoint is of a run with {len(self._restore)} processes, not {processes}, and "
+                    "the model has dropout, which would differ.",
+                    key="trainer.devices",
+                    hint="Resume it with as many as before; a run without dropout resumes with any number.",
+                )
+            self._restore = None  # nothing is drawn
         if self._restore is not None:
             own = self._restore[trainer.global_rank]
             torch.set_rng_state(own["cpu"].cpu())
@@ -136,6 +143,22 @@ class RandomState(Callback):
             if "mps" in own and self._device.type == "mps":
                 torch.mps.set_rng_state(own["mps"].cpu())
             self._restore = None
+
+
+def has_dropout(module: nn.Module) -> bool:
+    """Return whether a model draws random numbers in training, by its layers and its backbones' settings."""
+    for part in module.modules():
+        if not part.training:
+            continue
+        if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
+            return True
+        config = getattr(part, "config", None)  # attention drops by a function, not a layer
+        if isinstance(config, PreTrainedConfig) and any(
+            "drop" in name and isinstance(value, int | float) and value > 0
+            for name, value in config.to_dict().items()
+        ):
+            return True
+    return False
 
 
 class DevReport(Callback):

@@ -6,6 +6,8 @@ import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from types import MappingProxyType
+from typing import Any
 
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
@@ -25,6 +27,17 @@ from sts_lightning.workflows.shared_stage import run_shared_stage, train_shared
 from sts_lightning.workflows.train import train_in
 
 log = logging.getLogger(__name__)
+
+DIVISION = (
+    "trainer.devices",
+    "trainer.num_nodes",
+    "trainer.micro_batch_size",
+    "trainer.chunk_tokens",
+)
+"""Settings that divide a batch among processes and in time, and leave its gradient as it is.
+
+A resumed run may have others. With dropout, micro batches of another size draw other masks.
+"""
 
 
 def train(cfg: DictConfig) -> float:
@@ -47,13 +60,14 @@ def train(cfg: DictConfig) -> float:
     trust = Trust.of(cfg.trust, cfg.trust_remote_code)
     try:
         if cfg.resume is not None:
-            allowed = ("resume=", "debug=", "trust=", "trust_remote_code=")
+            allowed = ("resume=", "debug=", "trust=", "trust_remote_code=", *(f"{key}=" for key in DIVISION))
             others = [text for text in overrides if not text.startswith(allowed)]
             if others:
                 raise ConfigError(
                     f"resume uses the run's own configuration; leave out {' '.join(others)}.", key="resume"
                 )
-            return _resume(RunFolder(cfg.resume), trust)
+            given = [key for key in DIVISION if any(text.startswith(f"{key}=") for text in overrides)]
+            return _resume(RunFolder(cfg.resume), trust, {key: OmegaConf.select(cfg, key) for key in given})
         if (
             hydra.mode is RunMode.MULTIRUN
             and several(cfg.trainer)
@@ -85,10 +99,25 @@ def train(cfg: DictConfig) -> float:
         folder.remove_if_empty()
 
 
-def _resume(run: RunFolder, trust: Trust) -> float:
+def _resume(run: RunFolder, trust: Trust, division: Mapping[str, Any] = MappingProxyType({})) -> float:
+    """Resume a run.
+
+    Args:
+        run: Its folder.
+        trust: Consent of the user.
+        division: Settings of `DIVISION` that replace those of the run.
+    """
     if run.has_stages:
+        if division:
+            raise ConfigError(
+                f"{run.name} has stages, whose settings differ; leave out {', '.join(division)}.",
+                key="resume",
+            )
         return resume_stages(run, trust)
-    return train_in(run.path, load_run_config(run, trust), resume=True, trust=trust)
+    cfg = load_run_config(run, trust)
+    for key, value in division.items():
+        OmegaConf.update(cfg, key, value)
+    return train_in(run.path, cfg, resume=True, trust=trust)
 
 
 def _begun(folder: RunFolder) -> bool:
