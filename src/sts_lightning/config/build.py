@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +23,7 @@ def build(path: str, node: DictConfig, **arguments: Any) -> Any:
         **arguments: Further arguments, which take precedence over those of the node.
 
     Raises:
-        ConfigError: A constructor raised `ValueError` or `ImportError`.
+        ConfigError: A constructor raised an error that is not the user's already.
     """
     nested = {
         key: _build_nested(f"{path}.{key}", value)
@@ -36,11 +37,14 @@ def build(path: str, node: DictConfig, **arguments: Any) -> Any:
             # Hydra would read built dataclasses, such as peft's configurations, as structured configs.
             plain = DictConfig({key: value for key, value in _pairs(node) if key not in nested})
             return instantiate(plain, _convert_="all", _partial_=True, **arguments)(**nested)
-        except InstantiationException as error:
-            cause = error.__cause__
+        except (UserError, ValueError, ImportError):
+            raise
+        except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
+            cause = error.__cause__ if isinstance(error, InstantiationException) else error
             if isinstance(cause, UserError | ValueError | ImportError):
                 raise cause from None
-            raise
+            reason = " ".join(f"{type(cause or error).__name__}: {cause or error}".split())
+            raise ConfigError(f"{path} cannot be built ({reason}).", key=path) from error
 
 
 def _build_nested(path: str, value: Any) -> Any:
@@ -76,7 +80,8 @@ def name_setting(path: str, settings: Container[str]) -> Iterator[None]:
     try:
         yield
     except (ValueError, ImportError) as error:
-        argument = str(error).partition(" ")[0].rstrip(",")
+        first = re.match(r"\w+", str(error))
+        argument = "" if first is None else first[0]
         if argument in settings:
             raise ConfigError(f"{path}.{error}", key=f"{path}.{argument}") from error
         raise ConfigError(f"{path}: {error}", key=path) from error
