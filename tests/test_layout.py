@@ -44,6 +44,7 @@ ELSEWHERE = {
 
 SECOND = {
     "tests/losses/test_names.py",  # losses, their YAML files and tests together
+    "tests/config/test_bad_input.py",  # bad values of every setting, through all checks
     "tests/data/readers/test_hub_folder.py",  # data/readers/hub.py on folders
     "tests/models/test_evaluation_length.py",  # where evaluation cuts, over tokenizer and encoder
     "tests/reproduce/test_data_counts.py",  # numbers of examples, over all forms of a table

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -28,6 +30,20 @@ class UserError(Exception):
         self.hint = hint
 
 
+@contextmanager
+def at_setting(key: str) -> Iterator[None]:
+    """Name a setting as the key of an error that has none, such as one about the folder that it names.
+
+    Args:
+        key: Dotted key of the setting.
+    """
+    try:
+        yield
+    except UserError as error:
+        error.key = error.key or key
+        raise
+
+
 class ConfigError(UserError):
     """Invalid configuration value or combination of values."""
 
@@ -44,6 +60,7 @@ class DataError(UserError):
 
     Attributes:
         path: See above.
+        line: See above.
     """
 
     def __init__(
@@ -57,6 +74,7 @@ class DataError(UserError):
         where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
         super().__init__(f"{where}{message}", key, hint)
         self.path = path
+        self.line = line
 
     def add_hint(self, hint: str) -> None:
         """Add a suggested fix to an error that has none."""

@@ -8,20 +8,32 @@ from pathlib import Path
 from sts_lightning.errors import ConfigError
 
 
-def check_output(option: str, path: Path | None) -> None:
+def check_output(option: str, path: Path | None, *others: Path | None, suffix: str | None = None) -> None:
     """Check that an output file can be written, before any work is done.
 
     Args:
         option: Command-line option, for the message.
         path: Output file, or None if there is none.
+        *others: Further files of the command, which it must not overwrite.
+        suffix: Required end of the name, such as ``.png``.
 
     Raises:
-        ConfigError: The path is a folder, or its own folder does not exist.
+        ConfigError: The path is a folder, a device or one of the others, its own folder does not exist, or
+            its name has another end.
     """
-    if path is not None and path.is_dir():
-        raise ConfigError(f"{option} {path} is a folder; give the name of a file.")
-    if path is not None and not path.parent.is_dir():
-        raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.")
+    if path is None:
+        return
+    key = option.lstrip("-")
+    if path.is_dir():
+        raise ConfigError(f"{option} {path} is a folder; give the name of a file.", key=key)
+    if path.exists() and not path.is_file():  # an atomic write would replace a device such as /dev/null
+        raise ConfigError(f"{option} {path} is not a regular file; give the name of one.", key=key)
+    if not path.parent.is_dir():
+        raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.", key=key)
+    if suffix is not None and path.suffix != suffix:
+        raise ConfigError(f"{option} must name a {suffix} file, got {path}.", key=key)
+    if any(other is not None and path.resolve() == other.resolve() for other in others):
+        raise ConfigError(f"{option} {path} would overwrite another file of this command.", key=key)
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.validate import check_config
+from sts_lightning.config.constraints import check_config
 from sts_lightning.errors import ConfigError
 from sts_lightning.planning.blueprint import draw
 from sts_lightning.planning.cards import Card

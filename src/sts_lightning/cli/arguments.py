@@ -32,12 +32,14 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Return an argument type that takes whole numbers from a minimum on."""
+def at_least(least: int, most: int = 1_000_000) -> Callable[[str], int]:
+    """Return an argument type that takes whole numbers from a minimum to a maximum."""
 
     def convert(text: str) -> int:
-        if not text.isascii() or not text.isdecimal() or int(text) < least:
+        if not text.isascii() or not text.isdecimal() or len(text) > 20 or int(text) < least:
             raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
+        if int(text) > most:
+            raise argparse.ArgumentTypeError(f"{text} is more than {most:,}")
         return int(text)
 
     return convert

@@ -33,7 +33,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    check_output("--plot", options.plot)
+    check_output("--plot", options.plot, options.file, suffix=".png")
     golds = read_golds(options.file, options.score, options.data_root)
     report_ceilings(golds, options.levels, options.plot)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sts_lightning.cli.arguments import Commands
 from sts_lightning.data.fetch.hints import default_root, fetch_hint
+from sts_lightning.errors import ConfigError
 
 if TYPE_CHECKING:
     from sts_lightning.data.fetch.inventory import Stock
@@ -57,6 +58,14 @@ def _add_root(parser: argparse.ArgumentParser, default: str) -> None:
     )
 
 
+def _root(text: str) -> Path:
+    """Return the data root, which need not exist."""
+    root = Path(text)
+    if not text.strip() or (root.exists() and not root.is_dir()):
+        raise ConfigError(f"--root {text!r} is not a folder.", key="root")
+    return root
+
+
 def run_get(options: argparse.Namespace) -> None:
     """Fetch what is missing of the named parts."""
     # --help of the program does not wait for these, here and below.
@@ -65,7 +74,8 @@ def run_get(options: argparse.Namespace) -> None:
     from sts_lightning.data.fetch.sources import load_sources
 
     parts = parts_of(options.names)
-    get(parts, load_sources(options.sources, options.source), Path(options.root), options.overwrite)
+    root = _root(options.root)
+    get(parts, load_sources(options.sources, options.source), root, options.overwrite)
 
 
 def run_list(options: argparse.Namespace) -> None:
@@ -76,7 +86,7 @@ def run_list(options: argparse.Namespace) -> None:
     from sts_lightning.data.fetch.inventory import needed_by, take_stock
     from sts_lightning.data.fetch.manifest import read_manifest
 
-    root = Path(options.root)
+    root = _root(options.root)
     stocks = take_stock(root, read_manifest(root))
     table = Table(title=f"Published data in {root}", title_justify="left")
     for column in ("part", "state", "rows", "published", "needed by"):

@@ -8,19 +8,19 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal
@@ -58,6 +58,7 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
     with listening():
         try:
             stop_with_parent()
+            check_choices(Path(config_path), sys.argv[1:])
             main()
         except UserError as error:
             _exit(error, debug)
@@ -71,24 +72,12 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
             if error.errno not in STORAGE:
                 raise
             _exit(storage_error(error, None), debug)
-        except ValueError as error:  # Hydra raises it for model=null or loss=5
+        except ValueError as error:  # Hydra raises it for hydra/launcher=null, and elsewhere
             if not str(error).startswith("Config group override must be"):
                 raise
-            _exit(ConfigError(_explain_group(Path(config_path), sys.argv[1:])), debug)
-
-
-def _explain_group(conf: Path, arguments: Sequence[str]) -> str:
-    """Return a message that names the group whose value is not the name of a choice, and its choices."""
-    for argument in arguments:
-        try:
-            override = OverridesParser.create().parse_override(argument)
-        except HydraException:  # an option of Hydra's, such as -m
-            continue
-        key = str(override.key_or_group)
-        choices = sorted(path.stem for path in (conf / key).glob("*.yaml"))
-        if choices and not isinstance(override.value(), str | list):
-            return f"{argument}: {key} is chosen by name among {', '.join(choices)}."
-    return "a group is chosen by the name of one of its files, as in model=minilm."
+            _exit(
+                ConfigError("a group is chosen by the name of one of its files, as in model=minilm."), debug
+            )
 
 
 def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
@@ -156,6 +145,8 @@ def _explain(error: Exception, config_path: str, config_name: str) -> ConfigErro
         return ConfigError(
             "hydra/sweeper=search needs Optuna's sweeper.", hint="pip install 'sts-lightning[optuna]'."
         )
+    if isinstance(error, OmegaConfBaseException) and error.full_key:
+        return ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}", key=str(error.full_key))
     cause = error.__cause__
     unknown = re.search(r"Could not override '([^']+)'", str(error))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -52,12 +52,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    for option, path in (("--list", options.listing), ("--write", options.write)):
-        check_output(option, path)
+    against = None if options.against == "sts7" else Path(options.against)
+    check_output("--list", options.listing, options.file, against)
+    check_output("--write", options.write, options.file, against, options.listing)
     columns = tuple(options.columns)
     if columns[0] == columns[1]:
-        raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.")
-    against = None if options.against == "sts7" else Path(options.against)
+        raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.", key="columns")
     source = read_source(options.file, columns, options.data_root)
     tests = read_tests(against, columns, options.data_root)
     report_leaks(source, tests, options.near or None, options.listing, options.write)

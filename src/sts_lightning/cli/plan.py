@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from sts_lightning.cli.arguments import Commands
+from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.errors import ConfigError
 
 
@@ -24,9 +25,10 @@ def run(options: argparse.Namespace) -> None:
     conf = Path("conf")
     if not Path("train.py").is_file() or not conf.is_dir():
         raise ConfigError("there is no train.py with its conf here; run this in the project's folder.")
+    check_choices(conf, options.overrides)
     # Torch is not needed for --help.
     from sts_lightning.cli.plan_text import print_estimate
-    from sts_lightning.config.validate import check_config
+    from sts_lightning.config.constraints import check_config
     from sts_lightning.planning.compose import compose_runs
     from sts_lightning.planning.estimate import estimate
     from sts_lightning.runs.folder import RunFolder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,8 +28,13 @@ def run(options: argparse.Namespace) -> None:
     if len(runs) < 2:
         raise UserError("name at least two run folders.")
     rows = {folder.name: RunFolder(folder).metrics().scores for folder in runs}
+    for name, row in rows.items():
+        undefined = [task for task, score in row.items() if not math.isfinite(score)]
+        if undefined:
+            raise UserError(f"{name}: the score of {undefined[0]} in metrics.json is not a finite number.")
     if len({tuple(row) for row in rows.values()}) > 1:
-        raise UserError("the runs were reported on different tasks.")
+        tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
+        raise UserError(f"the runs were reported on different tasks ({tasks}).")
     print_scores("Spearman x 100 by run", rows | summarise(list(rows.values())))
 
 

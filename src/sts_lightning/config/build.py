@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -28,7 +29,8 @@ def build(path: str, node: DictConfig, facts: Mapping[str, Any] = NO_FACTS, **ar
         **arguments: Further arguments, which take precedence over those of the node.
 
     Raises:
-        ConfigError: A constructor raised `ValueError` or `ImportError`, or a setting has the name of a fact.
+        ConfigError: A constructor raised an error that is not the user's already, or a setting has the name
+            of a fact.
     """
     arguments |= _facts_for(path, node, facts)
     nested = {
@@ -43,11 +45,14 @@ def build(path: str, node: DictConfig, facts: Mapping[str, Any] = NO_FACTS, **ar
             # Hydra would read built dataclasses, such as peft's configurations, as structured configs.
             plain = DictConfig({key: value for key, value in _pairs(node) if key not in nested})
             return instantiate(plain, _convert_="all", _partial_=True, **arguments)(**nested)
-        except InstantiationException as error:
-            cause = error.__cause__
+        except (UserError, ValueError, ImportError):
+            raise
+        except Exception as error:  # a constructor may raise anything, such as MemoryError for a size
+            cause = error.__cause__ if isinstance(error, InstantiationException) else error
             if isinstance(cause, UserError | ValueError | ImportError):
                 raise cause from None
-            raise
+            reason = " ".join(f"{type(cause or error).__name__}: {cause or error}".split())
+            raise ConfigError(f"{path} cannot be built ({reason}).", key=path) from error
 
 
 def _facts_for(path: str, node: DictConfig, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +120,8 @@ def name_setting(path: str, settings: Container[str]) -> Iterator[None]:
     try:
         yield
     except (ValueError, ImportError) as error:
-        argument = str(error).partition(" ")[0].rstrip(",")
+        first = re.match(r"\w+", str(error))
+        argument = "" if first is None else first[0]
         if argument in settings:
             raise ConfigError(f"{path}.{error}", key=f"{path}.{argument}") from error
         raise ConfigError(f"{path}: {error}", key=path) from error

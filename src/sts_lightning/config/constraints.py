@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
+import difflib
+import functools
 import inspect
 import math
 import types
@@ -18,6 +21,9 @@ from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseExce
 from sts_lightning.config.cells import GROUP, is_cell, unset
 from sts_lightning.config.keys import suggest, unknown_key
 from sts_lightning.errors import ConfigError
+
+LARGEST = 1e12
+"""Magnitude of the largest number in a configuration."""
 
 
 def check_config(cfg: DictConfig) -> DictConfig:
@@ -49,26 +55,59 @@ def check_config(cfg: DictConfig) -> DictConfig:
     with open_dict(resolved):
         for key in unpublished:  # nothing refers to it
             del resolved[GROUP][key.partition(".")[2]]
+    _check_groups(resolved)
     _check_finite(resolved, "")
     _check_fields(resolved, "")
     for key, node in _items(resolved):
-        if isinstance(node, DictConfig) and "_target_" in node:
-            check_target(key, node)
+        if isinstance(node, DictConfig):
+            _check_targets(key, node)
     return resolved
+
+
+def _check_targets(path: str, node: DictConfig) -> None:
+    """Check a node with a ``_target_``, or those in it, as in the groups ``logger`` and ``callbacks``."""
+    if "_target_" in node:
+        check_target(path, node)
+        return
+    for key, value in _items(node):
+        if isinstance(value, DictConfig):
+            _check_targets(f"{path}.{key}", value)
 
 
 def _missing(key: str) -> ConfigError:
     return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
 
 
+def _check_groups(cfg: DictConfig) -> None:
+    """Check that each untyped group of the configuration describes what is to be built."""
+    schema = OmegaConf.get_type(cfg)
+    for field in dataclasses.fields(schema) if dataclasses.is_dataclass(schema) else ():
+        kind, value = field.metadata.get("group"), cfg[field.name]
+        absent = value is None or (isinstance(value, DictConfig) and not value)
+        if kind is None or (kind == "optional" and absent):
+            continue
+        nodes = {field.name: value}
+        if kind == "named":
+            nodes = {f"{field.name}.{name}": node for name, node in _items(value)}
+        for key, node in nodes.items():
+            if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
+                raise ConfigError(
+                    f"{key} must have a _target_, the class or function that builds it.",
+                    key=key,
+                    hint=f"Choose it by name, as in {field.name}=<a file of conf/{field.name}>.",
+                )
+
+
 def _check_finite(node: DictConfig | ListConfig, prefix: str) -> None:
-    """Reject NaN and infinity in any setting; no setting has a meaning for either."""
+    """Reject NaN, infinity and astronomical numbers in any setting; no setting has a meaning for them."""
     pairs = _items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
     for key, value in pairs:
         if isinstance(value, DictConfig | ListConfig):
             _check_finite(value, f"{prefix}{key}.")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{prefix}{key}={value} is not a finite number.", key=f"{prefix}{key}")
+        elif isinstance(value, int | float) and abs(value) > LARGEST:
+            raise ConfigError(f"{prefix}{key}={value} is beyond {LARGEST:g}.", key=f"{prefix}{key}")
 
 
 def _check_fields(node: DictConfig, prefix: str) -> None:
@@ -80,6 +119,8 @@ def _check_fields(node: DictConfig, prefix: str) -> None:
         path = f"{prefix}{key}"
         if key in fields:
             choices, bounds = (fields[key].metadata.get(name) for name in ("choices", "range"))
+            if isinstance(value, str) and not value.strip():
+                raise ConfigError(f"{path} is blank.", key=path, hint="Give a value, or leave it out.")
             if choices is not None:
                 _check_choice(path, value, choices)
             if bounds is not None and not bounds[0] <= value <= bounds[1]:
@@ -90,8 +131,14 @@ def _check_fields(node: DictConfig, prefix: str) -> None:
 
 
 def _check_choice(key: str, value: Any, choices: Sequence[Any]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{key}={value} is not among {', '.join(map(str, choices))}.", key=key)
+    if not any(value == choice and type(value) is type(choice) for choice in choices):  # 1 == True
+        known = ["null" if choice is None else str(choice) for choice in choices]
+        close = difflib.get_close_matches(str(value), known, n=1)
+        raise ConfigError(
+            f"{key}={value} is not among {', '.join(known)}.",
+            key=key,
+            hint=f"Did you mean {close[0]}?" if close else None,
+        )
 
 
 def check_target(path: str, node: DictConfig) -> None:
@@ -120,14 +167,10 @@ def check_target(path: str, node: DictConfig) -> None:
             continue
         if key not in hints:
             raise unknown_key(f"{path}.{key}", suggest(key, hints))
-        if isinstance(value, DictConfig) and "_target_" in value:
-            check_target(f"{path}.{key}", value)
-            continue
-        _check_type(f"{path}.{key}", value, hints[key])
+        if not (isinstance(value, DictConfig) and "_target_" in value):
+            _check_type(f"{path}.{key}", value, hints[key])
         if isinstance(value, DictConfig):
-            for name, nested in _items(value):
-                if isinstance(nested, DictConfig) and "_target_" in nested:
-                    check_target(f"{path}.{key}.{name}", nested)
+            _check_targets(f"{path}.{key}", value)
 
 
 def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
@@ -135,12 +178,10 @@ def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
         yield str(key), value
 
 
+@functools.cache
 def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
     function = target.__init__ if inspect.isclass(target) else target
-    try:
-        hints = typing.get_type_hints(function)
-    except NameError:  # an annotation cannot be resolved; the names are still known
-        hints = {}
+    hints = _hints(function)
     types_: dict[str, Any] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         if name in ("self", "cls"):
@@ -153,6 +194,17 @@ def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
     return types_
 
 
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function, without those that cannot be resolved at run time."""
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        with contextlib.suppress(NameError):
+            one = types.SimpleNamespace(__annotations__={name: annotation})
+            hints |= typing.get_type_hints(one, scope)
+    return hints
+
+
 def _check_type(key: str, value: Any, hint: Any) -> None:
     """Check a value against a `Literal` or a type that OmegaConf converts; other hints are not checked."""
     if typing.get_origin(hint) is typing.Literal:
@@ -161,10 +213,8 @@ def _check_type(key: str, value: Any, hint: Any) -> None:
     if value is None and not _allows_none(hint):
         raise _missing(key)
     _check_length(key, value, hint)
-    schema = dataclasses.make_dataclass("Schema", [("value", hint)])
-    try:
-        wanted = OmegaConf.structured(schema)
-    except OmegaConfBaseException:
+    wanted = _schema(hint)
+    if wanted is None:
         return
     name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
     try:
@@ -174,6 +224,16 @@ def _check_type(key: str, value: Any, hint: Any) -> None:
     # The target receives the unconverted value: the string 'no' would be true, and '0.1' no number.
     if _kinds(value) != _kinds(merged["value"]):
         raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
+
+
+@functools.cache
+def _schema(hint: Any) -> DictConfig | None:
+    """Return a configuration with one value of a type, None for a type that OmegaConf does not know."""
+    try:
+        schema: DictConfig = OmegaConf.structured(dataclasses.make_dataclass("Schema", [("value", hint)]))
+    except OmegaConfBaseException:
+        return None
+    return schema
 
 
 def _check_length(key: str, value: Any, hint: Any) -> None:

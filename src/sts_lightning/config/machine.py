@@ -132,10 +132,14 @@ def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
     wanted: str = trainer.accelerator
     if wanted == "gpu" and not cuda_devices():
         raise ConfigError(
-            "trainer.accelerator=gpu, but no CUDA device is visible; use trainer=auto, or trainer=cpu."
+            "trainer.accelerator=gpu, but no CUDA device is visible; use trainer=auto, or trainer=cpu.",
+            key="trainer.accelerator",
         )
     if wanted == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError("trainer.accelerator=mps, but PyTorch finds no Apple GPU; use trainer=auto.")
+        raise ConfigError(
+            "trainer.accelerator=mps, but PyTorch finds no Apple GPU; use trainer=auto.",
+            key="trainer.accelerator",
+        )
     if wanted != "auto":
         return wanted
     if cuda_devices():
@@ -145,7 +149,8 @@ def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
     if not trainer.cpu_fallback:
         raise ConfigError(
             "no CUDA device is visible, and this model is too large for a CPU. Try the recipe with "
-            "model=tiny_mistral, or insist with trainer=cpu."
+            "model=tiny_mistral, or insist with trainer=cpu.",
+            key="trainer.cpu_fallback",
         )
     if torch.backends.mps.is_available():
         reasons.append("Apple GPU (no CUDA device is visible)")

@@ -1,7 +1,8 @@
 """Types of the configuration, checked by Hydra before anything runs.
 
 YAML in conf/ holds the values. The groups model, loss and data differ by choice and are checked against
-the signature of their ``_target_`` instead (see `sts_lightning.config.constraints`).
+the signature of their ``_target_`` instead (see `sts_lightning.config.constraints`). The metadata ``group``
+says how many nodes with a ``_target_`` such a group has: one, an optional one, or several by name.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class TrainConfig:
     data_root: str = MISSING
     senteval_text: str = _one_of(SentEvalText)
     path: str | None = None
-    precision: str = MISSING
+    precision: str = _one_of(TrainPrecision)
     debug: bool = MISSING
     published: dict[str, Any] = field(default_factory=dict)
     resume: str | None = None
@@ -142,18 +143,18 @@ class TrainConfig:
     init_from: str | None = None
     init: str = _one_of(Init)
     freeze: str = _one_of(Frozen)
-    model: Any = MISSING
+    model: Any = field(default=MISSING, metadata={"group": "one"})
     prompt: PromptConfig = field(default_factory=PromptConfig)
-    loss: Any = MISSING
-    regularizer: Any = None
-    companion: Any = None
+    loss: Any = field(default=MISSING, metadata={"group": "one"})
+    regularizer: Any = field(default=None, metadata={"group": "optional"})
+    companion: Any = field(default=None, metadata={"group": "optional"})
     queue: QueueConfig = field(default_factory=QueueConfig)
-    data: Any = MISSING
+    data: Any = field(default=MISSING, metadata={"group": "one"})
     optim: OptimConfig = field(default_factory=OptimConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    logger: dict[str, Any] = field(default_factory=dict)
-    callbacks: dict[str, Any] = field(default_factory=dict)
+    logger: dict[str, Any] = field(default_factory=dict, metadata={"group": "named"})
+    callbacks: dict[str, Any] = field(default_factory=dict, metadata={"group": "named"})
 
 
 @dataclass
@@ -185,7 +186,7 @@ class EvalConfig:
     quantization: str | None = _one_of_or_none(Quantization)
     accelerator: str = _one_of(EvalAccelerator)
     debug: bool = MISSING
-    model: Any = MISSING
+    model: Any = field(default=MISSING, metadata={"group": "one"})
     prompt: PromptConfig = field(default_factory=PromptConfig)
 
 

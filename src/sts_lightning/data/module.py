@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 COLUMNS = ("sentence1", "sentence2", "sentence3")
 """Names of the sentence columns of a table."""
 
+BATCH_SIZES, SEEDS, WORKERS = (2, 2**20), (0, 2**32 - 1), (0, 1024)
+"""Least and greatest batch size, seed (the range of NumPy's) and number of workers."""
+
 DEV_BATCH_SIZE = 128
 """Pairs in a dev batch: enough rows for chunks of similar length."""
 
@@ -64,10 +67,13 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
 
     def __init__(self, batch_size: int, seed: int, num_workers: int = 0) -> None:
         super().__init__()
-        if batch_size < 2:
-            raise ValueError(f"batch_size must be at least 2, got {batch_size}.")
-        if num_workers < 0:
-            raise ValueError(f"num_workers must not be negative, got {num_workers}.")
+        for name, value, (least, most) in (
+            ("batch_size", batch_size, BATCH_SIZES),
+            ("seed", seed, SEEDS),
+            ("num_workers", num_workers, WORKERS),
+        ):
+            if not least <= value <= most:
+                raise ValueError(f"{name} must lie between {least} and {most}, got {value}.")
         self.batch_size = batch_size
         self.seed = seed
         self.num_workers = num_workers

@@ -92,15 +92,19 @@ def find_mteb_tasks(
     try:
         import mteb
     except ImportError as error:
-        raise ConfigError("suite=mteb needs the package mteb: pip install 'sts-lightning[mteb]'.") from error
+        raise ConfigError(
+            "suite=mteb needs the package mteb: pip install 'sts-lightning[mteb]'.", key="suite"
+        ) from error
     if languages is not None and subsets is not None:
-        raise ConfigError("languages and subsets both choose subsets of a task; give one of them.")
+        raise ConfigError(
+            "languages and subsets both choose subsets of a task; give one of them.", key="languages"
+        )
     tasks = []
     for name in names:
         try:
             tasks.append(mteb.get_task(name))
         except KeyError as error:
-            raise ConfigError(f"MTEB: {' '.join(str(error.args[0]).split())}") from error
+            raise ConfigError(f"MTEB: {' '.join(str(error.args[0]).split())}", key="tasks") from error
     for task in tasks:
         _choose_subsets(task, languages, subsets)
         if splits is not None:
@@ -111,7 +115,7 @@ def find_mteb_tasks(
     ):
         unused = [name for name in wanted or () if name not in found]
         if unused:
-            raise ConfigError(f"{key}: no task of {', '.join(names)} has {', '.join(unused)}.")
+            raise ConfigError(f"{key}: no task of {', '.join(names)} has {', '.join(unused)}.", key=key)
     return tasks
 
 
@@ -127,7 +131,8 @@ def _choose_subsets(task: Any, languages: Sequence[str] | None, subsets: Sequenc
         have = "; ".join(f"{subset} ({', '.join(codes)})" for subset, codes in list(known.items())[:20])
         raise ConfigError(
             f"{chosen} leaves nothing of MTEB's {name}, which has {have}. "
-            "Choose with subsets=[...] or languages=[...]."
+            "Choose with subsets=[...] or languages=[...].",
+            key="languages" if subsets is None else "subsets",
         ) from error
 
 
@@ -136,7 +141,8 @@ def _choose_splits(task: Any, splits: Sequence[str]) -> None:
     if not set(splits) & set(known):
         raise ConfigError(
             f"splits={list(splits)} leaves nothing of MTEB's {task.metadata.name}, which has "
-            f"{', '.join(known)}."
+            f"{', '.join(known)}.",
+            key="splits",
         )
     task.filter_eval_splits([split for split in splits if split in known])
 

@@ -98,7 +98,7 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     if cfg.suite != "mteb":
         unused = [key for key, value in chosen.items() if value is not None]
         if unused:
-            raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.")
+            raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.", key=unused[0])
     files = _test_files(cfg)
     if cfg.suite == "sts":
         return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
@@ -113,7 +113,8 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
         return _relatedness(load_relatedness_tasks(cfg.data_root, names or RELATEDNESS_TASKS, text))
     if not names:
         raise ConfigError(
-            "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
+            "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification.",
+            key="tasks",
         )
     return _mteb(names, chosen)
 
@@ -128,10 +129,12 @@ def _listed(cfg: DictConfig, key: str) -> tuple[str, ...] | None:
         return None
     names = tuple(cfg[key])
     if not names:
-        raise ConfigError(f"{key}=[] is empty; leave it out for the default, or name at least one.")
+        raise ConfigError(f"{key}=[] is empty; leave it out for the default, or name at least one.", key=key)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ConfigError(f"{key}: {', '.join(twice)} occurs more than once and would count as often.")
+        raise ConfigError(
+            f"{key}: {', '.join(twice)} occurs more than once and would count as often.", key=key
+        )
     return names
 
 
@@ -199,7 +202,7 @@ def _ranks(tasks: Sequence[STSTask]) -> Suite:
 
 def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
     if folds < 2:
-        raise ConfigError(f"folds must be at least 2, got {folds}.")
+        raise ConfigError(f"folds must be at least 2, got {folds}.", key="folds")
 
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_transfer(encoder, tasks, folds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import warnings
 from typing import Any
 
@@ -22,6 +23,11 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
         ValueError: The adapter does not fit the backbone.
     """
     name = type(backbone).__name__
+    if not isinstance(adapter, PeftConfig):
+        raise ValueError(
+            f"adapter must have a _target_ among peft's configurations, as peft.LoraConfig, got {adapter}."
+        )
+    check_adapter(adapter)
     takes_prefix = "past_key_values" in inspect.signature(backbone.forward).parameters
     if adapter.peft_type == PeftType.PREFIX_TUNING and not takes_prefix:
         raise ValueError(
@@ -36,13 +42,30 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
                 copy.deepcopy(adapter),  # peft changes the settings
                 low_cpu_mem_usage=backbone.device.type == "meta",  # a model without weights stays one
             )
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
         raise ValueError(f"adapter does not fit {name}: {error}") from error
     assert isinstance(whole, PeftModel)
     if adapter.peft_type == PeftType.PREFIX_TUNING:
         _scale_prefix(whole, backbone)
     save_inputs_once(whole)
     return whole
+
+
+def check_adapter(adapter: PeftConfig) -> None:
+    """Reject numbers under which an adapter changes nothing; peft takes them.
+
+    Raises:
+        ValueError: One of them; the message begins with the name of the argument.
+    """
+    bounds = {
+        "lora_alpha": (0, math.inf),  # scales the adapter; with 0 it has neither effect nor gradient
+        "lora_dropout": (-math.ulp(0), 1),
+        "num_virtual_tokens": (0, math.inf),
+    }
+    for key, (above, below) in bounds.items():
+        value = getattr(adapter, key, None)
+        if value is not None and not above < value < below:
+            raise ValueError(f"adapter.{key} must lie above {max(0, above)} and below {below}, got {value}.")
 
 
 @torch.no_grad()

@@ -51,9 +51,12 @@ def check_freeze(frozen: Frozen, loss: str, has_head: bool, regularized: bool) -
     if trains(frozen):
         return
     if regularized:
-        raise ConfigError(f"freeze={frozen}: a regularizer has no effect on the vectors of a frozen encoder.")
+        raise ConfigError(
+            f"freeze={frozen}: a regularizer has no effect on the vectors of a frozen encoder.", key="freeze"
+        )
     if not has_head:
         raise ConfigError(
             f"freeze={frozen} leaves nothing to train: {loss} has no head. "
-            "Set freeze=none, or choose a loss with a head."
+            "Set freeze=none, or choose a loss with a head.",
+            key="freeze",
         )

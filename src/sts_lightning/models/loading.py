@@ -33,7 +33,7 @@ def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = No
         CheckpointError: The model's files are broken.
     """
     arguments = {str(key): value for key, value in prompt.items() if key != "pooling"}
-    if prompt.pooling is not None:
+    if prompt.get("pooling") is not None:
         arguments["pooling"] = prompt.pooling
     check_target("model", model)
     if device is not None and model.get("quantization", "none") != "none":
@@ -41,9 +41,10 @@ def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = No
     try:
         encoder: SentenceEncoder = build("model", model, **arguments)
     except ConfigError as error:
-        name, _, rest = str(error).removeprefix("model: ").partition(" ")
-        if name in prompt and name not in model:  # an argument that comes from the prompt
-            raise ConfigError(f"prompt.{name} {rest}", key=f"prompt.{name}") from error
+        message = str(error).removeprefix("model: ").removeprefix("model.")
+        name = message.partition(" ")[0]
+        if name in prompt and (name not in model or prompt[name] is not None):  # it comes from the prompt
+            raise ConfigError(f"prompt.{message}", key=f"prompt.{name}") from error
         raise
     return encoder
 
@@ -82,7 +83,7 @@ def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = F
     folder = RunFolder(run)
     cfg = folder.load_config(Trust.of(trust, trust_remote_code))
     encoder = load_from(folder, cfg)
-    return encoder.set_precision(cfg.evaluation.precision or encoder.precision).eval()
+    return encoder.set_precision(cfg.evaluation.get("precision") or encoder.precision).eval()
 
 
 def load_from(

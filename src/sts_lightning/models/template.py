@@ -26,7 +26,7 @@ def check_template(template: str, key: str = "prompt.template") -> None:
         ConfigError: The slot is missing or occurs more than once.
     """
     if not has_slot(template):
-        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}")
+        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}", key=key)
 
 
 def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) -> str:

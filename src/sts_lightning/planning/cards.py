@@ -108,7 +108,7 @@ def find_card(text: str) -> Card:
     if name in CARDS:
         return CARDS[name]
     size = re.fullmatch(r"(\d+(?:\.\d+)?) ?gi?b", name)
-    if size is None:
+    if size is None or not 0 < float(size[1]) < 1e6:
         raise ConfigError(
             f"card {text!r} is not known.",
             key="card",

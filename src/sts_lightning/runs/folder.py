@@ -189,6 +189,8 @@ class RunFolder:
         absent = [
             key for key in ("model", "prompt", "evaluation") if not isinstance(cfg.get(key), DictConfig)
         ]
+        if not absent and not isinstance(cfg.model.get("_target_"), str):
+            absent = ["model._target_"]
         if absent:
             raise CheckpointError(
                 f"{self.config_file} is not the configuration of a run: it has no {', '.join(absent)}."

@@ -133,7 +133,7 @@ def next_step(folder: RunFolder, command: str) -> str:
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         read: Any = OmegaConf.to_container(OmegaConf.load(path))
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(read, dict):
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")

@@ -55,14 +55,16 @@ def tiny_bert(
 
 
 def check_shape(hidden_size: int, layers: int, heads: int) -> None:
-    """Check that a network has width, layers and heads.
+    """Check that a network has width, layers and heads, each of a size that can be built.
 
     Raises:
-        ValueError: A size is below 1.
+        ValueError: A size is out of range, or the width cannot be divided among the heads.
     """
-    for name, size in (("hidden_size", hidden_size), ("layers", layers), ("heads", heads)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}.")
+    for name, size, most in (("hidden_size", hidden_size, 2**16), ("layers", layers, 2**10)):
+        if not 1 <= size <= most:
+            raise ValueError(f"{name} must lie between 1 and {most:,}, got {size}.")
+    if heads < 1 or hidden_size % heads:
+        raise ValueError(f"heads must be a divisor of hidden_size={hidden_size}, got {heads}.")
 
 
 def character_tokenizer() -> PreTrainedTokenizerFast:

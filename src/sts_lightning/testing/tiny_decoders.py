@@ -82,6 +82,8 @@ def tiny_mistral(**shape: Unpack[_Shape]) -> SentenceEncoder:
 def _sizes(shape: _Shape) -> dict[str, Any]:
     hidden_size, layers, heads = shape.get("hidden_size", 32), shape.get("layers", 2), shape.get("heads", 2)
     check_shape(hidden_size, layers, heads)
+    if hidden_size // heads % 2:
+        raise ValueError(f"hidden_size must be a multiple of twice the heads ({heads}), got {hidden_size}.")
     return {
         "hidden_size": hidden_size,
         "intermediate_size": 2 * hidden_size,

@@ -85,6 +85,9 @@ ORDERS = (
 
 _VALUES = 8
 
+LARGEST = 1_000_000
+"""Most examples of a split: a third of the sentences of the language."""
+
 
 class ToyData(SentenceDataModule):
     """Generated training examples, with a dev and a test split of scored pairs.
@@ -122,8 +125,9 @@ class ToyData(SentenceDataModule):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, seed, num_workers)
-        if min(train_size, dev_size, test_size) < 2:
-            raise ValueError("train_size, dev_size and test_size must be at least 2.")
+        for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
+            if not 2 <= size <= LARGEST:
+                raise ValueError(f"{name} must lie between 2 and {LARGEST:,}, got {size}.")
         self._views = repeated_views(views, repetition, seed)
         if kind != "sentences" and (views != 2 or repetition):
             raise ValueError(

@@ -45,7 +45,7 @@ def check_optim(optim: DictConfig) -> None:
     }
     for key, (holds, what) in bounds.items():
         if not holds:
-            raise ConfigError(f"optim.{key} must {what}, got {optim[key]}.")
+            raise ConfigError(f"optim.{key} must {what}, got {optim[key]}.", key=f"optim.{key}")
 
 
 def make_optimizer(
@@ -85,11 +85,16 @@ def make_optimizer(
     if not trained:
         raise ConfigError(
             "no parameter of the model trains: with freeze=encoder only the head of the loss does, and this "
-            "loss has none. Set freeze=none, or choose a loss with a head such as loss=l1."
+            "loss has none.",
+            key="freeze",
+            hint="Set freeze=none, or choose a loss with a head such as loss=l1.",
         )
     depths = layer_depths(module)
     if layer_decay < 1 and not depths:
-        raise ConfigError("optim.layer_decay: the parameters of this model do not name their layers.")
+        raise ConfigError(
+            "optim.layer_decay: the parameters of this model do not name their layers.",
+            key="optim.layer_decay",
+        )
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in trained.items():
         depth = depths.get(name, 0)
@@ -131,7 +136,9 @@ def check_warmup(warmup: float, total_steps: int) -> int:
     """
     steps = int(warmup) if warmup >= 1 else round(warmup * total_steps)
     if steps > total_steps:
-        raise ConfigError(f"optim.warmup={warmup:g} is longer than the run of {total_steps} steps.")
+        raise ConfigError(
+            f"optim.warmup={warmup:g} is longer than the run of {total_steps} steps.", key="optim.warmup"
+        )
     return steps
 
 

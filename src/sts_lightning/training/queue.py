@@ -12,6 +12,9 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.training.companion import Companion, Step
 
+LARGEST = 10_000_000
+"""Most vectors in a queue: 30 GB at 768 dimensions."""
+
 
 def check_queue(size: int, momentum: float) -> None:
     """Reject arguments of `MomentumQueue` that are out of range; size 0 means no queue.
@@ -19,8 +22,8 @@ def check_queue(size: int, momentum: float) -> None:
     Raises:
         ValueError: The message begins with the name of the argument.
     """
-    if size < 0:
-        raise ValueError(f"size must not be negative, got {size}.")
+    if not 0 <= size <= LARGEST:
+        raise ValueError(f"size must lie between 0 and {LARGEST:,}, got {size}.")
     if not 0 <= momentum < 1:
         raise ValueError(f"momentum must lie in [0, 1), got {momentum}.")
 

@@ -66,7 +66,8 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
         total = min(total, trainer.max_steps)
     if total < 1:
         raise ConfigError(
-            "trainer.max_epochs, trainer.max_steps and trainer.limit_train_batches leave no step to train."
+            "trainer.max_epochs, trainer.max_steps and trainer.limit_train_batches leave no step to train.",
+            key="trainer.max_steps",
         )
     every = trainer.val_every * epoch_steps if trainer.val_every <= 1 else trainer.val_every
     return Plan(epoch_steps, total, min(max(1, round(every)), total))
@@ -133,7 +134,7 @@ def make_trainer(
             **extra,
         )
     except EXTRA_ERRORS as error:
-        raise ConfigError(f"trainer.extra: {error}") from error
+        raise ConfigError(f"trainer.extra: {error}", key="trainer.extra") from error
 
 
 def _environment() -> list[ClusterEnvironment]:

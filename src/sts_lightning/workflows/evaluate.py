@@ -15,7 +15,7 @@ from sts_lightning.choices import Precision, SentEvalText
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.trust import Trust
 from sts_lightning.console import print_scores
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
@@ -64,7 +64,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         check_same(RunFolder(folder), cfg)
     device = _device(cfg.accelerator)
     run = None if cfg.ckpt is None else RunFolder(cfg.ckpt)
-    config = None if run is None else run.load_config(Trust.of(cfg.trust, cfg.trust_remote_code))
+    with at_setting("ckpt"):
+        config = None if run is None else run.load_config(Trust.of(cfg.trust, cfg.trust_remote_code))
     suite = open_suite(cfg, cfg.senteval_text or _text_of(config))
     encoder, precision = _load_encoder(cfg, run, config, str(device))
     encoder = encoder.to(device).set_precision(precision).eval()
@@ -139,10 +140,12 @@ def _load_encoder(
         encoder.text_edit = cfg.text_edit
     if cfg.max_length is not None:
         edit_and_cut(encoder, encoder.text_edit, cfg.max_length, "max_length")
-    return encoder, cfg.precision or config.evaluation.precision or encoder.precision
+    return encoder, cfg.precision or config.evaluation.get("precision") or encoder.precision
 
 
 def _device(accelerator: str) -> torch.device:
     if accelerator == "gpu" and not torch.cuda.is_available():
-        raise ConfigError("accelerator=gpu, but no CUDA device is visible; use accelerator=cpu.")
+        raise ConfigError(
+            "accelerator=gpu, but no CUDA device is visible; use accelerator=cpu.", key="accelerator"
+        )
     return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")

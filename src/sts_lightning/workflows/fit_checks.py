@@ -5,7 +5,7 @@ from __future__ import annotations
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
-from sts_lightning.config.build import check_kind
+from sts_lightning.config.build import check_kind, name_setting
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
@@ -32,7 +32,8 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
     others = [stem for stem, other in all_losses().items() if fits(other, data)]
     raise ConfigError(
         f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
-        f"Losses that fit this data: {', '.join(others) or 'none'}."
+        f"Losses that fit this data: {', '.join(others) or 'none'}.",
+        key="loss",
     )
 
 
@@ -49,12 +50,15 @@ def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
         if text is not None:
             check_template(text, f"prompt.{key}")
     if prompt.template is not None and any(view.augmentation is not None for view in data.views):
-        raise ConfigError("data.repetition would repeat words of the template; use prompt=none.")
+        raise ConfigError(
+            "data.repetition would repeat words of the template; use prompt=none.", key="data.repetition"
+        )
     templates = prompt.view_templates
     if templates is not None and len(templates) != data.num_views:
         raise ConfigError(
             f"prompt.view_templates has {len(templates)} templates, but {type(data).__name__} gives "
-            f"{data.num_views} views."
+            f"{data.num_views} views.",
+            key="prompt.view_templates",
         )
 
 
@@ -75,24 +79,26 @@ def check_extras(
             if cfg.model.get(key, usual) != usual:
                 raise ConfigError(
                     f"model.{key}={cfg.model[key]}: weights that train have to be float32; give the model an "
-                    f"adapter (model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}."
+                    f"adapter (model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}.",
+                    key=f"model.{key}",
                 )
     if cfg.init != "best" and cfg.init_from is None:
-        raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.")
-    try:
+        raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.", key="init")
+    with name_setting("queue", cfg.queue):
         check_queue(cfg.queue.size, cfg.queue.momentum)
-    except ValueError as error:
-        raise ConfigError(f"queue.{error}") from error
     if cfg.queue.size and "negatives" not in loss.takes:
         able = ", ".join(stem for stem, other in all_losses().items() if "negatives" in other.takes)
         raise ConfigError(
             f"queue.size={cfg.queue.size}: {type(loss).__name__} takes no further negatives. "
-            f"Losses that do: {able}."
+            f"Losses that do: {able}.",
+            key="queue.size",
         )
     watched = any(isinstance(callback, RankMonitor) for callback in callbacks)
     if regularizer is not None and regularizer.needs_phases and not watched:
         raise ConfigError(
-            "regularizer.phase1 and phase2 differ, so the switch has to be found: add callbacks=rank_monitor."
+            "regularizer.phase1 and phase2 differ, so the switch has to be found: "
+            "add callbacks=rank_monitor.",
+            key="regularizer",
         )
     if cfg.evaluation.rank and not cfg.evaluation.final:
         raise ConfigError(
@@ -107,7 +113,9 @@ def check_extras(
     has_head = any(True for _ in loss.parameters())
     check_freeze(cfg.freeze, type(loss).__name__, has_head, regularizer is not None)
     if cfg.optim.head_lr is not None and not has_head:
-        raise ConfigError(f"optim.head_lr has no effect: {type(loss).__name__} has no head.")
+        raise ConfigError(
+            f"optim.head_lr has no effect: {type(loss).__name__} has no head.", key="optim.head_lr"
+        )
 
 
 def check_companion(cfg: DictConfig, loss: Loss, companion: Companion | None) -> None:

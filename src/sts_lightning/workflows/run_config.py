@@ -32,16 +32,20 @@ def load_run_config(run: RunFolder, trust: Trust = NOTHING) -> DictConfig:
     """
     cfg = run.load_config(trust)
     complete = compose("train")
-    with open_dict(complete):
-        for group in set(UNTYPED) & set(cfg):  # their defaults are in the signatures of their targets
-            complete[group] = cfg[group]
-    OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
-    added = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
+    added: list[str] = []
     try:
+        with open_dict(complete):
+            # Their defaults are in the signatures of their targets.
+            for group in sorted(set(UNTYPED) & set(cfg)):
+                complete[group] = cfg[group]
+        OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
+        added = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
         merged = OmegaConf.merge(complete, cfg)
     except OmegaConfBaseException as error:
         reason = str(error).splitlines()[0]
-        raise CheckpointError(f"{run.config_file}: {error.full_key}: {reason}") from error
+        raise CheckpointError(
+            f"{run.config_file}: {error.full_key}: {reason}", key=str(error.full_key)
+        ) from error
     if added:
         log.info("using defaults for settings added after this run was created: %s", ", ".join(added))
     assert isinstance(merged, DictConfig)

@@ -25,7 +25,7 @@ from sts_lightning.config.build import name_setting
 from sts_lightning.config.machine import decided, fix_workspace, weights_device, without_repetition
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
-from sts_lightning.errors import InterruptedRunError, TrainingError
+from sts_lightning.errors import InterruptedRunError, TrainingError, at_setting
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.limits import NOT_REPEATABLE
 from sts_lightning.models.loading import build_encoder, edit_and_cut
@@ -198,7 +198,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     keep: set[str] = set()
     if cfg.init_from is not None:
         earlier = RunFolder(cfg.init_from)
-        names = warm_start(earlier, cfg.init, encoder, loss, cfg.model, trust | wanted(cfg))
+        with at_setting("init_from"):
+            names = warm_start(earlier, cfg.init, encoder, loss, cfg.model, trust | wanted(cfg))
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.freeze)
     edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)

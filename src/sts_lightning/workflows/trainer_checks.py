@@ -8,7 +8,7 @@ from typing import Any
 import lightning.pytorch as pl
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.keys import suggest
+from sts_lightning.config.keys import suggest, unknown_key
 from sts_lightning.config.machine import Machine, cuda_devices
 from sts_lightning.console import quiet_lightning
 from sts_lightning.errors import ConfigError
@@ -62,13 +62,19 @@ def check_trainer(trainer: DictConfig, machine: Machine, batch_size: int) -> Non
     """
     check_settings(trainer, batch_size)
     if machine.devices == -1 and machine.accelerator != "gpu":
-        raise ConfigError("trainer.devices=-1 means all GPUs; without any give the number of processes.")
+        raise ConfigError(
+            "trainer.devices=-1 means all GPUs; without any give the number of processes.",
+            key="trainer.devices",
+        )
     if machine.accelerator == "gpu" and machine.devices > cuda_devices():
         raise ConfigError(
-            f"trainer.devices={machine.devices}, but {cuda_devices()} CUDA devices are visible."
+            f"trainer.devices={machine.devices}, but {cuda_devices()} CUDA devices are visible.",
+            key="trainer.devices",
         )
     if machine.accelerator != "gpu" and machine.precision == "16-mixed":
-        raise ConfigError("precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.")
+        raise ConfigError(
+            "precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.", key="precision"
+        )
 
 
 def check_settings(trainer: DictConfig, batch_size: int) -> None:
@@ -81,17 +87,14 @@ def check_settings(trainer: DictConfig, batch_size: int) -> None:
     Raises:
         ConfigError: A setting is rejected; the message names it.
     """
-    if trainer.num_nodes < 1 or trainer.devices < -1 or trainer.devices == 0:
-        raise ConfigError(
-            "trainer.devices must be positive, or -1 for all; trainer.num_nodes must be positive."
-        )
     micro = trainer.micro_batch_size
     divides = type(micro) is int and micro >= 1 and batch_size % micro == 0  # True, too, is an int
     if micro not in (None, "auto") and not divides:
         divisors = [str(size) for size in range(1, batch_size) if batch_size % size == 0]
         raise ConfigError(
             f"trainer.micro_batch_size={micro} does not divide data.batch_size={batch_size}; "
-            f"choose among {', '.join(divisors)}, or auto."
+            f"choose among {', '.join(divisors)}, or auto.",
+            key="trainer.micro_batch_size",
         )
     check_ranges(trainer)
     check_extra(trainer.extra)
@@ -106,6 +109,8 @@ def check_ranges(trainer: DictConfig) -> None:
     every, clip, limit = trainer.val_every, trainer.gradient_clip_val, trainer.limit_train_batches
     chunks = trainer.chunk_tokens
     bounds = {
+        "devices": (trainer.devices == -1 or trainer.devices >= 1, "be positive, or -1 for all"),
+        "num_nodes": (trainer.num_nodes >= 1, "be positive"),
         "max_epochs": (trainer.max_epochs == -1 or trainer.max_epochs >= 1, "be at least 1, or -1: no limit"),
         "max_steps": (trainer.max_steps == -1 or trainer.max_steps >= 1, "be at least 1, or -1: no limit"),
         "limit_train_batches": (limit is None or limit >= 1, "be at least 1, or null: all batches"),
@@ -122,9 +127,12 @@ def check_ranges(trainer: DictConfig) -> None:
     }
     for key, (holds, what) in bounds.items():
         if not holds:
-            raise ConfigError(f"trainer.{key} must {what}, got {trainer[key]}.")
+            raise ConfigError(f"trainer.{key} must {what}, got {trainer[key]}.", key=f"trainer.{key}")
     if trainer.max_epochs == -1 and trainer.max_steps == -1:
-        raise ConfigError("trainer.max_epochs and trainer.max_steps are both -1: the run would have no end.")
+        raise ConfigError(
+            "trainer.max_epochs and trainer.max_steps are both -1: the run would have no end.",
+            key="trainer.max_steps",
+        )
 
 
 def check_extra(extra: DictConfig) -> None:
@@ -139,9 +147,9 @@ def check_extra(extra: DictConfig) -> None:
     known = [name for name in inspect.signature(pl.Trainer.__init__).parameters if name not in ("self", *OWN)]
     for key in map(str, extra):
         if key in OWN:
-            raise ConfigError(f"trainer.extra.{key} cannot be set: {OWN[key]}.")
+            raise ConfigError(f"trainer.extra.{key} cannot be set: {OWN[key]}.", key=f"trainer.extra.{key}")
         if key not in known:
-            raise ConfigError(f"trainer.extra.{key}: no such setting. {suggest(key, known)}")
+            raise unknown_key(f"trainer.extra.{key}", suggest(key, known))
     if not extra:
         return
     arguments: Any = OmegaConf.to_container(extra, resolve=True)
@@ -151,4 +159,4 @@ def check_extra(extra: DictConfig) -> None:
         with quiet_lightning():
             pl.Trainer(accelerator="cpu", devices=1, **arguments)
     except EXTRA_ERRORS as error:
-        raise ConfigError(f"trainer.extra: {error}") from error
+        raise ConfigError(f"trainer.extra: {error}", key="trainer.extra") from error

@@ -11,10 +11,10 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.constraints import check_config, check_target
 from sts_lightning.config.keys import flat_keys
 from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
-from sts_lightning.config.validate import check_config, check_target
 from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics

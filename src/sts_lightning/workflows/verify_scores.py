@@ -9,7 +9,7 @@ import numpy as np
 from omegaconf import DictConfig
 
 from sts_lightning.config.build import build
-from sts_lightning.config.validate import check_config
+from sts_lightning.config.constraints import check_config
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError, ConfigError, DataError
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets

@@ -128,3 +128,16 @@ def test_unknown_and_missing(root: Path) -> None:
         load_transfer_tasks(root, ["XY"])
     with pytest.raises(DataError, match=r"custrev.pos: cannot be read"):
         load_transfer_tasks(root, ["CR"])
+
+
+def test_files_of_known_size(root: Path) -> None:
+    (root / "senteval" / "counts.json").unlink()
+    for task, file in (
+        ("MR", "MR/rt-polarity.pos"),
+        ("SST2", "SST/binary/sentiment-train"),
+        ("TREC", "TREC/train_5500.label"),
+        ("MRPC", "MRPC/msr_paraphrase_train.txt"),
+    ):
+        with pytest.raises(DataError) as caught:
+            load_transfer_tasks(root, [task])
+        assert caught.value.path == root / "senteval" / file

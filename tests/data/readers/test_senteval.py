@@ -163,3 +163,19 @@ def test_the_corpus_is_the_same_in_both_texts(root: Path) -> None:
 def test_an_unknown_text(root: Path) -> None:
     with pytest.raises(ValueError, match="senteval_text must be one of raw, prepared"):
         STSData(str(root), batch_size=2, seed=0, senteval_text="clean")
+
+
+def test_the_file_that_lacks_rows_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "senteval" / "STS" / "STS13-en-test"
+    folder.mkdir(parents=True)
+    inputs, golds = folder / "STS.input.FNWN.txt", folder / "STS.gs.FNWN.txt"
+
+    def write(pairs: int, scores: int) -> None:
+        inputs.write_text("".join(f"one {row}\tother {row}\n" for row in range(pairs)))
+        golds.write_text("".join(f"{row % 6}\n" for row in range(scores)))
+
+    for pairs, scores, damaged in ((150, 189, inputs), (189, 150, golds)):
+        write(pairs, scores)
+        with pytest.raises(DataError) as caught:
+            load_sts_tasks(tmp_path, ("STS13",))
+        assert caught.value.path == damaged

@@ -119,29 +119,29 @@ def _check_names(names: Sequence[str], known: Sequence[str] | dict[str, str]) ->
 
 def _load_transfer(folder: Path, name: str, text: SentEvalText) -> ClassificationTask:
     if name in BINARY:
-        rows = [
-            (text, label)
-            for label, file in reversed(list(enumerate(BINARY[name])))
-            for text in _read_sentences(folder / file)
-        ]
-        return ClassificationTask(name, _sorted([((text,), label) for text, label in rows]))
+        rows: list[tuple[tuple[str, ...], int]] = []
+        for label, file in reversed(list(enumerate(BINARY[name]))):
+            found = list(_read_sentences(folder / file))
+            check_count(folder / file, folder, len(found))
+            rows += [((text,), label) for text in found]
+        return ClassificationTask(name, _sorted(rows))
     if name == "SST2":
         files = [folder / "SST" / "binary" / f"sentiment-{split}" for split in ("train", "dev", "test")]
-        return ClassificationTask(name, *(_split(_read_sst(path), ["0", "1"], path) for path in files))
+        return ClassificationTask(
+            name, *(_counted(_split(_read_sst(path), ["0", "1"], path), path, folder) for path in files)
+        )
     if name == "TREC":
         paths = [folder / "TREC" / file for file in ("train_5500.label", "TREC_10.label")]
         classes = ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"]
-        train, test = (_split(_read_trec(path), classes, path) for path in paths)
+        train, test = (_counted(_split(_read_trec(path), classes, path), path, folder) for path in paths)
         return ClassificationTask(name, train, test=test)
     if name == ENTAILMENT:
         files = [folder / "SICK" / f"SICK_{part}.txt" for part in ("train", "trial", "test_annotated")]
         classes = ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"]
-        splits = [_split(_read_sick(path), classes, path) for path in files]
-        for path, split in zip(files, splits, strict=True):
-            check_count(path, folder, len(split.labels))
+        splits = [_counted(_split(_read_sick(path), classes, path), path, folder) for path in files]
         return _with_text(name, splits, text)
     paths = [folder / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")]
-    train, test = (_split(_read_mrpc(path), ["0", "1"], path) for path in paths)
+    train, test = (_counted(_split(_read_mrpc(path), ["0", "1"], path), path, folder) for path in paths)
     return ClassificationTask(name, train, test=test)
 
 
@@ -171,6 +171,12 @@ def _split(rows: Iterator[Row], classes: Sequence[str], path: Path) -> Split:
         if label not in classes:
             raise DataError(f"the class {label!r} is not one of {', '.join(classes)}.", path, line)
     return _sorted([(sentences, classes.index(label)) for _, label, sentences in found])
+
+
+def _counted(split: Split, path: Path, folder: Path) -> Split:
+    """Return a split that has the number of examples of the published file."""
+    check_count(path, folder, len(split.labels))
+    return split
 
 
 def _sorted(examples: list[tuple[tuple[str, ...], int]]) -> Split:

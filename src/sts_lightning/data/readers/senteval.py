@@ -29,6 +29,25 @@ STS_YEARS: dict[str, tuple[str, ...]] = {
 
 SEVEN_TASKS = (*STS_YEARS, "STSB", "SICKR")
 
+ROWS = {
+    "MR/rt-polarity.neg": 5331,
+    "MR/rt-polarity.pos": 5331,
+    "CR/custrev.neg": 1368,
+    "CR/custrev.pos": 2407,
+    "SUBJ/subj.subjective": 5000,
+    "SUBJ/subj.objective": 5000,
+    "MPQA/mpqa.neg": 7294,
+    "MPQA/mpqa.pos": 3312,
+    "SST/binary/sentiment-train": 67349,
+    "SST/binary/sentiment-dev": 872,
+    "SST/binary/sentiment-test": 1821,
+    "TREC/train_5500.label": 5452,
+    "TREC/TREC_10.label": 500,
+    "MRPC/msr_paraphrase_train.txt": 4076,
+    "MRPC/msr_paraphrase_test.txt": 1725,
+}
+"""Number of examples of each published file of the transfer tasks; used as `SCORED_PAIRS` is."""
+
 SCORED_PAIRS = {
     "STS/STS12-en-test/STS.gs.MSRpar.txt": 750,
     "STS/STS12-en-test/STS.gs.MSRvid.txt": 750,
@@ -188,14 +207,20 @@ def check_count(path: Path, folder: Path, found: int) -> None:
     Raises:
         DataError: The numbers differ, or the file `COUNTS` is malformed.
     """
-    expected = _own_counts(folder / COUNTS) if (folder / COUNTS).is_file() else SCORED_PAIRS
-    wanted = expected.get(path.relative_to(folder).as_posix(), found)
-    if wanted != found:
+    wanted = _wanted(path, folder)
+    if wanted is not None and wanted != found:
+        what = "rows" if path.relative_to(folder).as_posix() in ROWS else "rows with a score"
         raise DataError(
-            f"{found:,} rows with a score, but the published file has {wanted:,}: truncated or modified. "
+            f"{found:,} {what}, but the published file has {wanted:,}: truncated or modified. "
             f"Copy it again; for your own data in this layout, write {{}} to {folder / COUNTS}.",
             path,
         )
+
+
+def _wanted(path: Path, folder: Path) -> int | None:
+    """Return the number of rows that a file should have, None if it is not known."""
+    expected = _own_counts(folder / COUNTS) if (folder / COUNTS).is_file() else SCORED_PAIRS | ROWS
+    return expected.get(path.relative_to(folder).as_posix())
 
 
 def _own_counts(path: Path) -> dict[str, int]:
@@ -236,15 +261,18 @@ def _to_table(
 
 def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Dataset:
     inputs, golds = (folder / "STS" / year / f"STS.{kind}.{subset}.txt" for kind in ("input", "gs"))
-    return _to_table(_read_subset(inputs, golds), golds, folder, text)
+    return _to_table(_read_subset(inputs, golds, _wanted(golds, folder)), golds, folder, text)
 
 
-def _read_subset(inputs: Path, golds: Path) -> Iterator[Pair]:
+def _read_subset(inputs: Path, golds: Path, wanted: int | None) -> Iterator[Pair]:
     rows, scores = list(read_tsv(inputs, columns=2)), read_lines(golds)
     # An empty line means an unscored pair, except after the last pair.
     while len(scores) > len(rows) and not scores[-1].strip():
         scores.pop()
     if len(rows) != len(scores):
+        scored = sum(1 for gold in scores if gold.strip())
+        if scored == wanted:  # the scores are all there, so it is the pairs that are not
+            raise DataError(f"{len(rows)} pairs for the {len(scores)} scores of {golds.name}.", inputs)
         raise DataError(f"{len(scores)} scores for the {len(rows)} pairs of {inputs.name}.", golds)
     for (line, fields), gold in zip(rows, scores, strict=True):
         if gold.strip():

@@ -1,0 +1,70 @@
+"""Choices of configuration groups on the command line, checked before Hydra composes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
+from hydra.errors import HydraException
+
+from sts_lightning.config.keys import suggest
+from sts_lightning.errors import ConfigError
+
+SEVERAL = ("callbacks", "logger")
+"""Groups of which a run may have several choices, or none, given as a list."""
+
+ELSEWHERE = ("--config-dir", "-cd", "--config-path", "-cp", "hydra.searchpath")
+"""Beginnings of arguments that name further folders of choices."""
+
+
+def check_choices(conf: Path, arguments: Iterable[str]) -> None:
+    """Reject a group that is given anything but the names of its files.
+
+    Hydra's own messages do not say which argument is at fault, and it ignores a missing optional choice.
+
+    Args:
+        conf: Configuration folder; each folder in it is a group.
+        arguments: Command line; what is no override is left to Hydra.
+
+    Raises:
+        ConfigError: A choice does not exist, or is no name.
+    """
+    arguments = list(arguments)
+    if any(argument.startswith(ELSEWHERE) for argument in arguments):
+        return  # Hydra finds choices of the user's own
+    parser = OverridesParser.create()
+    for argument in arguments:
+        try:
+            override = parser.parse_override(argument)
+        except HydraException:  # an option of Hydra's such as -m, or a mistake that it reports itself
+            continue
+        group = override.key_or_group
+        choices = sorted(path.stem for path in (conf / group).glob("*.yaml"))
+        if not choices or group.startswith("hydra/") or override.is_delete():
+            continue
+        for value in _values(override):
+            _check(argument, group, value, choices)
+
+
+def _values(override: Override) -> Sequence[Any]:
+    """Return the values of an override: those of a sweep over choices, or the one that is given."""
+    if not override.is_sweep_override():
+        return [override.value()]
+    if not isinstance(override.value(), ChoiceSweep):
+        return []
+    return [item.text if isinstance(item, QuotedString) else item for item in override.sweep_iterator()]
+
+
+def _check(argument: str, group: str, value: Any, choices: list[str]) -> None:
+    if isinstance(value, dict):  # values of the settings themselves, which the schema checks
+        return
+    known = ", ".join(choices)
+    for name in value if group in SEVERAL and isinstance(value, list) else [value]:
+        if not isinstance(name, str):
+            raise ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)
+        if name not in choices:
+            hint = suggest(name, choices) or f"There are: {known}."
+            raise ConfigError(f"{argument}: there is no {group} named {name!r}.", key=group, hint=hint)

@@ -1,0 +1,52 @@
+"""Choices of groups on the command line: each mistake names its group, with the nearest choice."""
+
+from __future__ import annotations
+
+import pytest
+
+from sts_lightning.cli.group_choices import check_choices
+from sts_lightning.errors import ConfigError
+from tests.conftest import CONF
+
+
+@pytest.mark.parametrize(
+    ("argument", "named"),
+    [
+        ("model=null", "minilm"),
+        ("model=5", "minilm"),
+        ("model=nan", "minilm"),
+        ("model=[]", "minilm"),
+        ("model=[minilm,tiny_bert]", "minilm"),
+        ("model=''", "There are"),
+        ("model=minilmm", "Did you mean minilm?"),
+        ("model=minilm,tiny_bertt", "Did you mean tiny_bert"),
+        ("loss=${nope}", "There are"),
+        ("trainer=[]", "ddp"),
+        ("recipe=qlorra", "Did you mean qlora?"),
+        ("published=nonsense", "nonsense"),
+        ("callbacks=[ema,early_stoping]", "Did you mean early_stopping?"),
+        ("callbacks=[1]", "rank_monitor"),
+        ("logger=null", "tensorboard"),
+        ("experiment=pccc", "Did you mean pcc"),
+    ],
+)
+def test_a_mistake_names_its_group(argument: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=argument.partition("=")[0]) as caught:
+        check_choices(CONF, ["seed=2", argument])
+    assert caught.value.key == argument.partition("=")[0]
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-m", "model=minilm,tiny_bert", "seed=1"],
+        ["callbacks=[ema,rank_monitor]", "logger=[]"],
+        ["model={pooling: cls}", "model.pooling=mean", "~callbacks", "+recipe=qlora"],
+        ["hydra/launcher=nonsense"],
+        ["--config-dir=mine", "model=my_own"],
+        ["not an override", "="],
+    ],
+)
+def test_everything_else_is_left_to_hydra(arguments: list[str]) -> None:
+    check_choices(CONF, arguments)
