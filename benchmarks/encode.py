@@ -21,7 +21,7 @@ from sts_lightning.choices import Precision
 from sts_lightning.data.readers.senteval import load_sts_tasks
 from sts_lightning.evaluation.correlation import pair_cosines
 from sts_lightning.evaluation.sts import STSResult, evaluate_sts, score_tasks
-from sts_lightning.models.encoder import DTYPES
+from sts_lightning.models.backbone import DTYPES
 
 
 class Columns:

@@ -21,7 +21,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from sts_lightning.choices import Quantization
+from sts_lightning.choices import Precision, Quantization
 from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models import jina_bert, nomic_bert
@@ -39,6 +39,13 @@ log = logging.getLogger(__name__)
 
 
 DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+DTYPES: dict[Precision, torch.dtype] = {
+    "32-true": torch.float32,
+    "bf16-true": torch.bfloat16,
+    "16-true": torch.float16,
+}
+"""Dtype of the weights by precision of inference."""
 
 DtypeName = Literal["float32", "bfloat16", "float16"]
 """dtype of the weights, and compute dtype of quantised ones."""

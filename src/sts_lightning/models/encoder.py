@@ -18,7 +18,7 @@ from sts_lightning.choices import Denoise, Precision, Quantization, TextEdit
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter import add_adapter, plain
 from sts_lightning.models.attention import is_causal, make_bidirectional
-from sts_lightning.models.backbone import DtypeName, load_backbone
+from sts_lightning.models.backbone import DTYPES, DtypeName, load_backbone
 from sts_lightning.models.batch_probe import is_proven, probe
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, Projection, check_settings
@@ -29,12 +29,6 @@ from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.quantization import follow_weights
 from sts_lightning.models.tokenize import Augment, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
-
-DTYPES: dict[Precision, torch.dtype] = {
-    "32-true": torch.float32,
-    "bf16-true": torch.bfloat16,
-    "16-true": torch.float16,
-}
 
 
 class SentenceEncoder(nn.Module):
