@@ -39,7 +39,7 @@ def test_penalties_of_free_predictions(name: str, top: int) -> None:
     mine, other = (prediction.clone().requires_grad_() for _ in range(2))
     mask = statements(REPOSITORY, SCRIPT, "mask", "prediction", prediction=other)
     theirs = penalty(mask["prediction"], torch.tensor([float(int(label)) for label in labels]))
-    loss = LOSSES[name](k=2, x0=0.25, official=True, clamp="left")  # type: ignore[call-arg]
+    loss = LOSSES[name](8, top, k=2, x0=0.25, official=True, clamp="left")  # type: ignore[call-arg]
     target = labels.floor()
     ours = loss.penalty((loss._clamped(mine) - target).abs()).mean()
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-6)
@@ -53,9 +53,8 @@ def test_penalties_of_free_predictions(name: str, top: int) -> None:
 def test_training() -> None:
     """Five updates with layer-wise rates, on weights that 12 layers share nothing of."""
     encoder = spread(tiny_bert(hidden_size=16, layers=12, dropout=0.0, pooling="mean", max_length=256))
-    loss = SmoothK2Loss(k=2, x0=0.25, official=True, clamp="left")
     torch.manual_seed(1)
-    loss.make_head(16, 2)
+    loss = SmoothK2Loss(16, 2, k=2, x0=0.25, official=True, clamp="left")
     torch.nn.init.constant_(loss.head.bias, 1.0)  # predictions between the ends, which have gradients
     ours = nn.ModuleDict({"encoder": encoder, "loss": loss})
     columns = [SENTENCES[:8], SENTENCES[4:12]]
