@@ -14,7 +14,7 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 from lightning.fabric.utilities.exceptions import MisconfigurationException
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint, RichProgressBar, WeightAveraging
+from lightning.pytorch.callbacks import Callback, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import DDPStrategy
 from omegaconf import DictConfig, OmegaConf
@@ -24,6 +24,7 @@ from sts_lightning.config.machine import Machine
 from sts_lightning.errors import ConfigError
 from sts_lightning.interrupts import PARENT
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.best_checkpoint import BestCheckpoint
 from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.training.kept_weights import KeptWeights
@@ -148,11 +149,11 @@ def _environment() -> list[ClusterEnvironment]:
     return [LightningEnvironment() if PARENT in os.environ else SLURMEnvironment(auto_requeue=False)]
 
 
-def _best_checkpoint(run: RunFolder, callbacks: Sequence[Callback]) -> ModelCheckpoint:
+def _best_checkpoint(run: RunFolder, callbacks: Sequence[Callback]) -> BestCheckpoint:
     """Return the callback that keeps the weights of the best dev score."""
     # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
     averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
-    return ModelCheckpoint(
+    return BestCheckpoint(
         run.checkpoints,
         run.checkpoint("best").stem,
         monitor=MONITOR,

@@ -81,6 +81,8 @@ class _Folder:
         """Make all checks that apply to the folder."""
         run = self.run
         yield _made("links", self._links)
+        if not run.path.is_dir():
+            return
         yield _made(run.config_file.name, self._configuration)
         yield _made(run.metrics_file.name, self._results)
         if self.cfg is not None and "suite" in self.cfg:  # an evaluation has no weights of its own
