@@ -82,7 +82,7 @@ def script(
     [
         (["loss.temprature=1"], "loss.temprature: no such setting."),
         (["max_steps=5"], "Did you mean trainer.max_steps?"),
-        (["loss=pearsn"], "Could not find 'loss/pearsn'"),
+        (["loss=pearsn"], "there is no loss named 'pearsn'. Did you mean pearson"),
         (["optim.lr=high"], "optim.lr=high"),
         (["loss=infonce", "data=toy"], "InfoNCELoss needs 2 or 3 views and no label, but ToyData gives"),
         (["data_root=nowhere"], "nowhere: no STS data here"),

@@ -43,7 +43,7 @@ def check_choices(conf: Path, arguments: Iterable[str]) -> None:
             continue
         group = override.key_or_group
         choices = sorted(path.stem for path in (conf / group).glob("*.yaml"))
-        if not choices or group.startswith("hydra/") or override.is_delete():
+        if not (group and choices) or group.startswith("hydra/") or override.is_delete():
             continue
         for value in _values(override):
             _check(argument, group, value, choices)

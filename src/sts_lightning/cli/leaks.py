@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
     """Run the command."""
     against = None if options.against == "sts7" else Path(options.against)
     check_output("--list", options.listing, options.file, against)
-    check_output("--write", options.write, options.file, against, options.listing)
+    check_output("--write", options.write, against, options.listing)
     columns = tuple(options.columns)
     if columns[0] == columns[1]:
         raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.", key="columns")

@@ -21,6 +21,7 @@ from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_st
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import DataError
 from sts_lightning.published import TrainingCount
+from sts_lightning.ranges import check_range
 
 log = logging.getLogger(__name__)
 
@@ -67,13 +68,9 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
 
     def __init__(self, batch_size: int, seed: int, num_workers: int = 0) -> None:
         super().__init__()
-        for name, value, (least, most) in (
-            ("batch_size", batch_size, BATCH_SIZES),
-            ("seed", seed, SEEDS),
-            ("num_workers", num_workers, WORKERS),
-        ):
-            if not least <= value <= most:
-                raise ValueError(f"{name} must lie between {least} and {most}, got {value}.")
+        check_range("batch_size", batch_size, *BATCH_SIZES)
+        check_range("seed", seed, *SEEDS)
+        check_range("num_workers", num_workers, *WORKERS)
         self.batch_size = batch_size
         self.seed = seed
         self.num_workers = num_workers

@@ -11,6 +11,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_checks import EncoderSettings
+from sts_lightning.ranges import check_range
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -60,10 +61,10 @@ def check_shape(hidden_size: int, layers: int, heads: int) -> None:
     Raises:
         ValueError: A size is out of range, or the width cannot be divided among the heads.
     """
-    for name, size, most in (("hidden_size", hidden_size, 2**16), ("layers", layers, 2**10)):
-        if not 1 <= size <= most:
-            raise ValueError(f"{name} must lie between 1 and {most:,}, got {size}.")
-    if heads < 1 or hidden_size % heads:
+    check_range("hidden_size", hidden_size, 1, 2**16)
+    check_range("layers", layers, 1, 2**10)
+    check_range("heads", heads, 1, hidden_size)
+    if hidden_size % heads:
         raise ValueError(f"heads must be a divisor of hidden_size={hidden_size}, got {heads}.")
 
 

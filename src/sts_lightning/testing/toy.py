@@ -19,6 +19,7 @@ from sts_lightning.data.module import COLUMNS, SentenceDataModule
 from sts_lightning.data.pair_tables import SourceCount, make_table
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.data.sentences import repeated_views
+from sts_lightning.ranges import check_range
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
     "actor": (
@@ -126,8 +127,7 @@ class ToyData(SentenceDataModule):
     ) -> None:
         super().__init__(batch_size, seed, num_workers)
         for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
-            if not 2 <= size <= LARGEST:
-                raise ValueError(f"{name} must lie between 2 and {LARGEST:,}, got {size}.")
+            check_range(name, size, 2, LARGEST)
         self._views = repeated_views(views, repetition, seed)
         if kind != "sentences" and (views != 2 or repetition):
             raise ValueError(

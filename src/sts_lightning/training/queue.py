@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenized_batch import TokenizedBatch
+from sts_lightning.ranges import check_range
 from sts_lightning.training.companion import Companion, Step
 
 LARGEST = 10_000_000
@@ -22,8 +23,9 @@ def check_queue(size: int, momentum: float) -> None:
     Raises:
         ValueError: The message begins with the name of the argument.
     """
-    if not 0 <= size <= LARGEST:
-        raise ValueError(f"size must lie between 0 and {LARGEST:,}, got {size}.")
+    if size < 0:
+        raise ValueError(f"size must not be negative, got {size}.")
+    check_range("size", size, 0, LARGEST)
     if not 0 <= momentum < 1:
         raise ValueError(f"momentum must lie in [0, 1), got {momentum}.")
 
