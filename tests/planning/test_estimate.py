@@ -60,8 +60,19 @@ def test_layers_and_chunks_are_extrapolated_exactly(
     assert tracer.deep
     quick = tracer.bytes_at(micro)
     monkeypatch.setattr(module, "MANY_CHUNKS", 10**6)
-    tracer.deep = False
-    assert quick == pytest.approx(tracer.bytes_at(micro), rel=0.02)
+    exact = Tracer(cfg, card(2**40))
+    exact.deep = False
+    assert quick == pytest.approx(exact.bytes_at(micro), rel=0.02)
+
+
+def test_a_quick_plan_of_a_deep_model_has_the_arithmetic_of_all_layers(config: Config) -> None:
+    cfg = check_config(config(*MISTRAL, "model.layers=9", "data.batch_size=2"))
+    tracer = Tracer(cfg, card(2**40))
+    assert tracer.deep
+    quick, whole = tracer.extrapolated(None)[0], tracer.full(None)[0]
+    for part in ("forward", "encoder", "rest"):
+        seconds = [tracer.card.seconds(getattr(trace, part)) for trace in (quick, whole)]
+        assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
 
 
 def test_without_the_data_the_published_counts_are_taken(config: Config) -> None:
