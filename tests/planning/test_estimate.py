@@ -84,14 +84,19 @@ def test_without_the_data_the_published_counts_are_taken(config: Config) -> None
     assert any("275,601" in note for note in plan.notes)
 
 
+CURVES: list[Callable[[int], int]] = [
+    lambda n: 100 * n,
+    lambda n: 100 * n * n,
+    lambda n: 10_000 - 9_000 // n,
+    lambda n: 300 // n + 500 * n,
+]
+
+
 @pytest.mark.parametrize("most", [2, 3, 17, 64])
-def test_the_search_finds_the_largest_size_of_any_growing_memory(most: int) -> None:
+@pytest.mark.parametrize("curve", CURVES)
+def test_the_search_finds_the_largest_size_of_any_growing_memory(
+    curve: Callable[[int], int], most: int
+) -> None:
     for answer in range(most):
-        for curve in (
-            lambda n: 100 * n,
-            lambda n: 100 * n * n,
-            lambda n: 10_000 - 9_000 // n,
-            lambda n: 300 // n + n * 500,
-        ):
-            usable = curve(answer) + 1 if answer else curve(1) - 1
-            assert module._largest(curve, most, usable) == answer, (answer, most)
+        usable = curve(answer) + 1 if answer else curve(1) - 1
+        assert module._largest(curve, most, usable) == answer
