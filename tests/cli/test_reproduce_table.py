@@ -38,6 +38,11 @@ def test_the_plan_counts_what_is_left_by_the_time_that_runs_took(
     assert "9 runs, 6 left; about 1.5 hours, 2 at a time (30 minutes each, as the 3 finished" in printed
 
 
+def test_the_plan_shows_the_cost_of_each_run(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(table, jobs=None, cost=lambda cfg: f"{cfg.data.batch_size} rows at a time")
+    assert capsys.readouterr().out.count(" rows at a time") == 9
+
+
 def test_a_report_has_four_forms(table: Table) -> None:
     text = write_report(table, "toy", 20)
     folder = table.root / "tables"

@@ -122,7 +122,7 @@ def test_a_model_that_is_not_cached_fails_at_once_without_the_hub(monkeypatch: p
     def connected(*args: object, **options: object) -> None:
         pytest.fail("the hub was asked")
 
-    monkeypatch.setattr("httpx.Client.send", connected)
+    monkeypatch.setattr("socket.socket.connect", connected)
     with pytest.raises(ConfigError) as caught:
         SentenceEncoder.from_pretrained("nobody/nothing")
     assert caught.value.key == "model.name"

@@ -18,7 +18,7 @@ Config = Callable[..., DictConfig]
 TINY = ["model=tiny_bert", "data=toy", "data.batch_size=8"]
 
 
-def estimated(cfg: DictConfig, card: object) -> Estimate:
+def estimated(cfg: DictConfig, card: object, quick: bool) -> Estimate:
     if cfg.model.get("quantization") == "8bit":
         raise ConfigError("no 8-bit weights.", key="model.quantization")
     assert card is CARDS["h100"]
@@ -30,9 +30,9 @@ def estimated(cfg: DictConfig, card: object) -> Estimate:
 def test_equal_runs_are_planned_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[int] = []
 
-    def counted(cfg: DictConfig, card: object) -> Estimate:
+    def counted(cfg: DictConfig, card: object, quick: bool) -> Estimate:
         planned.append(cfg.data.batch_size)
-        return estimated(cfg, card)
+        return estimated(cfg, card, quick)
 
     monkeypatch.setattr(module, "estimate", counted)
     cost = Costs("h100")

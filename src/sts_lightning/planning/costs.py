@@ -70,7 +70,7 @@ class Costs:
 
     def _cost(self, cfg: DictConfig) -> str:
         try:
-            return self._text(estimate(cfg, self.card))
+            return self._text(estimate(cfg, self.card, quick=True))
         except (UserError, NotImplementedError, RuntimeError) as error:
             # The last two: what a model of an unknown kind raises on fake tensors.
             reason = str(error).partition("\n")[0]

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 
 import torch
 from omegaconf import DictConfig
@@ -70,7 +69,7 @@ class Estimate:
         return self.memory <= self.card.usable
 
 
-def estimate(cfg: DictConfig, card: Card | str | None = None) -> Estimate:
+def estimate(cfg: DictConfig, card: Card | str | None = None, quick: bool = False) -> Estimate:
     """Plan a run by tracing a step of it on fake tensors; no weights are read and no GPU is needed.
 
     The peak is that of a batch of the longest rows that the configuration allows. Micro batches are those of
@@ -79,6 +78,8 @@ def estimate(cfg: DictConfig, card: Card | str | None = None) -> Estimate:
     Args:
         cfg: Composed configuration of ``train.py`` without stages.
         card: Device, by name or memory; by default this machine's.
+        quick: Whether to extrapolate a deep model from few layers, and to search for the largest micro batch
+            only where the configuration leaves it to the card; otherwise `Estimate.largest` is 0.
 
     Raises:
         ConfigError: A setting is wrong, the card is not known, or the shape of the model is not known here.
@@ -87,11 +88,17 @@ def estimate(cfg: DictConfig, card: Card | str | None = None) -> Estimate:
     device, notes = _device(cfg, card)
     tracer = Tracer(cfg, device)
     wanted = cfg.trainer.micro_batch_size
-    largest, whole = tracer.largest()
+    largest, whole = (0, False) if quick and wanted != "auto" else tracer.largest()
     micro = wanted if wanted != "auto" else (None if whole else max(1, largest))
-    trace, traced_tokens = tracer.full(micro)
+    trace, traced_tokens = tracer.extrapolated(micro) if quick else tracer.full(micro)
     # The search extrapolates from few layers; a trace of all of them decides.
-    while wanted == "auto" and micro is not None and micro > 1 and trace.peak.total() > device.usable:
+    while (
+        not quick
+        and wanted == "auto"
+        and micro is not None
+        and micro > 1
+        and trace.peak.total() > device.usable
+    ):
         largest = micro = max(1, min(micro - 1, int(micro * device.usable / trace.peak.total())))
         trace, traced_tokens = tracer.full(micro)
     sheet = tracer.blueprint(micro, FEW_LAYERS[0] if tracer.deep else None)
@@ -140,6 +147,7 @@ class Tracer:
         )
         self.processes = max(1, cfg.trainer.devices * cfg.trainer.num_nodes)
         self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
+        self._traces: dict[int | None, tuple[Trace, int]] = {}
         self.depth = build_skeleton(cfg.model, cfg.prompt, FEW_LAYERS[0]).depth or 0
         # A companion may be built from several layers of the encoder.
         self.deep = self.depth > 2 * FEW_LAYERS[-1] and not cfg.companion
@@ -175,19 +183,30 @@ class Tracer:
         three = self._trace(self.blueprint(micro, layers), whole, _first(rows, 3))
         return _extrapolated(two, three, count - 2), tokens
 
+    def extrapolated(self, micro: int | None) -> tuple[Trace, int]:
+        """Return a step as `full` does; that of a deep model is extrapolated from few layers."""
+        if micro not in self._traces:
+            if self.deep:
+                (low, tokens), (high, _) = (self.full(micro, layers) for layers in FEW_LAYERS)
+                steps = (self.depth - FEW_LAYERS[0]) // (FEW_LAYERS[1] - FEW_LAYERS[0])
+                rest = _line(low.rest, high.rest, steps)
+                self._traces[micro] = replace(_extrapolated(low, high, steps), rest=rest), tokens
+            else:
+                self._traces[micro] = self.full(micro)
+        return self._traces[micro]
+
     def bytes_at(self, micro: int | None) -> int:
         """Return the peak with a micro batch; that of a deep model is extrapolated in its layers."""
-        if not self.deep:
-            return self.full(micro)[0].peak.total()
-        low, high = (self.full(micro, layers)[0].peak.total() for layers in FEW_LAYERS)
-        return low + (high - low) * (self.depth - FEW_LAYERS[0]) // (FEW_LAYERS[1] - FEW_LAYERS[0])
+        return self.extrapolated(micro)[0].peak.total()
 
     def largest(self) -> tuple[int, bool]:
         """Return the largest micro batch that fits the card, and whether the whole batch fits without any."""
-        usable, at = self.card.usable, cache(self.bytes_at)
-        if at(self.batch_size) > usable:
-            return _largest(at, self.batch_size, usable), False
-        return self.batch_size, self.bytes_at(None) <= usable
+        usable = self.card.usable
+        if self.bytes_at(None) <= usable:
+            return self.batch_size, True
+        if self.bytes_at(self.batch_size) <= usable:
+            return self.batch_size, False
+        return _largest(self.bytes_at, self.batch_size, usable), False
 
     def _longest_batch(self, sheet: Blueprint) -> Batch[TokenizedBatch]:
         """Return a batch of this process whose rows have the maximum length."""
@@ -250,17 +269,17 @@ def _scaled(trace: Trace, factor: float) -> Trace:
     return Trace(trace.peak, trace.kept, times(trace.forward), times(trace.encoder), trace.rest)
 
 
-def _extrapolated(two: Trace, three: Trace, more: int) -> Trace:
-    """Return the trace of two chunks and ``more``, each like the third one."""
-
-    def line(low: Counter[Cost], high: Counter[Cost]) -> Counter[Cost]:
-        return Counter({cost: low[cost] + more * (high[cost] - low[cost]) for cost in low | high})
-
+def _extrapolated(low: Trace, high: Trace, more: int) -> Trace:
+    """Return the trace of the lower number of chunks or layers and ``more``, each like the added one."""
     peak: Counter[Kind] = Counter(
-        {kind: two.peak[kind] + more * (three.peak[kind] - two.peak[kind]) for kind in two.peak | three.peak}
+        {kind: low.peak[kind] + more * (high.peak[kind] - low.peak[kind]) for kind in low.peak | high.peak}
     )
-    costs = (line(two.forward, three.forward), line(two.encoder, three.encoder))
-    return Trace(peak, three.kept, *costs, three.rest)
+    costs = (_line(low.forward, high.forward, more), _line(low.encoder, high.encoder, more))
+    return Trace(peak, high.kept, *costs, high.rest)
+
+
+def _line(low: Counter[Cost], high: Counter[Cost], more: int) -> Counter[Cost]:
+    return Counter({cost: low[cost] + more * (high[cost] - low[cost]) for cost in low | high})
 
 
 def _seconds(card: Card, trace: Trace, traced_tokens: int, work: Workload) -> float | None:
