@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from sts_lightning.cli.arguments import Commands
-from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.errors import ConfigError
 
 
