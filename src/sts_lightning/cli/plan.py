@@ -24,8 +24,10 @@ def run(options: argparse.Namespace) -> None:
     conf = Path("conf")
     if not Path("train.py").is_file() or not conf.is_dir():
         raise ConfigError("there is no train.py with its conf here; run this in the project's folder.")
+    # Neither Hydra nor torch is needed for --help.
+    from sts_lightning.cli.group_choices import check_choices
+
     check_choices(conf, options.overrides)
-    # Torch is not needed for --help.
     from sts_lightning.cli.plan_text import print_estimate
     from sts_lightning.config.constraints import check_config
     from sts_lightning.planning.compose import compose_runs
