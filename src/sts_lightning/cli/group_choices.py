@@ -10,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
 from hydra.errors import HydraException
 
+from sts_lightning.config.cells import GROUP, published_cells
 from sts_lightning.config.keys import suggest
 from sts_lightning.errors import ConfigError
 
@@ -42,11 +43,18 @@ def check_choices(conf: Path, arguments: Iterable[str]) -> None:
         except HydraException:  # an option of Hydra's such as -m, or a mistake that it reports itself
             continue
         group = override.key_or_group
-        choices = sorted(path.stem for path in (conf / group).glob("*.yaml"))
+        choices = _choices(conf, group)
         if not (group and choices) or group.startswith("hydra/") or override.is_delete():
             continue
         for value in _values(override):
             _check(argument, group, value, choices)
+
+
+def _choices(conf: Path, group: str) -> list[str]:
+    """Return the choices of a group: its files, or the published cells."""
+    if group == GROUP:
+        return sorted("_".join(cell) for cell in published_cells())
+    return sorted(path.stem for path in (conf / group).glob("*.yaml"))
 
 
 def _values(override: Override) -> Sequence[Any]:

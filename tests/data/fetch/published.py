@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sts_lightning.data.fetch.parts import TRANSFER_COUNTS
-from sts_lightning.data.readers.senteval import SCORED_PAIRS
+from sts_lightning.data.readers.senteval import ROWS, SCORED_PAIRS
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
 
@@ -58,9 +58,9 @@ def transfer_files() -> dict[str, bytes]:
     }
     files = {}
     for task, (first, second) in halves.items():
-        count = TRANSFER_COUNTS[f"{task} train"]
-        files[first] = b"some words\n" * (count // 2)
-        files[second] = b"other words\n" * (count - count // 2)
+        assert ROWS[first] + ROWS[second] == TRANSFER_COUNTS[f"{task} train"]
+        files[first] = b"some words\n" * ROWS[first]
+        files[second] = b"other words\n" * ROWS[second]
     for split in ("train", "dev", "test"):
         files[f"SST/binary/sentiment-{split}"] = b"fine\t1\n" * TRANSFER_COUNTS[f"SST2 {split}"]
     files["TREC/train_5500.label"] = b"LOC:city Where ?\n" * TRANSFER_COUNTS["TREC train"]
