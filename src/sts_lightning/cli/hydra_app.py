@@ -20,13 +20,13 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.batch_job import requeue
 from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
-from sts_lightning.slurm import requeue
 
 STORAGE = (
     errno.ENOSPC,

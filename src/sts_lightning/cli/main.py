@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from sts_lightning.batch_job import requeue
 from sts_lightning.cli import (
     ceiling,
     compare,
@@ -25,7 +26,6 @@ from sts_lightning.cli import (
 )
 from sts_lightning.errors import InterruptedRunError, UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
-from sts_lightning.slurm import requeue
 
 COMMANDS = (
     ceiling,

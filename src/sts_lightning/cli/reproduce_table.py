@@ -174,7 +174,7 @@ def write_state(path: Path | None, conf: Path = Path("conf")) -> None:
     Raises:
         ConfigError: There is no such folder here.
     """
-    from sts_lightning.reproduce.state import state_page
+    from sts_lightning.reproduce.progress import state_page
 
     if not conf.is_dir():
         raise ConfigError("there is no folder conf here; run this in the project's folder.")

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 
+from sts_lightning.batch_job import folder_name
 from sts_lightning.choices import (
     Accelerator,
     Aggregate,
@@ -30,7 +31,6 @@ from sts_lightning.choices import (
     TrainPrecision,
 )
 from sts_lightning.config.cells import GROUP, published_cells
-from sts_lightning.slurm import folder_name
 
 
 def _one_of(choices: Any) -> Any:

@@ -14,13 +14,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from sts_lightning.batch_job import requeued
 from sts_lightning.config.stages import compose_stages, share_stages
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import check_free, check_resumable, check_same
-from sts_lightning.slurm import requeued
 from sts_lightning.training.trainer import several
 from sts_lightning.workflows.run_config import load_run_config
 from sts_lightning.workflows.shared_stage import run_shared_stage, train_shared

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.reproduce import state
+from sts_lightning.reproduce import progress
 from sts_lightning.reproduce.papers import PAPERS
+from sts_lightning.reproduce.progress import AGREES, PLANNED, state_page
 from sts_lightning.reproduce.record import Record, Result, write_record
 from sts_lightning.reproduce.spec import RUNS, load_spec
-from sts_lightning.reproduce.state import AGREES, PLANNED, state_page
 from tests.conftest import CONF, ROOT
 
 
@@ -48,8 +48,8 @@ def test_every_table_and_figure_of_the_papers_occurs_once(page: str) -> None:
 
 def test_states_follow_from_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load_spec(CONF / "reproduce" / "pcc_table3.yaml")
-    monkeypatch.setattr(state, "_tables", lambda conf: {"pcc_table3": spec})
-    monkeypatch.setattr(state, "OTHERS", {})
+    monkeypatch.setattr(progress, "_tables", lambda conf: {"pcc_table3": spec})
+    monkeypatch.setattr(progress, "OTHERS", {})
 
     def of(scores: Sequence[float], runs: int = 3) -> str:
         rows = zip(("stage 1", "+ contrastive", "+ Pearson"), scores, strict=True)
