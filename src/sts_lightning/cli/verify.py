@@ -6,7 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from sts_lightning.cli.arguments import Commands
+from sts_lightning.cli.arguments import Commands, add_trust
 from sts_lightning.errors import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -24,16 +24,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="also encode the dev and test sentences again, where data and model are on this machine",
     )
-    parser.add_argument(
-        "--trust",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="further classes and settings that the run folder may use",
-    )
-    parser.add_argument(
-        "--trust-remote-code", action="store_true", help="allow code that comes with the run's model"
-    )
+    add_trust(parser)
     parser.set_defaults(run=run)
 
 

@@ -45,7 +45,7 @@ COPIES = {
 def hub_is_reachable(endpoint: str = constants.ENDPOINT) -> bool:
     """Return whether the model hub answers within three seconds.
 
-    The hub's own client tries again for minutes, file by file. Behind a proxy the answer is True.
+    The hub's own client tries again for minutes, file by file. Where a proxy is set, the answer is True.
     """
     if constants.HF_HUB_OFFLINE:
         return False

@@ -11,14 +11,14 @@ from omegaconf import DictConfig
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.errors import CheckpointError, ConfigError, DataError
+from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
 from sts_lightning.models.loading import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.workflows.report import score
-from sts_lightning.workflows.verify_weights import NotCheckedError
+from sts_lightning.workflows.verify_weights import not_here
 
 ROUNDING = 1e-6
 """Largest difference of a correlation times 100 that is computed twice from the same numbers."""
@@ -83,17 +83,11 @@ def encode_again(run: RunFolder, cfg: DictConfig, metrics: RunMetrics) -> str:
         CheckpointError: The scores differ by more than another machine explains.
         NotCheckedError: The data or the model's own files are not there.
     """
-    try:
+    with not_here():
         cfg = check_config(cfg)
         data: SentenceDataModule = build("data", cfg.data)
         data.setup()
         encoder = load_from(run, cfg).eval()
-    except DataError as error:
-        raise NotCheckedError(str(error)) from error
-    except ConfigError as error:
-        if error.key != "model.name":
-            raise
-        raise NotCheckedError(str(error)) from error
     found = score(encoder, data, cfg.evaluation)
     allowed = TOLERANCE[encoder.precision]
     largest = _compare(metrics.dev or {}, found.dev, f"{run.metrics_file}: dev", allowed)

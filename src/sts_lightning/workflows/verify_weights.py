@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,19 @@ def check_tensors(checkpoint: Mapping[str, Any], path: Path) -> str:
     return f"step {step}, {len(weights)} tensors, {count:,} values, all finite"
 
 
+@contextmanager
+def not_here() -> Iterator[None]:
+    """Raise `NotCheckedError` where data or model are not on this machine."""
+    try:
+        yield
+    except DataError as error:
+        raise NotCheckedError(str(error)) from error
+    except ConfigError as error:
+        if error.key != "model.name":
+            raise
+        raise NotCheckedError(str(error)) from error
+
+
 def check_fit(run: RunFolder, cfg: DictConfig, checkpoint: dict[str, Any]) -> str:
     """Check names and shapes of a checkpoint against the run's model, whose weights are not loaded.
 
@@ -62,14 +76,8 @@ def check_fit(run: RunFolder, cfg: DictConfig, checkpoint: dict[str, Any]) -> st
         CheckpointError: Weights are absent, unknown or of another shape.
         NotCheckedError: The shape of the model is not known on this machine.
     """
-    try:
+    with not_here():
         encoder = build_skeleton(cfg.model, cfg.prompt).encoder
-    except DataError as error:
-        raise NotCheckedError(str(error)) from error
-    except ConfigError as error:
-        if error.key != "model.name":
-            raise
-        raise NotCheckedError(str(error)) from error
     freeze(encoder, cfg.get("freeze", "none"))
     found = part_of(encoder, "encoder.", checkpoint, run.checkpoint("best"))
     whole = sum(1 for _ in encoder.named_parameters())
