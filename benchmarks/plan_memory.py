@@ -2,7 +2,8 @@
 
 Each draw is a small model with a loss, an adapter or none, 4-bit weights or none, checkpointing or none, and
 a micro batch or none. Three steps of a real run on the CPU are measured by PyTorch's profiler; the same
-batches are traced without weights. The goal is a difference of at most 5 % in each draw.
+batches are traced without weights. The goal is a difference of at most 5 % in each draw. On a busy machine
+the profiler can lose allocations: repeat such a draw with `--only`.
 """
 
 from __future__ import annotations
@@ -114,12 +115,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of the draws to measure, from 1")
     options = parser.parse_args()
     numbers = random.Random(options.seed)
     errors = []
     conf = str(Path(__file__).resolve().parents[1] / "conf")
     for turn in range(options.draws):
         overrides = drawn(numbers)
+        if options.only and turn + 1 not in options.only:
+            continue
         with initialize_config_dir(conf, version_base="1.3"):
             cfg = compose("train", [*SHORT, *overrides])
         real, plan = measured(cfg), planned(cfg)

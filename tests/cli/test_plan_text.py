@@ -22,6 +22,15 @@ def test_a_run_on_a_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert "time needs a card by name" in text
 
 
+@pytest.mark.slow
+def test_each_stage_of_a_recipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(ROOT)
+    main(["plan", "experiment=pcc", "model=tiny_llama", "prompt=eol", "--card", "24GB"])
+    printed = capsys.readouterr().out
+    assert "stage1: " in printed
+    assert "stage2: " in printed
+
+
 @pytest.mark.parametrize(
     ("override", "named"),
     [

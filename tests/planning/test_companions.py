@@ -43,8 +43,10 @@ def test_a_teacher_of_unknown_shape_is_named(config: Config, monkeypatch: pytest
     with pytest.raises(ConfigError) as caught:
         draw(cfg, "32-true", None)
     assert caught.value.key == "companion.sources"
+    assert str(caught.value).count(str(caught.value.hint)) == 1
 
 
+@pytest.mark.slow
 def test_micro_batches_of_the_search_leave_room_for_a_twin(config: Config) -> None:
     with_twin = check_config(config("experiment=ct", *SMALL, "data.views=1"))
     alone = check_config(config("loss=infonce", *SMALL, "model.pooling=mean", "model.max_length=75"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
@@ -11,10 +12,14 @@ from sts_lightning.config.constraints import check_config
 from sts_lightning.planning import estimate as module
 from sts_lightning.planning.cards import Card
 from sts_lightning.planning.estimate import Tracer, estimate
+from sts_lightning.reproduce.configs import train_configs
+from tests.conftest import CONF
 
 Config = Callable[..., DictConfig]
 
 SMALL = ["data=toy", "data.train_size=256", "data.dev_size=20", "data.test_size=20", "data.batch_size=32"]
+OF_A_DECODER = ("angle_llama", "bellm", "pcc", "pcc_stage1", "pcc_stage2")
+EXPERIMENTS = sorted((CONF / "experiment").glob("*.yaml"))
 MISTRAL = ["model=tiny_mistral", "prompt=eol", *SMALL]
 
 
@@ -22,6 +27,7 @@ def card(memory: int) -> Card:
     return Card("test", memory, 1e12, 1e12, 1e11, "32-true", gpu=False)
 
 
+@pytest.mark.slow
 def test_the_largest_micro_batch_fits_and_a_larger_one_does_not(config: Config) -> None:
     chunks = "trainer.chunk_tokens=100000"  # a smaller chunk than the micro batch would bound the memory
     cfg = check_config(config(*MISTRAL, "trainer.micro_batch_size=auto", chunks))
@@ -36,6 +42,7 @@ def test_the_largest_micro_batch_fits_and_a_larger_one_does_not(config: Config) 
     assert roomy.memory > plan.memory
 
 
+@pytest.mark.slow
 def test_nothing_fits(config: Config) -> None:
     cfg = check_config(config(*MISTRAL, "trainer.micro_batch_size=auto"))
     plan = estimate(cfg, card(10_000))
@@ -50,6 +57,7 @@ def test_steps_tokens_and_kinds(config: Config) -> None:
     assert plan.peak["optimiser"] == pytest.approx(2 * plan.peak["adapters"], rel=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("micro", [None, 2])
 @pytest.mark.parametrize("checkpointing", ["true", "false"])
 def test_layers_and_chunks_are_extrapolated_exactly(
@@ -75,13 +83,38 @@ def test_a_quick_plan_of_a_deep_model_has_the_arithmetic_of_all_layers(config: C
         assert seconds[0] == pytest.approx(seconds[1], rel=0.01)
 
 
-def test_without_the_data_the_published_counts_are_taken(config: Config) -> None:
-    cfg = config(
-        "model=tiny_bert", "data=nli_triplets", "loss=infonce", "data_root=/nowhere", "trainer.max_epochs=1"
-    )
+@pytest.mark.slow
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_can_be_planned(path: Path) -> None:
+    overrides = [f"experiment={path.stem}", "data_root=/nowhere"]
+    if path.stem != "pcc":  # whose stages have batches of their own
+        overrides.append("data.batch_size=16")
+    if path.stem in OF_A_DECODER:
+        overrides.append("model=tiny_llama")
+    for cfg in train_configs(CONF, overrides).values():
+        plan = estimate(cfg, card(2**40), quick=True)
+        assert plan.steps > 0
+        assert plan.seconds is not None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "count"),
+    [
+        (["data=nli_triplets", "loss=infonce"], 275_601),
+        (["data=nli_pairs", "loss=smooth_k2", "data.limit=1000"], 1_000),
+        (["data=nli_pairs", "loss=mse", "data.scored=true"], 628_405),
+        (["data=nli_pairs", "loss=smooth_k2"], 942_069),
+        (["data=sts"], 5_398),
+        (["data=sts", "loss=infonce", "data.positives_from=4.0"], 1_543),
+    ],
+)
+def test_without_the_data_the_published_counts_are_taken(
+    config: Config, overrides: list[str], count: int
+) -> None:
+    cfg = config("model=tiny_bert", *overrides, "data_root=/nowhere", "trainer.max_epochs=1")
     plan = estimate(cfg, card(2**40))
-    assert plan.steps == -(-275_601 // 128)
-    assert any("275,601" in note for note in plan.notes)
+    assert plan.steps == -(-count // cfg.data.batch_size)
+    assert any(f"{count:,}" in note for note in plan.notes)
 
 
 CURVES: list[Callable[[int], int]] = [

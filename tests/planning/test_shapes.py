@@ -15,6 +15,8 @@ MILLIONS = {
     "facebook/opt-6.7b": 6_658,
     "google-bert/bert-base-uncased": 109,
     "google-bert/bert-large-uncased": 335,
+    "voidism/diffcse-bert-base-uncased-sts": 109,
+    "princeton-nlp/unsup-simcse-bert-large-uncased": 335,
     "FacebookAI/roberta-base": 125,
     "FacebookAI/roberta-large": 355,
     "sentence-transformers/all-MiniLM-L6-v2": 22.7,

@@ -19,6 +19,7 @@ Config = Callable[..., DictConfig]
 SMALL = ["model=tiny_bert", "data=toy", "data.batch_size=16", "trainer=cpu"]
 
 
+@pytest.mark.slow
 def test_the_start_is_what_fits_by_plan(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cfg = check_config(config(*SMALL))
     usable = Tracer(cfg, Card("test", 2**40, gpu=False, precision="32-true")).bytes_at(3) + 1000

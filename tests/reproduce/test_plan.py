@@ -45,7 +45,15 @@ def value(run: Planned, key: str) -> str | None:
     return dict(text.split("=", 1) for text in run.overrides).get(key)
 
 
-@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            path, id=path.stem, marks=() if path.stem in ("pcc_table2", "best_minilm") else pytest.mark.slow
+        )
+        for path in SPECS
+    ],
+)
 def test_every_run_of_every_table_composes(path: Path, tmp_path: Path) -> None:
     spec = load_spec(path)
     spec.seeds, spec.models, spec.search = spec.seeds[:1], spec.models[:1], Search()

@@ -42,6 +42,9 @@ class Card:
         precision: Precision that ``auto`` stands for on it.
         gpu: Whether it is a GPU.
         overhead: Seconds that each operation takes in addition.
+        measured: Whether it is the processor of this machine, which can be measured further.
+        slowness: Factors by which training, dev evaluations during training, and the report take longer than
+            the arithmetic of the encoder.
     """
 
     name: str
@@ -52,6 +55,8 @@ class Card:
     precision: str = "bf16-mixed"
     gpu: bool = True
     overhead: float = 0.0
+    measured: bool = False
+    slowness: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     @property
     def usable(self) -> int:
@@ -150,6 +155,7 @@ def measure_cpu() -> Card:
         "bf16-mixed" if native else "32-true",
         gpu=False,
         overhead=2 * overhead,  # forward and bookkeeping of the backward pass
+        measured=True,
     )
 
 

@@ -135,11 +135,8 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
     try:
         return build_skeleton(model, OmegaConf.create({"pooling": None}))
     except ConfigError as error:
-        raise ConfigError(
-            str(error),
-            key="companion.sources",
-            hint="Plan on a machine that reaches the model hub, or name folders with config.json.",
-        ) from error
+        error.key = "companion.sources"
+        raise
 
 
 @contextmanager

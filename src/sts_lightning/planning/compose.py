@@ -38,8 +38,14 @@ def compose_runs(overrides: Sequence[str], conf: Path) -> dict[str, DictConfig]:
             cfg = compose("train", texts)
             if cfg.stages:
                 stages = compose_stages(cfg, texts, partial(compose, "train"))
-                return {name: check_config(stage) for name, stage in stages.items()}
+                return {name: _alone(check_config(stage)) for name, stage in stages.items()}
     except (HydraException, OmegaConfBaseException) as error:
         reason = " ".join(str(error.__cause__ or error).split())
         raise ConfigError(reason) from error
     return {"run": cfg}
+
+
+def _alone(stage: DictConfig) -> DictConfig:
+    """Let a stage start from no other: there is no run to start from yet, and the cost is the same."""
+    stage.init = "best"
+    return stage

@@ -1,4 +1,4 @@
-"""Published shapes of the models of `conf/model`, for plans on a machine that cannot read their files."""
+"""Published shapes of the models that `conf` names, for plans on a machine that cannot read their files."""
 
 from __future__ import annotations
 
@@ -47,6 +47,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "google-bert/bert-base-uncased": {**_BASE, "model_type": "bert", "vocab_size": 30522},
     "google-bert/bert-large-uncased": {**_LARGE, "model_type": "bert", "vocab_size": 30522},
+    "voidism/diffcse-bert-base-uncased-sts": {**_BASE, "model_type": "bert", "vocab_size": 30522},
+    "princeton-nlp/unsup-simcse-bert-large-uncased": {**_LARGE, "model_type": "bert", "vocab_size": 30522},
     "FacebookAI/roberta-base": {**_BASE, **_ROBERTA},
     "FacebookAI/roberta-large": {**_LARGE, **_ROBERTA},
     "sentence-transformers/all-MiniLM-L6-v2": {

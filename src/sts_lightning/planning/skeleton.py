@@ -49,13 +49,16 @@ class Skeleton:
     notes: list[str]
 
 
-def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = None) -> Skeleton:
+def build_skeleton(
+    model: DictConfig, prompt: DictConfig, layers: int | None = None, device: str = "meta"
+) -> Skeleton:
     """Build the encoder of a configuration without its weights; only its config.json and tokenizer are read.
 
     Args:
         model: Configuration group ``model``.
         prompt: Configuration group ``prompt``.
         layers: Number of layers to build instead of all.
+        device: ``meta``, or ``cpu`` for random weights.
 
     Raises:
         ConfigError: The shape of the model is not known here, or a setting is out of range.
@@ -69,7 +72,7 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         trust_remote_code: bool,
         dtype: DtypeName,
         quantization: Quantization,
-        device: str | None,
+        _: str | None,
     ) -> Loaded:
         settings = _settings(name, trust_remote_code, notes)
         configure(settings, config or {}, name, trust_remote_code)
@@ -77,7 +80,7 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         depth = getattr(settings, "num_hidden_layers", None)
         if layers is not None and depth is not None:
             _cut(settings, layers)
-        backbone = _empty(name, settings, trust_remote_code, dtype, quantization)
+        backbone = _build(name, settings, trust_remote_code, dtype, quantization, device)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
     with loading_by(load), _quiet():
@@ -126,15 +129,16 @@ def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str
     return tokenizer
 
 
-def _empty(
+def _build(
     name: str,
     settings: PreTrainedConfig,
     trust_remote_code: bool,
     dtype: DtypeName,
     quantization: Quantization,
+    device: str,
 ) -> PreTrainedModel:
-    """Build a backbone on the meta device, its linear layers those of bitsandbytes if quantised."""
-    with torch.device("meta"):
+    """Build a backbone by its shape, its linear layers those of bitsandbytes if quantised."""
+    with torch.device(device):
         own: Any = loader(settings)
         options: dict[str, Any] = {"dtype": DTYPES_BY_NAME[dtype]}
         if hasattr(own, "from_config"):  # one of the library's loaders, not a class of a model

@@ -9,23 +9,9 @@ from dataclasses import dataclass
 from omegaconf import DictConfig
 
 from sts_lightning.data.module import SentenceDataModule, SentEvalData
-from sts_lightning.data.nli_pairs import NLIPairsData
-from sts_lightning.data.nli_triplets import NLITripletsData
-from sts_lightning.data.sentences import SentencesData
-from sts_lightning.data.sts import STSData
 from sts_lightning.errors import ConfigError, DataError
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import make_plan
-
-PUBLISHED: dict[type[SentenceDataModule], int] = {
-    NLITripletsData: 275_601,
-    NLIPairsData: 942_069,
-    SentencesData: 1_000_000,
-}
-"""Number of training examples in the papers, where it does not depend on a setting."""
-
-PUBLISHED_STS = {"exact": 5_398, "normalized": 5_318, "none": 10_249}
-"""The same of ``data=sts``, by filter."""
 
 DEV_PAIRS, TEST_PAIRS = 1_500, 18_850
 """Pairs of STS-B dev and of the seven test sets."""
@@ -42,14 +28,16 @@ class Workload:
         steps: Optimiser steps.
         step_tokens: Padded tokens of a step.
         tokens: Tokens of the whole training, padding excluded.
-        scored_tokens: Tokens of all evaluations.
+        dev_tokens: Tokens of the dev evaluations during training.
+        report_tokens: Tokens of the evaluations before and after it.
         notes: Counts that are not those of the data here.
     """
 
     steps: int
     step_tokens: float
     tokens: int
-    scored_tokens: float
+    dev_tokens: float
+    report_tokens: float
     notes: tuple[str, ...]
 
 
@@ -91,17 +79,20 @@ def measure(cfg: DictConfig, module: STSModule, data: SentenceDataModule, chunk_
         tests = sum(len(table) for task in data.tests for table in task.subsets.values())
         notes = ()
     plan = make_plan(cfg.trainer, batches)
-    scores = plan.total_steps // plan.val_steps + 2  # before the first step, and of the selected weights
-    pairs = dev * scores + (tests if cfg.evaluation.final else 0)
+    tokens = 2.0 * min(row, kept / rows + 1)  # of a pair
+    reported = (dev + tests if cfg.evaluation.final else dev) * (2 if cfg.evaluation.untuned else 1)
     return Workload(
-        plan.total_steps, padded, int(kept * plan.total_steps), 2.0 * pairs * min(row, kept / rows + 1), notes
+        plan.total_steps,
+        padded,
+        int(kept * plan.total_steps),
+        tokens * dev * (plan.total_steps // plan.val_steps + 1),  # once before the first step
+        tokens * reported,
+        notes,
     )
 
 
 def _published(cfg: DictConfig, data: SentenceDataModule, error: DataError) -> int:
-    if isinstance(data, STSData) and cfg.data.get("positives_from") is None:
-        return PUBLISHED_STS[cfg.data.get("filter", "exact")]
-    for kind, count in PUBLISHED.items():
-        if isinstance(data, kind):
-            return min(count, cfg.data.get("limit") or count)
-    raise ConfigError(f"the plan needs the data, since no published count is known: {error}") from error
+    count = data.published_rows
+    if count is None:
+        raise ConfigError(f"the plan needs the data, since no published count is known: {error}") from error
+    return min(count, cfg.data.get("limit") or count)

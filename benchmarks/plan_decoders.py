@@ -1,0 +1,49 @@
+"""Plan the recipes of 7B models on a card: `python benchmarks/plan_decoders.py`, table of docs/decoders.md.
+
+Neither weights nor a GPU are needed; a stage takes about a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sts_lightning.planning.cards import find_card
+from sts_lightning.planning.compose import compose_runs
+from sts_lightning.planning.costs import duration, size
+from sts_lightning.planning.estimate import estimate
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+RECIPES = [
+    "experiment=pcc",
+    "experiment=pcc model=llama2_7b",
+    "experiment=pcc model=llama7b",
+    "experiment=pcc model=opt6_7b",
+    "experiment=angle_llama",
+    "experiment=bellm",
+    "experiment=promcse_llama",
+]
+
+
+def main() -> None:
+    """Print a row for each stage of each recipe."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--card", default="rtx4090")
+    card = find_card(parser.parse_args().card)
+    print(f"| recipe on {card.name} | stage | batch | micro batch | memory | steps | time |")
+    print("|---|---|---|---|---|---|---|")
+    for recipe in RECIPES:
+        for stage, cfg in compose_runs(recipe.split(), CONF).items():
+            plan = estimate(cfg, card)
+            time = "" if plan.seconds is None else duration(plan.seconds)
+            cells = (plan.micro_batch or "all", size(plan.memory), f"{plan.steps:,}", time)
+            print(
+                f"| `{recipe}` | {stage} | {cfg.data.batch_size} |",
+                " | ".join(map(str, cells)),
+                "|",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
