@@ -12,6 +12,8 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from sts_lightning.export.export import export
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
+from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.export.helpers import DECODER, TEXTS, Config, trained
 
 CASES = {
@@ -50,6 +52,20 @@ def test_the_exported_folder_needs_nothing_of_this_project(config: Config, tmp_p
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     printed = json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_allclose(printed, encoder.encode(["A farmer ."])[0, :4], atol=1e-5)
+
+
+def test_no_hub_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refused(*args: object) -> None:
+        asked.append(args)
+        raise OSError("no network")
+
+    encoder = tiny_bert()
+    encoder.plain_backbone.config._name_or_path = "someone/model"
+    monkeypatch.setattr("socket.getaddrinfo", refused)
+    write_sentence_transformers(encoder, tmp_path / "out", "someone/model")
+    assert not asked
 
 
 def test_the_original_base_gives_other_vectors(config: Config, tmp_path: Path) -> None:

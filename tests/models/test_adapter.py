@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from peft import LoraConfig, PrefixTuningConfig
 
+from sts_lightning.models.adapter import add_adapter
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
 from tests.models.decoders import lora
+from tests.models.families import tiny
 
 
 def test_an_adapter_that_does_not_fit() -> None:
@@ -33,3 +37,13 @@ def test_a_prefix_starts_at_the_scale_of_the_embeddings(projection: bool) -> Non
     scale = 1.0 if projection else encoder.plain_backbone.config.initializer_range
     assert prefix.std().item() == pytest.approx(scale, rel=0.05)
     assert prefix.requires_grad
+
+
+def test_dropout_in_a_mixture_of_experts_is_named() -> None:
+    settings: dict[str, Any] = {"task_type": "FEATURE_EXTRACTION", "target_modules": "all-linear"}
+    with pytest.raises(ValueError, match=r"^adapter\.lora_dropout must be 0 for MixtralModel"):
+        add_adapter(tiny("mixtral"), LoraConfig(**settings, lora_dropout=0.05))
+    assert any(
+        "lora_A" in name
+        for name, _ in add_adapter(tiny("mixtral"), LoraConfig(**settings)).named_parameters()
+    )

@@ -29,8 +29,8 @@ from tests.models.decoders import SENTENCES, TEMPLATE
 from tests.models.families import tiny, write
 
 
-@pytest.mark.parametrize("choice", ["opt6_7b", "llama7b", "llama2_7b", "mistral7b"])
-def test_a_7b_configuration_loads_a_small_model_of_its_class(
+@pytest.mark.parametrize("choice", ["opt6_7b", "llama7b", "llama2_7b", "mistral7b", "llama3_8b", "decoder"])
+def test_a_configuration_of_a_decoder_loads_a_small_model_of_its_class(
     choice: str, config: Callable[..., Any], tmp_path: Path
 ) -> None:
     """The whole file but the name, through the same loader; the folder has a language model with head."""

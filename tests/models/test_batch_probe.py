@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models import encoder as encoder_module
@@ -30,18 +31,45 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("model_type", sorted(PROVEN))
-def test_a_proven_family_passes_the_probe(model_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Padding changes nothing, and embeddings that are looked up apart are those that the model looks up."""
+FAST = ("bert", "gpt2", "mistral", "modernbert", "qwen3", "roberta")
+"""Families of the fast tier."""
+
+FAMILIES = [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in sorted(PROVEN)]
+
+TEXTS = [*LOWER_CASE, "", "a long row " * 20]
+
+
+@torch.no_grad()
+def plain_loop(backbone: PreTrainedModel, max_length: int) -> np.ndarray:
+    """Mean of the last hidden state of one text at a time, by the library alone."""
+    tokenizer = character_tokenizer()
+    vectors = []
+    for text in TEXTS:
+        ids = tokenizer(
+            text, return_tensors="pt", truncation=True, max_length=max_length, return_token_type_ids=False
+        )
+        vectors.append(backbone(**ids).last_hidden_state[0].mean(dim=0).numpy())
+    return np.stack(vectors)
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_a_proven_family_gives_the_vectors_of_a_plain_loop(
+    model_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is in the batch; and embeddings that are looked up apart are those that the model looks up."""
     monkeypatch.setattr(encoder_module, "is_proven", lambda backbone: False)
     backbone = tiny(model_type, **NEEDED.get(model_type, {}))
     if backbone.config.is_encoder_decoder:
         backbone = backbone.get_encoder()
+    expected = plain_loop(backbone, 64)
+    scale = abs(expected).max()
     encoder = SentenceEncoder(backbone, character_tokenizer(), max_length=64).eval()
     assert encoder._takes_embeddings
-    together = encoder.encode(LOWER_CASE, chunk_tokens=10_000)
-    alone = np.concatenate([encoder.encode([sentence]) for sentence in LOWER_CASE])
-    np.testing.assert_allclose(together, alone, atol=1e-5 * abs(alone).max())
+    for chunk_tokens in (70, 10_000):
+        found = encoder.encode(TEXTS, chunk_tokens=chunk_tokens)
+        np.testing.assert_allclose(found, expected, atol=1e-6 * scale)
+    alone = np.concatenate([encoder.encode([text]) for text in TEXTS])
+    np.testing.assert_allclose(alone, expected, atol=1e-6 * scale)
 
 
 @pytest.mark.parametrize("model_type", ["fnet", "convbert"])

@@ -43,11 +43,19 @@ def test_encode_edge_cases(encoder: SentenceEncoder) -> None:
         encoder.encode("one string")
 
 
-def test_bfloat16_is_near_float32() -> None:
-    full, half = tiny_bert().encode(SENTENCES), tiny_bert().set_precision("bf16-true").encode(SENTENCES)
-    assert half.dtype == np.float32
-    np.testing.assert_allclose(full, half, atol=0.1)
-    assert not np.array_equal(full, half)
+def test_vectors_of_length_1_and_cosines() -> None:
+    encoder, unit = tiny_bert(dropout=0.0), tiny_bert(dropout=0.0, normalize=True)
+    plain = encoder.encode(SENTENCES)
+    scaled = plain / np.linalg.norm(plain, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder.encode(SENTENCES, normalize=True), scaled, atol=1e-6)
+    np.testing.assert_allclose(unit.encode(SENTENCES), scaled, atol=1e-6)
+    rows = unit.tokenizer.rows(SENTENCES, 512)
+    np.testing.assert_allclose(unit.train()(rows).detach().numpy(), scaled, atol=1e-6)
+    np.testing.assert_allclose(encoder.similarity(plain), scaled @ scaled.T, atol=1e-6)
+    others = np.concatenate([plain[:2], np.zeros_like(plain[:1])])
+    cosines = encoder.similarity(plain, others)
+    np.testing.assert_allclose(cosines[:, :2], scaled @ scaled[:2].T, atol=1e-6)
+    assert (cosines[:, 2] == 0).all()
 
 
 def test_projection_of_training_alone_is_dropped_in_evaluation() -> None:

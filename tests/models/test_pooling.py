@@ -45,7 +45,7 @@ def test_mask_token_takes_the_last_mask() -> None:
     assert pool("mask_token", [hidden], mask, ids, MASK_ID).item() == 3.0
 
 
-def test_mask_token_without_a_mask_is_an_error() -> None:
+def test_mask_token_of_a_tokenizer_without_one_is_an_error() -> None:
     ids, mask = pad([[1, 9, 3], [1, 2]], "right")
-    with pytest.raises(ValueError, match="needs a mask token"):
-        pool("mask_token", [torch.zeros(2, 3, 4)], mask, ids, MASK_ID)
+    with pytest.raises(ValueError, match="needs a tokenizer with a mask token"):
+        pool("mask_token", [torch.zeros(2, 3, 4)], mask, ids, None)

@@ -29,3 +29,10 @@ def test_the_mask_is_that_of_the_tokenizer() -> None:
     tokenizer.mask_token = None
     with pytest.raises(ValueError, match="has no mask token"):
         fill_mask(tokenizer, "template", "{sentence} {mask}")
+
+
+def test_a_mask_token_that_the_tokenizer_does_not_find() -> None:
+    tokenizer = character_tokenizer()
+    tokenizer._special_tokens_map["mask_token"] = "mask"  # a word of four pieces
+    with pytest.raises(ValueError, match="does not read 'mask' as its mask token"):
+        fill_mask(tokenizer, "template", "{sentence} {mask}")

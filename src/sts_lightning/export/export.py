@@ -103,6 +103,7 @@ def _settings(encoder: SentenceEncoder) -> dict[str, Any]:
         "layer": encoder.layer,
         "bidirectional_layers": encoder.bidirectional_layers,
         "projection": encoder.projection,
+        "normalize": encoder.normalize,
         "denoise_evaluation": encoder.denoise_evaluation,
         "text_edit": encoder.text_edit,
     }

@@ -10,7 +10,7 @@ from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapter import add_adapter
+from sts_lightning.models.adapter import add_adapter, changes_base
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
 from sts_lightning.models.quantization import dequantized
@@ -43,11 +43,13 @@ def merged(encoder: SentenceEncoder) -> PreTrainedModel:
     backbone = encoder.backbone
     if not isinstance(backbone, PeftModel):
         return dequantized(backbone)
-    config = copy.deepcopy(backbone.peft_config["default"])
+    config: Any = copy.deepcopy(backbone.peft_config["default"])
     tuner: Any = backbone.base_model
     if not hasattr(tuner, "merge_and_unload"):
         kind = str(config.peft_type).rpartition(".")[2]
         raise ConfigError(f"an adapter of kind {kind} cannot be merged; use --format adapter.")
+    if changes_base(config):
+        config.init_lora_weights = True  # the initial values are subtracted from the base already
     trained = get_peft_model_state_dict(backbone, save_embedding_layers=False)
     whole = add_adapter(dequantized(tuner.unload()), config)
     set_peft_model_state_dict(whole, trained)

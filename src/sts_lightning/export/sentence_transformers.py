@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -25,7 +26,7 @@ POOLING: dict[Pooling, str] = {
 
 
 def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: str) -> None:
-    """Write an encoder as a transformer, a pooling and, with a projection, a dense module.
+    """Write an encoder as a transformer, a pooling and, with a projection, dense modules.
 
     With a template or edited sentences, the transformer is a `TemplateTransformer`, whose source file is
     copied into the folder, so that it loads without this project.
@@ -40,7 +41,7 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
     """
     try:
         from sentence_transformers import SentenceTransformer
-        from sentence_transformers.base.modules import Dense, Transformer
+        from sentence_transformers.base.modules import Dense, Normalize, Transformer
         from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
     except ImportError as error:
         raise ConfigError(
@@ -62,12 +63,23 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
                 edit=encoder.text_edit,
                 read_mask=encoder.pooling == "mask_token",
             )
-        modules = [first, PoolingModule(encoder.dimension, POOLING[encoder.pooling])]
-        if encoder.projection == "always":
-            dense = Dense(encoder.dimension, encoder.dimension, activation_function=nn.Tanh())
-            dense.linear.load_state_dict(encoder.projector[0].state_dict())
+        size: int = encoder.plain_backbone.config.hidden_size
+        modules = [first, PoolingModule(size, POOLING[encoder.pooling])]
+        layers: list[Any] = list(encoder.projector) if encoder.projection == "always" else []
+        for linear, activation in zip(layers[::2], layers[1::2], strict=True):
+            dense = Dense(
+                linear.in_features,
+                linear.out_features,
+                linear.bias is not None,
+                activation_function=activation,
+            )
+            dense.linear.load_state_dict(linear.state_dict())
             modules.append(dense)
-        SentenceTransformer(modules=modules, device="cpu").save(str(folder))
+        if encoder.normalize:
+            modules.append(Normalize())
+        model = SentenceTransformer(modules=modules, device="cpu")
+        model.model_card_data.local_files_only = True  # an export waits for no hub
+        model.save(str(folder))
     if isinstance(first, template_transformer.TemplateTransformer):
         _add_source(folder, Path(template_transformer.__file__), type(first).__name__)
 

@@ -5,15 +5,39 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from peft import PeftConfig, PeftModel, PeftType, PrefixEncoder, get_peft_model
-from torch import nn
+from peft import (
+    PeftConfig,
+    PeftModel,
+    PeftType,
+    PrefixEncoder,
+    get_peft_model,
+    get_peft_model_state_dict,
+)
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from sts_lightning.errors import ConfigError
 from sts_lightning.models.lora_dropout import save_inputs_once
+from sts_lightning.models.quantization import is_quantised
+
+PARTS_OF_WEIGHTS = re.compile(r"olora|pissa(_niter_\d+)?")
+"""LoRA's initial values that are a part of the base weights, which is subtracted from them."""
+
+NOT_REPEATABLE = {
+    "corda": "needs covariances of activations, which a run does not compute",
+    "eva": "needs activations, which a run does not compute",
+    "loftq": "replaces the base weights by quantised ones, which can be computed on a GPU only",
+    "lora_ga": "needs gradients, which a run does not compute",
+    "mica": "draws a factor that is frozen, and thus in no checkpoint",
+}
+"""LoRA's initial values with which a run could not be loaded again, or would be another method."""
 
 
 def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
@@ -21,6 +45,7 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
 
     Raises:
         ValueError: The adapter does not fit the backbone.
+        ConfigError: A run with the adapter could not be loaded again.
     """
     name = type(backbone).__name__
     if not isinstance(adapter, PeftConfig):
@@ -28,6 +53,8 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
             f"adapter must have a _target_ among peft's configurations, as peft.LoraConfig, got {adapter}."
         )
     check_adapter(adapter)
+    if changes_base(adapter) and any(map(is_quantised, backbone.modules())):
+        raise _no_such_start(adapter, "changes the base weights, which must not be quantised")
     takes_prefix = "past_key_values" in inspect.signature(backbone.forward).parameters
     if adapter.peft_type == PeftType.PREFIX_TUNING and not takes_prefix:
         raise ValueError(
@@ -35,7 +62,7 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
             "no effect. Choose another adapter, such as LoRA."
         )
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _repeated_draws(adapter):
             warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
             whole = get_peft_model(
                 backbone,
@@ -43,20 +70,35 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
                 low_cpu_mem_usage=backbone.device.type == "meta",  # a model without weights stays one
             )
     except (ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
+        if "lora_dropout != 0" in str(error):  # peft's word for stacked matrices
+            raise ValueError(
+                f"adapter.lora_dropout must be 0 for {name}: peft adapts its stacked experts without dropout."
+            ) from error
         raise ValueError(f"adapter does not fit {name}: {error}") from error
     assert isinstance(whole, PeftModel)
     if adapter.peft_type == PeftType.PREFIX_TUNING:
         _scale_prefix(whole, backbone)
+    if changes_base(adapter) and backbone.device.type != "meta":
+        subtracted: Any = whole
+        subtracted.initial_factors = {  # no buffers: they are in the way on a GPU
+            key: value.detach().to("cpu", copy=True)
+            for key, value in get_peft_model_state_dict(whole, save_embedding_layers=False).items()
+        }
     save_inputs_once(whole)
     return whole
 
 
 def check_adapter(adapter: PeftConfig) -> None:
-    """Reject numbers under which an adapter changes nothing; peft takes them.
+    """Reject settings that peft takes, but that have no effect or cannot be loaded again.
 
     Raises:
-        ValueError: One of them; the message begins with the name of the argument.
+        ValueError: A number under which an adapter changes nothing.
+        ConfigError: Initial values among `NOT_REPEATABLE`.
     """
+    initial = str(getattr(adapter, "init_lora_weights", None)).lower()
+    kind = next((kind for kind in NOT_REPEATABLE if initial.startswith(kind)), None)
+    if kind is not None:
+        raise _no_such_start(adapter, NOT_REPEATABLE[kind])
     bounds = {
         "lora_alpha": (0, math.inf),  # scales the adapter; with 0 it has neither effect nor gradient
         "lora_dropout": (-math.ulp(0), 1),
@@ -66,6 +108,44 @@ def check_adapter(adapter: PeftConfig) -> None:
         value = getattr(adapter, key, None)
         if value is not None and not above < value < below:
             raise ValueError(f"adapter.{key} must lie above {max(0, above)} and below {below}, got {value}.")
+
+
+def changes_base(adapter: PeftConfig) -> bool:
+    """Return whether an adapter subtracts its initial values from the base weights.
+
+    A checkpoint holds the adapter only. When it is loaded, the same part is subtracted again: truncated
+    decompositions are unique, and `_repeated_draws` repeats the draws of approximate ones.
+    """
+    initial = getattr(adapter, "init_lora_weights", None)
+    return isinstance(initial, str) and PARTS_OF_WEIGHTS.fullmatch(initial.lower()) is not None
+
+
+def initial_factors(whole: PeftModel) -> dict[str, Tensor]:
+    """Return what an adapter that `changes_base` began with, by the names of its weights in peft's files."""
+    holder: Any = whole
+    factors: dict[str, Tensor] = holder.initial_factors
+    return factors
+
+
+def _no_such_start(adapter: PeftConfig, reason: str) -> ConfigError:
+    initial = getattr(adapter, "init_lora_weights", None)
+    return ConfigError(
+        f"model.adapter.init_lora_weights={initial} {reason}.",
+        key="model.adapter.init_lora_weights",
+        hint="Leave it out for the usual start of LoRA; pissa starts from the base weights and needs "
+        "quantization=none.",
+    )
+
+
+@contextmanager
+def _repeated_draws(adapter: PeftConfig) -> Iterator[None]:
+    """Draw what is subtracted from the base weights from a fixed seed, not from the run's."""
+    if not changes_base(adapter):
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):  # models are loaded on the CPU
+        torch.default_generator.manual_seed(0)
+        yield
 
 
 @torch.no_grad()

@@ -9,29 +9,30 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from peft import PeftConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.choices import Denoise, Precision, Quantization, TextEdit
-from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapter import add_adapter, plain
+from sts_lightning.choices import Denoise, Quantization, TextEdit
+from sts_lightning.models.adapter import add_adapter
 from sts_lightning.models.attention import is_causal, make_bidirectional
-from sts_lightning.models.backbone import DTYPES, DtypeName, load_backbone
+from sts_lightning.models.backbone import DtypeName, load_backbone
+from sts_lightning.models.backbone_module import BackboneModule
 from sts_lightning.models.batch_probe import is_proven, probe
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, Projection, check_settings
 from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, embed_chunks, evaluation_mode
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
+from sts_lightning.models.pipeline_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
-from sts_lightning.models.quantization import follow_weights
 from sts_lightning.models.tokenize import Augment, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 
-class SentenceEncoder(nn.Module):
+class SentenceEncoder(BackboneModule):
     """Maps sentences to vectors.
 
     Args:
@@ -51,6 +52,8 @@ class SentenceEncoder(nn.Module):
             too; -1 for all.
         limit: Maximum number of tokens of a sentence that the model is meant to read, if that is less than
             it has positions for; see `SentenceTokenizer.set_evaluation_length`.
+        normalize: Whether vectors are scaled to length 1, in training too.
+        projector: Layers of the projection, linear ones and activations; by default new ones.
 
     Attributes:
         text_edit: Edit of sentences in evaluation (see `edit`); training never edits.
@@ -76,6 +79,8 @@ class SentenceEncoder(nn.Module):
         adapter: PeftConfig | None = None,
         bidirectional_layers: int = 0,
         limit: int | None = None,
+        normalize: bool = False,
+        projector: nn.Sequential | None = None,
     ) -> None:
         super().__init__()
         check_settings(backbone, pooling, layer, template, view_templates, denoise, projection)
@@ -100,7 +105,8 @@ class SentenceEncoder(nn.Module):
         self.projection: Projection = projection
         if projection != "none":
             size = backbone.config.hidden_size
-            self.projector = nn.Sequential(nn.Linear(size, size), nn.Tanh())
+            self.projector = projector or nn.Sequential(nn.Linear(size, size), nn.Tanh())
+        self.normalize = normalize
         self.backbone = backbone if adapter is None else add_adapter(backbone, adapter)
         self.pooling: Pooling = pooling
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
@@ -120,25 +126,23 @@ class SentenceEncoder(nn.Module):
         device: str | None = None,
         **settings: Unpack[EncoderSettings],
     ) -> Self:
-        """Load a hub id or a local folder; see `load_backbone` for the arguments and errors."""
+        """Load a hub id or a local folder; see `load_backbone` for the arguments and errors.
+
+        Only the transformer is taken from it; `from_pipeline` takes pooling and the rest too.
+        """
         backbone, tokenizer = load_backbone(name, config, trust_remote_code, dtype, quantization, device)
-        return cls(backbone, tokenizer, **settings)
+        encoder = cls(backbone, tokenizer, **settings)
+        if encoder.device.type != "meta":
+            warn_of_pipeline(name, encoder.pooling, encoder.projection, settings.get("template"))
+        return encoder
 
     @property
     def dimension(self) -> int:
         """Size D of a vector."""
         size: int = self.backbone.config.hidden_size
+        if self.projection == "always":
+            size = [layer.out_features for layer in self.projector if isinstance(layer, nn.Linear)][-1]
         return size
-
-    @property
-    def plain_backbone(self) -> PreTrainedModel:
-        """Backbone without the wrapper of its adapter."""
-        return plain(self.backbone)
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the weights."""
-        return next(self.parameters()).device
 
     @property
     def evaluation_text(self) -> dict[str, str | int | None]:
@@ -165,31 +169,9 @@ class SentenceEncoder(nn.Module):
             text_edit=self.text_edit,
         )
 
-    def _apply(self, *args: Any, **options: Any) -> Self:
-        super()._apply(*args, **options)  # type: ignore[no-untyped-call]
-        follow_weights(self)
-        return self
-
-    def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
-        return {name: values.to(self.device) for name, values in chunk.items()}
-
     def longest_rows(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""
         return self._to_device(self.tokenizer.longest(count))
-
-    def checkpoint_layers(self) -> None:
-        """Recompute each layer in the backward pass, keeping only its input (gradient checkpointing).
-
-        Raises:
-            ConfigError: The model does not support it.
-        """
-        try:
-            self.backbone.activation_checkpointing_enable({"use_reentrant": False})
-            # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
-            # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
-            self.plain_backbone.disable_input_require_grads()
-        except ValueError as error:
-            raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
 
     def forward(self, rows: TokenizedBatch, recompute: bool = False) -> Tensor:
         """Embed tokenised sentences, (N, D) in float32: `pool_rows`, then `project`."""
@@ -217,10 +199,10 @@ class SentenceEncoder(nn.Module):
         return rows.arrange(torch.cat([embed(*both) for both in zip(rows.chunks, inputs, strict=True)]))
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Apply the projection, if the mode has one: (N, D) -> (N, D) in float32."""
+        """Apply the projection, if the mode has one, and ``normalize``: to (N, D) in float32."""
         if self.projection == "always" or (self.projection == "train" and self.training):
             vectors = self.projector(vectors.to(next(self.projector.parameters()).dtype)).float()
-        return vectors
+        return F.normalize(vectors, dim=-1) if self.normalize else vectors
 
     def embed_chunk(
         self,
@@ -252,21 +234,6 @@ class SentenceEncoder(nn.Module):
             self.pooling, hidden, chunk["attention_mask"], chunk["input_ids"], self.tokenizer.mask_token_id
         )
 
-    @property
-    def precision(self) -> Precision:
-        """Precision of the weights that are not quantised."""
-        return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
-
-    def set_precision(self, precision: Precision) -> Self:
-        """Convert the weights for inference; training needs float32 weights.
-
-        Raises:
-            ConfigError: The precision is not one of inference.
-        """
-        if precision not in DTYPES:
-            raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
-        return self.to(DTYPES[precision])
-
     @torch.inference_mode()
     def encode(
         self,
@@ -274,6 +241,7 @@ class SentenceEncoder(nn.Module):
         chunk_tokens: int | None = None,
         progress: bool | None = None,
         share_prefix: bool = True,
+        normalize: bool = False,
     ) -> np.ndarray:
         """Embed sentences in batches of similar length; a sentence that is repeated is embedded each time.
 
@@ -286,6 +254,7 @@ class SentenceEncoder(nn.Module):
                 chosen by device.
             progress: Whether to show a progress bar; by default in a terminal if there are many chunks.
             share_prefix: Whether a causal model computes the tokens that all sentences start with only once.
+            normalize: Whether to scale the vectors to length 1, if the encoder does not do so anyway.
 
         Returns:
             float32 array, shape (N, D), in the order given.
@@ -309,7 +278,28 @@ class SentenceEncoder(nn.Module):
             # Reading inner layers registers hooks in the modules, which is not safe in threads.
             threaded = on_cpu and not self._reads_inner_layers
             vectors = batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress))
-            return np.asarray(self.project(vectors).cpu().numpy())
+            vectors = self.project(vectors)
+            return np.asarray((F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy())
+
+    @staticmethod
+    def similarity(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
+        """Return the cosines of all pairs, ``u . v / (|u| |v|)``.
+
+        Example:
+            >>> encoder.similarity(encoder.encode(queries), encoder.encode(sentences)).argmax(axis=1)
+
+        Args:
+            vectors: Vectors, shape (N, D), of any length.
+            others: Vectors, shape (M, D); by default the same ones.
+
+        Returns:
+            float32 array, shape (N, M), each in [-1, 1]; 0 for a vector of zeros.
+        """
+        first, second = (
+            F.normalize(torch.from_numpy(np.asarray(part, dtype=np.float32)), dim=-1)
+            for part in (vectors, vectors if others is None else others)
+        )
+        return np.asarray((first @ second.T).clamp(-1, 1).numpy())
 
     @property
     def _reads_inner_layers(self) -> bool:

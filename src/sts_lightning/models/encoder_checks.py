@@ -18,20 +18,26 @@ Projection = Literal["none", "train", "always"]
 """When a linear layer with tanh is applied to the pooled vector."""
 
 
-class EncoderSettings(TypedDict, total=False):
+class OwnSettings(TypedDict, total=False):
+    """Arguments of `SentenceEncoder` that no pipeline of another library has."""
+
+    layer: int
+    view_templates: Sequence[str] | None
+    denoise: Denoise
+    denoise_evaluation: bool
+    adapter: PeftConfig | None
+    bidirectional_layers: int
+
+
+class EncoderSettings(OwnSettings, total=False):
     """Arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that pass them on."""
 
     pooling: Pooling
     max_length: int
-    layer: int
     template: str | None
-    view_templates: Sequence[str] | None
-    denoise: Denoise
-    denoise_evaluation: bool
     projection: Projection
-    adapter: PeftConfig | None
-    bidirectional_layers: int
     limit: int | None
+    normalize: bool
 
 
 def check_settings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,8 @@ from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
+from sts_lightning.models.pipeline_files import OWN_FILE
+from sts_lightning.models.pretrained import from_pipeline
 from sts_lightning.runs.folder import RunFolder
 
 
@@ -61,29 +64,50 @@ def with_quantization(model: DictConfig, quantization: str | None) -> DictConfig
     return changed
 
 
-def load(run: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
-    """Load the encoder of a run, with its prompt, pooling and precision, ready to encode.
+def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
+    """Load the encoder of a run or of a model, with its prompt and pooling, ready to encode.
 
-    A run folder is data: only this project's and peft's classes are built from it, and no code that comes
-    with a model is run, unless the arguments allow it.
+    A folder is data: only this project's and peft's classes are built from it, and no code that comes with it
+    or with a model is run, unless the arguments allow it.
 
     Example:
         >>> encoder = sts_lightning.load("runs/...")
-        >>> vectors = encoder.encode(["A sentence.", "Another one."])
+        >>> vectors = encoder.encode(["A sentence.", "Another one."], normalize=True)
+        >>> cosines = encoder.similarity(vectors)
 
     Args:
-        run: Run folder.
-        trust: Dotted names of further classes, and keys of settings, that the folder may ask for.
-        trust_remote_code: Whether to run code that comes with the run's model.
+        source: Run folder; or a model, as `from_pipeline` reads it: an export, a folder of
+            sentence-transformers or transformers, or an id on the model hub.
+        trust: Dotted names of further classes, and keys of settings, that a run folder may ask for.
+        trust_remote_code: Whether to run code that comes with the run's model, or with the model.
 
     Raises:
-        CheckpointError: The folder is not a run folder, or its files are broken.
+        CheckpointError: The folder is neither a run nor a model, or its files are broken.
+        ConfigError: The model has a part without an equivalent here, or cannot be loaded.
         UntrustedError: The folder asks for more than the arguments allow; the message names it.
     """
-    folder = RunFolder(run)
+    if _is_model(source):
+        encoder = from_pipeline(str(source), trust_remote_code=trust_remote_code)
+        encoder.tokenizer.set_evaluation_length(None)
+        return encoder.eval()
+    folder = RunFolder(source)
     cfg = folder.load_config(Trust.of(trust, trust_remote_code))
     encoder = load_from(folder, cfg)
     return encoder.set_precision(cfg.evaluation.get("precision") or encoder.precision).eval()
+
+
+def _is_model(source: str | Path) -> bool:
+    """Return whether a source is a model rather than a run: a folder with one, or an id on the model hub.
+
+    ``runs/typo`` has the form of an id; where there is a folder ``runs``, it is a run that is missing.
+    """
+    path = Path(source)
+    if path.is_dir():
+        return not RunFolder(path).config_file.is_file() and any(
+            (path / name).is_file() for name in ("config.json", "modules.json", OWN_FILE)
+        )
+    is_id = isinstance(source, str) and re.fullmatch(r"[\w.-]+/[\w.-]+(@\w+)?", source) is not None
+    return is_id and not path.parent.is_dir()
 
 
 def load_from(
@@ -118,8 +142,14 @@ def edit_and_cut(
         key: Setting that ``max_length`` comes from, for the message.
 
     Raises:
-        ConfigError: The model has no positions for so many tokens.
+        ConfigError: The model has no positions for so many tokens, or its own pipeline has another edit.
     """
+    if encoder.text_edit not in ("none", text_edit):
+        raise ConfigError(
+            f"text_edit={text_edit} contradicts the pipeline of the model, which edits sentences.",
+            key=key.replace("max_length", "text_edit"),
+            hint=f"Set it to {encoder.text_edit}.",
+        )
     encoder.text_edit = text_edit
     try:
         encoder.tokenizer.set_evaluation_length(max_length)

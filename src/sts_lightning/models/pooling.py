@@ -34,14 +34,14 @@ def pool(
         hidden: Hidden states, each (N, L, D), the last layer last; ``first_last_mean`` reads index 1
             of a full list that starts with the embeddings.
         attention_mask: 1 for tokens, 0 for padding, (N, L).
-        input_ids: Token ids, (N, L).
+        input_ids: Token ids, (N, L); each row has a mask token under ``mask_token``.
         mask_token_id: Id of the mask token, for ``mask_token``.
 
     Returns:
         (N, D) in float32.
 
     Raises:
-        ValueError: A row has no mask token under ``mask_token``.
+        ValueError: There is no ``mask_token_id`` under ``mask_token``.
     """
     last = hidden[-1]
     length = attention_mask.shape[1]
@@ -55,11 +55,9 @@ def pool(
     elif pooling == "last_token":
         chosen = (attention_mask * positions).argmax(dim=1)
     else:
-        is_mask = input_ids.eq(-1 if mask_token_id is None else mask_token_id)
-        if not bool(is_mask.any(dim=1).all()):
-            raise ValueError(
-                "mask_token pooling needs a mask token in every sentence; the template has none."
-            )
+        if mask_token_id is None:
+            raise ValueError("mask_token pooling needs a tokenizer with a mask token.")
+        is_mask = input_ids.eq(mask_token_id)
         chosen = (is_mask * (positions + 1)).argmax(dim=1)
     rows = torch.arange(len(chosen), device=chosen.device)
     return last[rows, chosen].float()

@@ -38,7 +38,8 @@ def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) 
         template: Template to fill.
 
     Raises:
-        ValueError: The slot is missing or occurs more than once, or the tokenizer has no mask token.
+        ValueError: The slot is missing or occurs more than once, or the tokenizer has no mask token or does
+            not find it in the template.
     """
     if not has_slot(template):
         raise ValueError(f"{argument} must contain {SLOT} exactly once: {template!r}")
@@ -49,4 +50,9 @@ def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) 
                 "has no mask token; choose a prompt for causal models, such as prompt=eol."
             )
         template = template.replace(MASK, tokenizer.mask_token)
+        if tokenizer.mask_token_id not in tokenizer(template.replace(SLOT, ""))["input_ids"]:
+            raise ValueError(
+                f"{argument} has {MASK}, but the tokenizer of {tokenizer.name_or_path} "
+                f"does not read {tokenizer.mask_token!r} as its mask token; repair the tokenizer's files."
+            )
     return template

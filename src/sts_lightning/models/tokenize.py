@@ -127,13 +127,18 @@ class SentenceTokenizer:
         augment: Augment | None = None,
     ) -> list[list[int]]:
         texts = list(sentences)
+        row_length = max_length
         if template is not None:
             prefix, suffix = template.split(SLOT)
-            texts = [f"{prefix}{text}{suffix}" for text in self._cut(texts, max_length)]
+            if suffix:
+                texts, row_length = self._cut(texts, max_length), None
+            elif max_length is not None:  # the row ends with the sentence, as after a prompt elsewhere
+                row_length = max_length + sum(map(len, self._split(template)))
+            texts = [f"{prefix}{text}{suffix}" for text in texts]
         encoded = self.tokenizer(
             texts,
-            truncation=template is None and max_length is not None,
-            max_length=max_length if template is None else None,
+            truncation=row_length is not None,
+            max_length=row_length,
             return_attention_mask=False,
             return_token_type_ids=False,
             return_special_tokens_mask=augment is not None,

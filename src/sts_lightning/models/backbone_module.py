@@ -1,0 +1,73 @@
+"""A transformer in a module: device, precision, gradient checkpointing."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from peft import PeftModel
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from sts_lightning.choices import Precision
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.adapter import plain
+from sts_lightning.models.backbone import DTYPES
+from sts_lightning.models.quantization import follow_weights
+
+
+class BackboneModule(nn.Module):
+    """Module around a backbone.
+
+    Attributes:
+        backbone: Transformer without a head, possibly in an adapter.
+    """
+
+    backbone: PreTrainedModel | PeftModel
+
+    @property
+    def plain_backbone(self) -> PreTrainedModel:
+        """Backbone without the wrapper of its adapter."""
+        return plain(self.backbone)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return next(self.parameters()).device
+
+    def _apply(self, *args: Any, **options: Any) -> Self:
+        super()._apply(*args, **options)  # type: ignore[no-untyped-call]
+        follow_weights(self)
+        return self
+
+    def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: values.to(self.device) for name, values in chunk.items()}
+
+    def checkpoint_layers(self) -> None:
+        """Recompute each layer in the backward pass, keeping only its input (gradient checkpointing).
+
+        Raises:
+            ConfigError: The model does not support it.
+        """
+        try:
+            self.backbone.activation_checkpointing_enable({"use_reentrant": False})
+            # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
+            # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
+            self.plain_backbone.disable_input_require_grads()
+        except ValueError as error:
+            raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
+
+    @property
+    def precision(self) -> Precision:
+        """Precision of the weights that are not quantised."""
+        return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
+
+    def set_precision(self, precision: Precision) -> Self:
+        """Convert the weights for inference; training needs float32 weights.
+
+        Raises:
+            ConfigError: The precision is not one of inference.
+        """
+        if precision not in DTYPES:
+            raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
+        return self.to(DTYPES[precision])

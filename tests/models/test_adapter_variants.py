@@ -1,0 +1,198 @@
+"""Variants of adapters: trained, loaded again, and exported, they give the same vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig
+from peft import LoraConfig, PeftModel
+from transformers import AutoModel, MistralConfig, PreTrainedModel
+
+from sts_lightning.errors import ConfigError, InterruptedRunError
+from sts_lightning.export.adapter import write_adapter
+from sts_lightning.export.export import export
+from sts_lightning.export.merged import write_merged
+from sts_lightning.models.adapter import add_adapter
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import load_from, load_part
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.testing.tiny_decoders import tiny_mistral, write_mistral
+from sts_lightning.workflows.train import train_in
+from tests.conftest import SHORT_DATA
+from tests.export.helpers import STEPS
+from tests.models.decoders import lora
+from tests.scenarios.interruptions import StopAt
+
+Config = Callable[..., DictConfig]
+
+TEXTS = ["A dog runs.", "x"]
+
+IA3 = "{_target_: peft.IA3Config, task_type: FEATURE_EXTRACTION}"
+
+LOHA = "{_target_: peft.LoHaConfig, task_type: FEATURE_EXTRACTION, r: 4, target_modules: all-linear}"
+
+DECODER = ["model.dtype=float32", "model.quantization=none", "model.adapter.r=4"]
+
+VARIANTS = {
+    "lora": DECODER,
+    "rslora": [*DECODER, "+model.adapter.use_rslora=true"],
+    "dora": [*DECODER, "+model.adapter.use_dora=true"],
+    "pissa": [*DECODER, "+model.adapter.init_lora_weights=pissa"],
+    "approximate pissa": [*DECODER, "+model.adapter.init_lora_weights=pissa_niter_4"],
+    "olora": [*DECODER, "+model.adapter.init_lora_weights=olora"],
+    "dora in 4 bit": ["model.dtype=float32", "model.adapter.r=4", "+model.adapter.use_dora=true"],
+    "ia3": ["model=tiny_bert", f"model.adapter={IA3}"],
+    "loha": ["model=tiny_bert", f"model.adapter={LOHA}"],
+}
+
+
+class AtEnd(pl.Callback):
+    """Remembers what training ends with."""
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        encoder: SentenceEncoder = pl_module.encoder
+        self.vectors = encoder.encode(TEXTS)
+        self.weights = {
+            name: value.detach().clone() for name, value in encoder.named_parameters() if value.requires_grad
+        }
+        self.loss = float(trainer.callback_metrics["train/loss"])
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    shape = MistralConfig(
+        vocab_size=259,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=512,
+    )
+    write_mistral(folder, shape)
+    return folder
+
+
+def overrides(base: Path, variant: str) -> list[str]:
+    own = VARIANTS[variant]
+    start = (
+        []
+        if own[0] == "model=tiny_bert"
+        else ["model=mistral7b", f"model.name={base}", "trainer=cpu", "optim.warmup=0"]
+    )
+    short = ["data.train_size=64", "data.dev_size=8", "evaluation.final=false", "trainer.save_every=1"]
+    return [*start, *SHORT_DATA, *STEPS, *short, *own]
+
+
+def vectors_of(encoder: SentenceEncoder, backbone: PreTrainedModel | PeftModel) -> np.ndarray:
+    """Embed with another backbone in place of the encoder's."""
+    encoder.backbone = backbone.eval()
+    return encoder.encode(TEXTS)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_run_loads_and_merges_as_it_was_trained(
+    variant: str, base: Path, config: Config, tmp_path: Path
+) -> None:
+    run, end = RunFolder(tmp_path / "run"), AtEnd()
+    train_in(run.path, config(*overrides(base, variant)), callbacks=[end])
+    assert np.isfinite(end.loss)
+    torch.manual_seed(1)  # not that of the run
+    encoder = load_from(run, run.load_config()).eval()
+    best = encoder.encode(TEXTS)
+    load_part(encoder, "encoder.", run.read_checkpoint("last"), run.checkpoint("last"))
+    np.testing.assert_array_equal(encoder.encode(TEXTS), end.vectors)
+    export(run.path, tmp_path / "merged", "merged")
+    merged = AutoModel.from_pretrained(tmp_path / "merged")
+    np.testing.assert_allclose(vectors_of(encoder, merged), best, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["approximate pissa", "ia3"])
+def test_a_stopped_run_of_a_variant_resumes(variant: str, base: Path, config: Config, tmp_path: Path) -> None:
+    whole, end = AtEnd(), AtEnd()
+    cfg = config(*overrides(base, variant))
+    train_in(tmp_path / "whole", cfg, callbacks=[whole])
+    run = tmp_path / "run"
+    with pytest.raises(InterruptedRunError):
+        train_in(run, cfg, callbacks=[StopAt(3)])
+    torch.manual_seed(1)
+    train_in(run, RunFolder(run).load_config(), callbacks=[end], resume=True)
+    assert whole.weights.keys() == end.weights.keys()
+    for name, value in whole.weights.items():
+        assert torch.equal(value, end.weights[name]), name
+
+
+def trained(settings: LoraConfig, seed: int = 0) -> SentenceEncoder:
+    """Make an encoder whose adapter has moved away from its initial values."""
+    encoder = tiny_mistral(adapter=settings).eval()
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            if parameter.requires_grad:
+                parameter.add_(torch.randn_like(parameter), alpha=0.05)
+    return encoder
+
+
+STARTS: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "pissa": {"init_lora_weights": "pissa"},
+    "approximate pissa": {"init_lora_weights": "pissa_niter_4"},
+    "olora": {"init_lora_weights": "olora"},
+    "rslora": {
+        "init_lora_weights": "pissa",
+        "use_rslora": True,
+        "rank_pattern": {"q_proj": 6},
+        "alpha_pattern": {"v_proj": 3},
+    },
+    "dora": {"init_lora_weights": "pissa", "use_dora": True},
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_peft_and_transformers_give_the_vectors_of_the_run(start: str, tmp_path: Path) -> None:
+    encoder = trained(lora(**STARTS[start]))
+    wanted = encoder.encode(TEXTS)
+    write_adapter(encoder, tmp_path, "base")
+    theirs = PeftModel.from_pretrained(tiny_mistral().backbone, tmp_path)
+    np.testing.assert_allclose(vectors_of(encoder, theirs), wanted, atol=1e-5)
+    again = trained(lora(**STARTS[start]))
+    (tmp_path / "merged").mkdir()
+    write_merged(again, tmp_path / "merged", "base")
+    whole = AutoModel.from_pretrained(tmp_path / "merged")
+    np.testing.assert_allclose(vectors_of(again, whole), wanted, atol=1e-5)
+
+
+def test_what_is_subtracted_from_the_base_does_not_depend_on_the_random_state() -> None:
+    states = []
+    for seed in (1, 2):
+        backbone: Any = tiny_mistral().backbone
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        states.append(add_adapter(backbone, lora(init_lora_weights="pissa_niter_4")).state_dict())
+        assert torch.equal(before, torch.get_rng_state())
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+@pytest.mark.parametrize("initial", ["loftq", "eva", "corda", "lora_ga", "mica"])
+@pytest.mark.filterwarnings("ignore:.*Using default:UserWarning")
+def test_initial_values_that_a_run_cannot_repeat_are_rejected(initial: str) -> None:
+    more = {"loftq_config": {"loftq_bits": 4}} if initial == "loftq" else {}
+    with pytest.raises(ConfigError) as caught:
+        tiny_mistral(adapter=lora(init_lora_weights=initial, **more))
+    assert caught.value.key == "model.adapter.init_lora_weights"
+    assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize("initial", ["pissa", "pissa_niter_4", "olora"])
+def test_a_quantised_base_is_not_changed(initial: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        tiny_mistral(quantization="4bit", adapter=lora(init_lora_weights=initial))
+    assert caught.value.key == "model.adapter.init_lora_weights"
+    assert "quantization=none" in str(caught.value.hint)

@@ -1,0 +1,29 @@
+"""Precision and recomputed layers of an encoder's transformer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
+from tests.models.families import tiny
+from tests.sentences import SENTENCES
+
+
+def test_bfloat16_is_near_float32() -> None:
+    full, half = tiny_bert().encode(SENTENCES), tiny_bert().set_precision("bf16-true").encode(SENTENCES)
+    assert half.dtype == np.float32
+    np.testing.assert_allclose(full, half, atol=0.1)
+    assert not np.array_equal(full, half)
+
+
+def test_a_precision_of_training_is_none_of_inference() -> None:
+    with pytest.raises(ConfigError, match="bf16-mixed"):
+        tiny_bert().set_precision("bf16-mixed")  # type: ignore[arg-type]
+
+
+def test_a_model_whose_layers_cannot_be_recomputed() -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.gradient_checkpointing"):
+        SentenceEncoder(tiny("mpnet"), character_tokenizer(), max_length=64).checkpoint_layers()

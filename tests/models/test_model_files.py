@@ -1,0 +1,65 @@
+"""Files of a model, in a folder and on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.models import model_files
+from sts_lightning.models.model_files import ModelFiles
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"x": 1}')
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "broken.json").write_text("{")
+    files = ModelFiles(str(tmp_path))
+    assert files.path("a.json") == tmp_path / "a.json"
+    assert files.path("b.json") is None
+    assert (files.json("a.json"), files.json("b.json"), files.json("list.json")) == ({"x": 1}, None, [1])
+    assert (files.mapping("a.json"), files.mapping("b.json")) == ({"x": 1}, {})
+    for name in ("broken.json", "list.json"):
+        with pytest.raises(CheckpointError, match=name):
+            files.mapping(name)
+
+
+def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An absent file is known to be absent only if the hub says so."""
+    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    files = ModelFiles("someone/model@abc")
+    asked = []
+
+    def download(source: str, relative: str, **options: object) -> str:
+        asked.append((source, relative, options))
+        errors = {
+            "absent": EntryNotFoundError,
+            "unreachable": LocalEntryNotFoundError,
+        }
+        if relative in errors:
+            raise errors[relative]("no")
+        return str(tmp_path / relative)
+
+    monkeypatch.setattr(model_files, "hf_hub_download", download)
+    assert files.path("there") == tmp_path / "there"
+    assert asked == [("someone/model", "there", {"revision": "abc"})]
+    assert files.path("absent") is None
+    with pytest.raises(ConfigError, match="unreachable") as caught:
+        files.path("unreachable")
+    assert caught.value.key == "model.name"
+
+
+def test_a_model_that_the_hub_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+
+    def download(*_: object, **__: object) -> str:
+        error = RepositoryNotFoundError.__new__(RepositoryNotFoundError)
+        OSError.__init__(error, "404: no such repository")
+        raise error
+
+    monkeypatch.setattr(model_files, "hf_hub_download", download)
+    with pytest.raises(ConfigError, match="neither a folder nor") as caught:
+        ModelFiles("someone/typo").path("modules.json")
+    assert caught.value.key == "model.name"

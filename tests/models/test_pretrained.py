@@ -1,0 +1,229 @@
+"""Encoders with a model's own pipeline, against sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import sts_lightning
+from sts_lightning.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.export.export import export
+from sts_lightning.models.loading import build_encoder, edit_and_cut
+from sts_lightning.models.pretrained import from_pipeline
+from sts_lightning.workflows.train import train_in
+from tests.conftest import SHORT_RUN
+from tests.models.families import tiny, write
+from tests.models.st_folders import TEXTS, st_folder
+
+Config = Callable[..., DictConfig]
+
+PIPELINES: dict[str, dict[str, Any]] = {
+    "mean, normalised": {"normalize": True},
+    "cls": {"pooling": "cls"},
+    "two dense layers": {"dense": ((48, nn.Identity()), (8, nn.Tanh())), "normalize": True},
+    "prompt": {"prompts": {"query": "query : ", "passage": "p : "}, "default_prompt_name": "query"},
+    "last token": {"model_type": "qwen3", "pooling": "lasttoken"},
+    "length of the model": {"max_seq_length": None},
+    "prompt outside the pooling": {
+        "model_type": "qwen3",
+        "pooling": "lasttoken",
+        "prompts": {"query": "query : "},
+        "default_prompt_name": "query",
+        "include_prompt": False,
+    },
+}
+
+
+@pytest.mark.parametrize("case", list(PIPELINES))
+def test_vectors_are_those_of_sentence_transformers(case: str, tmp_path: Path, config: Config) -> None:
+    folder, library = st_folder(tmp_path, **PIPELINES[case])
+    expected = library.encode(TEXTS)
+    scale = abs(expected).max()
+    np.testing.assert_allclose(sts_lightning.load(folder).encode(TEXTS), expected, atol=2e-6 * scale)
+    cfg = config("model=encoder", f"model.name={folder}", "data=toy")
+    encoder = edit_and_cut(build_encoder(cfg.model, cfg.prompt), "none", None).eval()
+    assert encoder.dimension == expected.shape[1]
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=2e-6 * scale)
+
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "mpnet_base": {"model_type": "mpnet", "normalize": True},
+    "modernbert_base": {"model_type": "modernbert"},
+    "bge_base": {"pooling": "cls", "normalize": True},
+    "bge_small": {"pooling": "cls", "normalize": True},
+    "e5_base": {"normalize": True, "prompts": {"x": "query: "}, "default_prompt_name": "x"},
+    "gte_base": {"normalize": True},
+    "mxbai_large": {"pooling": "cls", "prompts": {"query": "Represent : "}},
+    "embeddinggemma": {
+        "model_type": "gemma3_text",
+        "settings": {"use_bidirectional_attention": True},
+        "dense": ((64, nn.Identity()), (32, nn.Identity())),
+        "normalize": True,
+        "prompts": {"STS": "task: sentence similarity | query: "},
+        "default_prompt_name": "STS",
+    },
+    "qwen3_embedding_0_6b": {
+        "model_type": "qwen3",
+        "pooling": "lasttoken",
+        "normalize": True,
+        "prompts": {"query": "Instruct: "},
+    },
+}
+"""Pipelines of the models of conf/model that are published as such, in small."""
+
+
+@pytest.mark.parametrize("choice", list(PUBLISHED))
+def test_a_configuration_of_conf_gives_the_vectors_of_its_pipeline(
+    choice: str, tmp_path: Path, config: Config
+) -> None:
+    folder, library = st_folder(tmp_path, **PUBLISHED[choice])
+    cfg = config(f"model={choice}", f"model.name={folder}", "data=toy", "model.max_length=50")
+    encoder = build_encoder(cfg.model, cfg.prompt).eval()
+    texts = TEXTS[:-1]
+    expected = library.encode(texts)
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=2e-6 * abs(expected).max())
+
+
+def test_a_prompt_by_name(tmp_path: Path) -> None:
+    folder, library = st_folder(tmp_path, prompts={"a": "one ", "b": "another "}, default_prompt_name="a")
+    for name in ("a", "b"):
+        found = from_pipeline(folder, prompt_name=name).eval()
+        found.tokenizer.set_evaluation_length(None)
+        np.testing.assert_allclose(found.encode(TEXTS), library.encode(TEXTS, prompt_name=name), atol=1e-5)
+    with pytest.raises(ConfigError, match="a, b") as caught:
+        from_pipeline(folder, prompt_name="c")
+    assert caught.value.key == "model.prompt_name"
+    with pytest.raises(ConfigError, match="exclude") as caught:
+        from_pipeline(folder, prompt_name="a", template="it : {sentence}")
+    assert caught.value.key == "model.prompt_name"
+
+
+def test_a_setting_takes_precedence_over_the_pipeline(tmp_path: Path) -> None:
+    folder, library = st_folder(
+        tmp_path,
+        dense=((8, nn.Tanh()),),
+        normalize=True,
+        prompts={"a": "one "},
+        default_prompt_name="a",
+    )
+    encoder = from_pipeline(
+        folder,
+        pooling="cls",
+        projection="none",
+        normalize=False,
+        template="{sentence}",
+        max_length=20,
+        limit=30,
+    ).eval()
+    assert (encoder.pooling, encoder.dimension, encoder.normalize) == ("cls", 32, False)
+    assert (encoder.tokenizer.max_length, encoder.tokenizer.limit) == (20, 30)
+    hidden = library[0].model(**library.tokenizer(["a dog"], return_tensors="pt")).last_hidden_state[0, 0]
+    np.testing.assert_allclose(encoder.encode(["a dog"])[0], hidden.detach().numpy(), atol=1e-5)
+
+
+def test_new_layers_in_place_of_trained_ones(tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, dense=((8, nn.Tanh()),))
+    for projection in ("train", "always"):
+        with pytest.raises(ConfigError) as caught:
+            from_pipeline(folder, projection=projection)  # type: ignore[arg-type]
+        assert caught.value.key == "model.projection"
+        assert "none" in str(caught.value.hint)
+
+
+def test_a_prompt_that_is_not_pooled(tmp_path: Path) -> None:
+    prompts: dict[str, Any] = {"prompts": {"a": "one "}, "include_prompt": False}
+    folder, library = st_folder(tmp_path, **prompts, default_prompt_name="a")
+    with pytest.raises(ConfigError) as caught:
+        from_pipeline(folder)
+    assert caught.value.key == "prompt.template"
+    bare = from_pipeline(folder, template="{sentence}").eval().encode(["a dog"])
+    np.testing.assert_allclose(bare, library.encode(["a dog"], prompt=""), atol=1e-5)
+
+
+def test_capitals(tmp_path: Path) -> None:
+    """Lower-casing is taken where the tokenizer does it, and rejected where it does not."""
+    folder, _ = st_folder(tmp_path)
+    (Path(folder) / "sentence_bert_config.json").write_text(json.dumps({"do_lower_case": True}))
+    vectors = from_pipeline(folder).eval().encode(["A DOG", "a dog"])
+    np.testing.assert_array_equal(vectors[0], vectors[1])
+    path = Path(folder) / "tokenizer.json"
+    settings = json.loads(path.read_text())
+    settings["normalizer"]["lowercase"] = False
+    path.write_text(json.dumps(settings))
+    with pytest.raises(ConfigError, match="do_lower_case") as caught:
+        from_pipeline(folder)
+    assert caught.value.key == "model.name"
+
+
+@pytest.mark.parametrize("wrong", ["absent", "cut", "of another size"])
+def test_weights_of_a_dense_layer(wrong: str, tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, dense=((8, nn.Tanh()),))
+    path = Path(folder) / "2_Dense" / "model.safetensors"
+    weights = load_file(path)
+    if wrong == "absent":
+        path.unlink()
+    elif wrong == "cut":
+        path.write_bytes(path.read_bytes()[:50])
+    else:
+        save_file({**weights, "linear.bias": weights["linear.bias"][:4].clone()}, path)
+    with pytest.raises(CheckpointError, match="2_Dense"):
+        from_pipeline(folder)
+
+
+@pytest.mark.parametrize(("model_type", "pooling"), [("bert", "mean"), ("llama", "last_token")])
+def test_a_model_without_a_pipeline(model_type: str, pooling: str, tmp_path: Path) -> None:
+    encoder = sts_lightning.load(write(tiny(model_type), tmp_path))
+    assert encoder.pooling == pooling
+    assert not encoder.normalize
+    assert encoder.tokenizer.evaluation_length == 256  # the positions of the model
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["two dense layers", "prompt", "mean, normalised"])
+def test_in_trained_out_and_in_again(case: str, tmp_path: Path, config: Config) -> None:
+    folder, _ = st_folder(tmp_path, **PIPELINES[case])
+    start = [text for text in SHORT_RUN if not text.startswith("model=")]
+    steps = ["trainer.max_epochs=-1", "trainer.max_steps=3", "optim.lr=1e-2", "evaluation.final=false"]
+    train_in(tmp_path / "run", config("model=encoder", f"model.name={folder}", *start, *steps))
+    trained = sts_lightning.load(tmp_path / "run").encode(TEXTS)
+    assert abs(trained - sts_lightning.load(folder).encode(TEXTS)).max() > 1e-3
+    export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(TEXTS), trained, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model=tiny_bert", "prompt=promptbert"],
+        ["model=tiny_mistral", "prompt=eol", "evaluation.text_edit=official"],
+        ["model=tiny_bert", "model.projection=always", "model.pooling=cls"],
+    ],
+    ids=["mask", "edited", "projection"],
+)
+def test_an_export_of_a_template_comes_in_again(overrides: list[str], tmp_path: Path, config: Config) -> None:
+    start = [text for text in SHORT_RUN if not text.startswith("model=")]
+    train_in(tmp_path / "run", config(*start, *overrides, "evaluation.final=false"))
+    expected = sts_lightning.load(tmp_path / "run").encode(TEXTS)
+    export(tmp_path / "run", tmp_path / "st", "sentence-transformers")
+    np.testing.assert_allclose(sts_lightning.load(tmp_path / "st").encode(TEXTS), expected, atol=1e-5)
+    export(tmp_path / "run", tmp_path / "merged", "merged")
+    if "model.projection=always" in overrides:
+        with pytest.raises(ConfigError, match=r"projection") as caught:
+            sts_lightning.load(tmp_path / "merged")
+        assert caught.value.key == "model.name"
+        return
+    merged = sts_lightning.load(tmp_path / "merged")
+    np.testing.assert_allclose(merged.encode(TEXTS), expected, atol=1e-5)
+    if merged.text_edit == "official":
+        with pytest.raises(UserError) as edited:
+            edit_and_cut(merged, "none", None)
+        assert edited.value.key == "evaluation.text_edit"
