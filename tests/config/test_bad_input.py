@@ -49,12 +49,17 @@ NUMBER = "null fast [] nan 1e30"
 """Values that no number has."""
 
 COUNT = f"{NUMBER} 1.5"
-FLAG = "null maybe [] 1.5"
+FLAG = "null maybe yes [] 0 1 7 1.5"
 CHOICE = "'' nonsense [] 7"
 NODE = "null '' 5 [] ${nope}"
 TEXT = "'' [] {a:1} ${nope}"
 VALUES: dict[str, dict[str, str]] = {
     "pairs": {
+        "debug": FLAG,
+        "trust_remote_code": FLAG,
+        "share_stages": FLAG.removeprefix("null "),
+        "prompt.denoise_evaluation": FLAG,
+        "evaluation.untuned": FLAG,
         "name": f"{TEXT} null",
         "seed": f"{COUNT} -1 4294967296",
         "senteval_text": CHOICE,

@@ -64,6 +64,19 @@ def check_config(cfg: DictConfig) -> DictConfig:
     return resolved
 
 
+def check_flags(cfg: DictConfig) -> None:
+    """Check the settings on the top level that are true or false; some are read before `check_config`.
+
+    Raises:
+        ConfigError: One of them is neither.
+    """
+    schema = OmegaConf.get_type(cfg)
+    for field in dataclasses.fields(schema) if dataclasses.is_dataclass(schema) else ():
+        choices = field.metadata.get("choices", ())
+        if True in choices:
+            _check_choice(field.name, cfg[field.name], choices)
+
+
 def _check_targets(path: str, node: DictConfig) -> None:
     """Check a node with a ``_target_``, or those in it, as in the groups ``logger`` and ``callbacks``."""
     if "_target_" in node:
@@ -132,7 +145,8 @@ def _check_fields(node: DictConfig, prefix: str) -> None:
 
 def _check_choice(key: str, value: Any, choices: Sequence[Any]) -> None:
     if not any(value == choice and type(value) is type(choice) for choice in choices):  # 1 == True
-        known = ["null" if choice is None else str(choice) for choice in choices]
+        words = {None: "null", True: "true", False: "false"}
+        known = [words.get(choice, str(choice)) for choice in choices]
         close = difflib.get_close_matches(str(value), known, n=1)
         raise ConfigError(
             f"{key}={value} is not among {', '.join(known)}.",

@@ -32,6 +32,9 @@ from sts_lightning.choices import (
 )
 from sts_lightning.config.cells import GROUP, published_cells
 
+FLAG: dict[str, Any] = {"choices": (True, False)}
+"""Metadata of a field that is true or false; the type bool would take 7 and ``yes`` as well."""
+
 
 def _one_of(choices: Any) -> Any:
     """Required field that takes one of the values of a `Literal`."""
@@ -54,7 +57,7 @@ class PromptConfig:
     template: str | None = None
     view_templates: list[str] | None = None
     denoise: str = _one_of(Denoise)
-    denoise_evaluation: bool = MISSING
+    denoise_evaluation: Any = field(default=MISSING, metadata=FLAG)
     pooling: str | None = None
     layer: int = MISSING
 
@@ -67,7 +70,7 @@ class OptimConfig:
     head_lr: float | None = None
     weight_decay: float = MISSING
     layer_decay: float = MISSING
-    decay_embeddings: bool = MISSING
+    decay_embeddings: Any = field(default=MISSING, metadata=FLAG)
     betas: tuple[float, float] = MISSING
     eps: float = MISSING
     schedule: str = _one_of(Schedule)
@@ -80,7 +83,7 @@ class TrainerConfig:
     """Settings of Lightning's Trainer."""
 
     accelerator: str = _one_of(Accelerator)
-    cpu_fallback: bool = MISSING
+    cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
     devices: int = MISSING
     num_nodes: int = MISSING
     precision: str = _one_of(TrainPrecision)
@@ -95,8 +98,8 @@ class TrainerConfig:
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
     chunk_tokens: Any = MISSING
     micro_batch_size: Any = None
-    gradient_checkpointing: bool = MISSING
-    official_gather: bool = MISSING
+    gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
+    official_gather: Any = field(default=MISSING, metadata=FLAG)
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -104,9 +107,9 @@ class TrainerConfig:
 class EvaluationConfig:
     """Report on the test tasks at the end of training."""
 
-    final: bool = MISSING
-    untuned: bool = MISSING
-    rank: bool = False
+    final: Any = field(default=MISSING, metadata=FLAG)
+    untuned: Any = field(default=MISSING, metadata=FLAG)
+    rank: Any = field(default=False, metadata=FLAG)
     aggregate: str = _one_of(Aggregate)
     precision: str | None = _one_of_or_none(Precision)
     text_edit: str = _one_of(TextEdit)
@@ -131,13 +134,13 @@ class TrainConfig:
     senteval_text: str = _one_of(SentEvalText)
     path: str | None = None
     precision: str = _one_of(TrainPrecision)
-    debug: bool = MISSING
+    debug: Any = field(default=MISSING, metadata=FLAG)
     published: dict[str, Any] = field(default_factory=dict)
     resume: str | None = None
     trust: list[str] = field(default_factory=list)
-    trust_remote_code: bool = False
+    trust_remote_code: Any = field(default=False, metadata=FLAG)
     stages: dict[str, Any] = field(default_factory=dict)
-    share_stages: bool | None = None
+    share_stages: Any = field(default=None, metadata={"choices": (None, True, False)})
     stage: str | None = None
     plan: Any = False
     init_from: str | None = None
@@ -164,7 +167,7 @@ class EvalConfig:
     ckpt: str | None = None
     step: int | None = None
     trust: list[str] = field(default_factory=list)
-    trust_remote_code: bool = False
+    trust_remote_code: Any = field(default=False, metadata=FLAG)
     data_root: str = MISSING
     senteval_text: str | None = _one_of_or_none(SentEvalText)
     suite: str = _one_of(Suite)
@@ -178,14 +181,14 @@ class EvalConfig:
     subsets: list[str] | None = None
     splits: list[str] | None = None
     folds: int = MISSING
-    normalize: bool = MISSING
+    normalize: Any = field(default=MISSING, metadata=FLAG)
     aggregate: str = _one_of(Aggregate)
     precision: str | None = _one_of_or_none(Precision)
     text_edit: str | None = _one_of_or_none(TextEdit)
     max_length: int | None = None
     quantization: str | None = _one_of_or_none(Quantization)
     accelerator: str = _one_of(EvalAccelerator)
-    debug: bool = MISSING
+    debug: Any = field(default=MISSING, metadata=FLAG)
     model: Any = field(default=MISSING, metadata={"group": "one"})
     prompt: PromptConfig = field(default_factory=PromptConfig)
 

@@ -232,7 +232,7 @@ def check_links(run: Path) -> None:
 def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:
     try:
         cfg = OmegaConf.load(path)
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError, RecursionError) as error:
+    except (YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(cfg, DictConfig):
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")

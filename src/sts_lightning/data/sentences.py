@@ -13,6 +13,7 @@ from sts_lightning.data.module import COLUMNS, SentEvalData
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_lines
+from sts_lightning.errors import DataError
 from sts_lightning.published import SENTENCES
 
 PUBLISHED = "wiki1m_for_simcse.txt"
@@ -81,6 +82,8 @@ class SentencesData(SentEvalData):
         path = self.find(self.path, PUBLISHED, "unsup/sentences.txt", part="wiki")
         lines = read_lines(path)
         texts = [sentence(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
+        if not texts:
+            raise DataError("the file has no sentences.", path)
         dropped = {"empty line": len(lines) - len(texts)}
         table, dropped["data.limit"] = sample_rows(make_table({COLUMNS[0]: texts}), self.limit)
         self.counts.append(SourceCount(path.name, len(lines), dropped))

@@ -6,17 +6,34 @@ import csv
 from pathlib import Path
 from typing import Any
 
+from sts_lightning.errors import CheckpointError
+
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a history file, without empty values; return no rows if there is no file."""
+    """Read the rows of a history file, without empty values; return no rows if there is no file.
+
+    Raises:
+        CheckpointError: The file cannot be read, or a row holds something else than numbers and their step.
+    """
     if not path.is_file():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [
-            {name: float(value) for name, value in row.items() if value not in ("", None)}
-            for row in csv.DictReader(file)
-        ]
-    return [{**row, "step": int(row["step"])} for row in rows if "step" in row]
+    number = 1
+    rows = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            if reader.fieldnames and "step" not in reader.fieldnames:
+                raise ValueError("no column step")
+            for fields in reader:
+                number = reader.line_num
+                if None in fields:
+                    raise ValueError("more values than columns")
+                row = {name: float(value) for name, value in fields.items() if value not in ("", None)}
+                if "step" in row:
+                    rows.append({**row, "step": int(row["step"])})
+    except (OSError, ValueError, OverflowError, csv.Error) as error:
+        raise CheckpointError(f"{path}, line {number}: cannot be read ({error}).") from error
+    return rows
 
 
 def scores_before_and_at(

@@ -16,6 +16,17 @@ from sts_lightning.published import TrainingCount
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""
 
+BROKEN = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    RecursionError,  # nested too deeply
+    OverflowError,  # an integer of hundreds of digits
+)
+"""Errors of reading a file that holds something else."""
+
 
 @dataclass(frozen=True)
 class RunMetrics:
@@ -109,6 +120,6 @@ def read_metrics(path: Path) -> RunMetrics:
         _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.total_seconds, metrics.trained_on)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
-    except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
+    except BROKEN as error:
         raise CheckpointError(f"{path} is broken ({type(error).__name__}: {error}).") from error
     return metrics

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 class RunRecorder(Checkpoint):
     """Saves the checkpoint to resume from and the history up to it: periodically, and on a stop signal.
 
-    On Ctrl-C, SIGTERM, SIGUSR1 or SIGUSR2 (by one of the last two SLURM announces the time limit) the current
+    On Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2 (see `interrupts.STOPPING`) the current
     step is finished, the state saved, and the user told how to resume; the same signal again stops at once.
 
     Args:

@@ -39,8 +39,10 @@ class StoredVectors:
         lines = read_lines(self.path)
         try:
             self.vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise DataError(f"cannot be read: {error}", folder / VECTORS) from error
+        if not isinstance(self.vectors, np.ndarray):  # an archive of arrays, whatever its name
+            raise DataError("is an archive; save a single array with numpy.save.", folder / VECTORS)
         shape = self.vectors.shape
         if len(shape) != 2 or self.vectors.dtype.kind != "f":
             raise DataError(

@@ -68,7 +68,7 @@ def read_manifest(root: Path) -> dict[str, Record]:
             name: Record(**{**entry, "downloads": [FetchedFile(**file) for file in entry["downloads"]]})
             for name, entry in entries.items()
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(
             f"cannot be read ({error}).", path, hint="Delete it; the files are then checked by their counts."
         ) from error

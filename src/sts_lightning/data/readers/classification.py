@@ -11,7 +11,7 @@ from sts_lightning.data.fetch.hints import fetched_by
 from sts_lightning.data.readers.moses import is_prepared, prepare
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.senteval import check_count, senteval_folder
-from sts_lightning.data.readers.text_files import read_lines, read_tsv
+from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
 from sts_lightning.errors import DataError
 
 BINARY = {
@@ -114,7 +114,7 @@ def load_probing_tasks(
 def _check_names(names: Sequence[str], known: Sequence[str] | dict[str, str]) -> None:
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.")
+        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.", key="tasks")
 
 
 def _load_transfer(folder: Path, name: str, text: SentEvalText) -> ClassificationTask:
@@ -167,6 +167,8 @@ Row = tuple[int, str, tuple[str, ...]]
 
 def _split(rows: Iterator[Row], classes: Sequence[str], path: Path) -> Split:
     found = list(rows)
+    if not found:
+        raise DataError("the file has a header but no rows.", path)
     for line, label, _ in found:
         if label not in classes:
             raise DataError(f"the class {label!r} is not one of {', '.join(classes)}.", path, line)
@@ -197,7 +199,7 @@ def _read_sst(path: Path) -> Iterator[Row]:
 
 
 def _read_trec(path: Path) -> Iterator[Row]:
-    for line, text in enumerate(read_lines(path, latin1=True), start=1):
+    for line, text in enumerate(strip_blank_end(read_lines(path, latin1=True)), start=1):
         label, _, question = text.partition(" ")
         yield line, label.partition(":")[0], (sentence(question, path, line),)
 

@@ -44,6 +44,8 @@ def text_of(
     except UnicodeEncodeError as error:
         code = ord(value[error.start])
         raise DataError(f"{name!r} contains an unpaired surrogate, \\u{code:04x}.", path, line) from error
+    if "\0" in value:
+        raise DataError(f"{name!r} contains a NUL character.", path, line)
     return value
 
 

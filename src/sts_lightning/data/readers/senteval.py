@@ -143,7 +143,9 @@ def load_sts_tasks(
     """
     unknown = [name for name in names if name not in SEVEN_TASKS]
     if unknown:
-        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(SEVEN_TASKS)}.")
+        raise DataError(
+            f"unknown task {', '.join(unknown)}; the tasks are {', '.join(SEVEN_TASKS)}.", key="tasks"
+        )
     folder = senteval_folder(data_root)
     tasks = []
     for name in names:
@@ -226,7 +228,7 @@ def _wanted(path: Path, folder: Path) -> int | None:
 def _own_counts(path: Path) -> dict[str, int]:
     try:
         counts: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot be read ({error}).", path) from error
     if not isinstance(counts, dict) or any(type(count) is not int for count in counts.values()):
         raise DataError('expected a JSON object from file names to integers, such as {"...": 60}.', path)

@@ -56,7 +56,9 @@ def load_relatedness_tasks(
     """
     unknown = [name for name in names if name not in RELATEDNESS_TASKS]
     if unknown:
-        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(RELATEDNESS_TASKS)}.")
+        raise DataError(
+            f"unknown task {', '.join(unknown)}; the tasks are {', '.join(RELATEDNESS_TASKS)}.", key="tasks"
+        )
     tasks = []
     for name in names:
         if name == "STSB":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,13 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         latin1: Whether to read a file that is not UTF-8 as Latin-1, the encoding of some old releases.
 
     Raises:
-        DataError: The file is missing or empty, or a line is not UTF-8.
+        DataError: The file is missing or empty, or a line is not UTF-8 or contains a NUL character.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror}).", path) from error
+    raw = raw.removeprefix(BOM_UTF8)
     if not raw.strip():
         raise DataError("the file is empty.", path)
     if latin1:
@@ -43,7 +45,7 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
     lines = []
     for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n"), start=1):
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
                 f"byte 0x{line[error.start]:02x} at column {error.start + 1} is not UTF-8; "
@@ -51,11 +53,13 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
                 path,
                 number,
             ) from error
+        if "\0" in text:
+            raise DataError("a NUL character; is the file UTF-16? Convert it to UTF-8.", path, number)
         lines.append(text.removesuffix("\r"))
     return lines
 
 
-def _strip_blank_end(lines: list[str]) -> list[str]:
+def strip_blank_end(lines: list[str]) -> list[str]:
     """Strip blank lines from the end of a file."""
     end = len(lines)
     while end and not lines[end - 1].strip(" \r"):
@@ -73,7 +77,7 @@ def read_tsv(path: Path, columns: int) -> Iterator[Row]:
     Raises:
         DataError: The file cannot be read (`read_lines`), or a row has too few fields.
     """
-    for number, line in enumerate(_strip_blank_end(read_lines(path)), start=1):
+    for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
         fields = line.split("\t")
         if len(fields) < columns:
             raise DataError(
@@ -113,7 +117,7 @@ def read_records(path: Path, columns: list[str], numbers: Collection[str] = ()) 
 
 
 def _read_csv(path: Path, columns: list[str]) -> Iterator[Row]:
-    lines = _strip_blank_end(read_lines(path))
+    lines = strip_blank_end(read_lines(path))
     # The default limit of 131,072 characters is too low for long texts; no field is longer than the file.
     csv.field_size_limit(max(csv.field_size_limit(), sum(len(line) + 1 for line in lines)))
     reader = csv.reader(iter(f"{line}\n" for line in lines), strict=True)
@@ -125,7 +129,7 @@ def _read_csv(path: Path, columns: list[str]) -> Iterator[Row]:
 
 
 def _read_headed_tsv(path: Path, columns: list[str]) -> Iterator[Row]:
-    lines = _strip_blank_end(read_lines(path))
+    lines = strip_blank_end(read_lines(path))
     rows = ((number, line.split("\t")) for number, line in enumerate(lines[1:], start=2))
     yield from _select(path, columns, lines[0].split("\t"), rows)
 
@@ -149,7 +153,7 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
 
 
 def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Iterator[Row]:
-    for number, line in enumerate(_strip_blank_end(read_lines(path)), start=1):
+    for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
         try:
             record: Any = json.loads(line, object_pairs_hook=_distinct_keys)
         except RecursionError as error:

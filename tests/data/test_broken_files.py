@@ -1,0 +1,274 @@
+"""Broken files of every format of the data, as a table: the error names the file, and its line or key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from sts_lightning.data.evaluation_files import load_test_files
+from sts_lightning.data.module import SentEvalData
+from sts_lightning.data.nli_pairs import NLIPairsData
+from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.pairs_file import PairsFileData
+from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
+from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.sentences import SentencesData
+from sts_lightning.errors import UserError
+
+SUBSETS = ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")
+HEAD = "sentence1,sentence2,score\n"
+PAIRS = HEAD + "".join(f"a{n},b{n},{n % 5}\n" for n in range(20))
+TSV = PAIRS.replace(",", "\t")
+JSONL = "".join(f'{{"sentence1": "a{n}", "sentence2": "b", "score": {n % 5}}}\n' for n in range(20))
+TRIPLETS = "sent0,sent1,hard_neg\na,b,c\n"
+CLASSES = "premise\thypothesis\tlabel\na\tb\tneutral\n"
+STSB = "g\tf\ty\t1\t4.5\ta\tb\ng\tf\ty\t2\t1\tc\td\n"
+SICK = "pair_ID\ta\tb\tr\te\n1\ta\tb\t4.5\tNEUTRAL\n2\tc\td\t1\tENTAILMENT\n"
+MRPC = "Quality\t1\t2\ta\tb\n1\t1\t2\ta\tb\n"
+PROBING = "tr\tX\ta\ntr\tY\ta\nva\tX\tb\nte\tY\tc\n"
+DEEP = "[" * 100_000
+
+FILES = {
+    **{f"STS/STS12-en-test/STS.input.{name}.txt": "a\tb\nc\td\ne\tf\n" for name in SUBSETS},
+    **{f"STS/STS12-en-test/STS.gs.{name}.txt": "4.5\n\n0\n" for name in SUBSETS},
+    "STS/STSBenchmark/sts-dev.csv": STSB,
+    "SICK/SICK_trial.txt": SICK,
+    "SICK/SICK_train.txt": SICK,
+    "SICK/SICK_test_annotated.txt": SICK,
+    "MRPC/msr_paraphrase_train.txt": MRPC,
+    "MRPC/msr_paraphrase_test.txt": MRPC,
+    "SST/binary/sentiment-train": "good\t1\nbad\t0\n",
+    "SST/binary/sentiment-dev": "good\t1\n",
+    "SST/binary/sentiment-test": "bad\t0\n",
+    "TREC/train_5500.label": "HUM:ind Who ?\nNUM:date When ?\n",
+    "TREC/TREC_10.label": "HUM:ind Who ?\n",
+    "MR/rt-polarity.neg": "bad\n",
+    "MR/rt-polarity.pos": "good\n",
+    "probing/past_present.txt": PROBING,
+    "counts.json": "{}",
+}
+"""A small folder of SentEval."""
+
+
+def senteval(folder: Path, name: str, content: bytes) -> Path:
+    """Write SentEval's folder with one file replaced, and return the data root."""
+    for file, text in FILES.items():
+        path = folder / "senteval" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / "senteval" / name).write_bytes(content)
+    return folder
+
+
+def put(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def pairs(folder: Path, name: str, content: bytes) -> Any:
+    data = PairsFileData(str(put(folder / name, content)), batch_size=2, seed=0)
+    return [data.read(data.sources[0], "training pairs")[column][:] for column in ("sentence1", "label")]
+
+
+READERS: dict[str, Callable[[Path, str, bytes], Any]] = {
+    "pairs": pairs,
+    "triplets": lambda folder, name, content: (
+        NLITripletsData(".", 2, 0, path=str(put(folder / name, content))).load_train().to_dict()
+    ),
+    "classes": lambda folder, name, content: NLIPairsData(
+        ".", 2, 0, path=str(put(folder / name, content)), filter="none"
+    ).load_train()["label"][:],
+    "sentences": lambda folder, name, content: SentencesData(
+        ".", 2, 0, path=str(put(folder / name, content))
+    ).load_train()["sentence1"][:],
+    "test file": lambda folder, name, content: load_test_files([str(put(folder / name, content))])[0].subsets[
+        "test"
+    ]["label"][:],
+    "STS12": lambda folder, name, content: load_sts_tasks(senteval(folder, name, content), ("STS12",))[
+        0
+    ].subsets["MSRpar"]["label"][:],
+    "STS-B": lambda folder, name, content: load_stsb(senteval(folder, name, content), "dev")["label"][:],
+    "SICK": lambda folder, name, content: load_sickr(senteval(folder, name, content), "trial")["label"][:],
+    **{
+        task: lambda folder, name, content, task=task: (  # type: ignore[misc]
+            load_transfer_tasks(senteval(folder, name, content), [task])[0].train.labels
+        )
+        for task in ("MR", "MRPC", "SST2", "TREC", "SICKE")
+    },
+    "Tense": lambda folder, name, content: (
+        load_probing_tasks(senteval(folder, name, content), ["Tense"])[0].train.labels
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_test_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training files alone are read, without the test sets that they are compared with."""
+    monkeypatch.setattr(SentEvalData, "tables_to_avoid", lambda data: [])
+
+
+class Broken(NamedTuple):
+    """A row of the table."""
+
+    reader: str
+    name: str
+    content: str | bytes
+    line: int | None = None
+    named: str = ""
+
+
+GS, IN = (f"STS/STS12-en-test/STS.{kind}.MSRpar.txt" for kind in ("gs", "input"))
+B, S, M = "STS/STSBenchmark/sts-dev.csv", "SICK/SICK_trial.txt", "MRPC/msr_paraphrase_train.txt"
+T, P, D = "TREC/TREC_10.label", "probing/past_present.txt", "SST/binary/sentiment-dev"
+
+BROKEN = [
+    *(Broken("pairs", f"a.{kind}", b"\xef\xbb\xbf", None, "empty") for kind in ("csv", "tsv", "jsonl")),
+    *(Broken("pairs", f"b.{kind}", " \r\n\t\n", None, "empty") for kind in ("csv", "tsv", "jsonl")),
+    *(Broken("pairs", f"c.{kind}", PAIRS.encode("utf-16"), 1, "UTF-8") for kind in ("csv", "tsv", "jsonl")),
+    *(Broken("pairs", f"d.{kind}", PAIRS.encode("utf-16-le"), 1, "NUL") for kind in ("csv", "tsv", "jsonl")),
+    Broken("pairs", "nul.csv", PAIRS + "a\0,b,1\n", 22, "NUL"),
+    Broken("pairs", "nul.tsv", TSV + "a\0\tb\t1\n", 22, "NUL"),
+    Broken(
+        "pairs", "nul.jsonl", JSONL + '{"sentence1": "\\u0000", "sentence2": "b", "score": 1}\n', 21, "NUL"
+    ),
+    Broken("pairs", "mac.csv", PAIRS.replace("\n", "\r"), 1),
+    Broken("pairs", "mac.tsv", TSV.replace("\n", "\r"), 1, "score"),
+    Broken("pairs", "first.csv", "\n" + PAIRS, 1, "sentence1"),
+    Broken("pairs", "first.tsv", "\n" + TSV, 1, "sentence1"),
+    Broken("pairs", "space.csv", PAIRS.replace("sentence2", " sentence2"), 1, "sentence2"),
+    Broken("pairs", "case.csv", PAIRS.replace("score", "Score"), 1, "score"),
+    Broken("pairs", "bare.csv", "a,b,1\nc,d,2\n", 1, "sentence1"),
+    Broken("pairs", "head.tsv", "sentence1\tsentence2\tscore\n", None, "no rows"),
+    Broken("pairs", "comma.tsv", PAIRS, 1, "sentence1"),
+    Broken("pairs", "tab.csv", TSV, 1, "sentence1"),
+    Broken("pairs", "semicolon.csv", PAIRS.replace(",", ";"), 1, "sentence1"),
+    Broken("pairs", "mixed.csv", PAIRS + "a;b;1\n", 22, "columns"),
+    Broken("pairs", "mixed.tsv", TSV + "a,b,1\n", 22, "columns"),
+    Broken("pairs", "more.csv", PAIRS + "a,b,c,1\n", 22, "columns"),
+    Broken("pairs", "more.tsv", TSV + "a\tb\t1\t\n", 22, "columns"),
+    Broken("pairs", "comma.csv", PAIRS + "a,b,1,5\n", 22, "columns"),
+    Broken("pairs", "half.csv", PAIRS + "a,b,", 22, "number"),
+    Broken("pairs", "half.tsv", TSV + "a\t", 22, "columns"),
+    Broken("pairs", "half.jsonl", JSONL + '{"sentence1": "a", "sent', 21, "JSON"),
+    Broken("pairs", "two.jsonl", JSONL + '{"sentence1": "a"} {"sentence2": "b"}\n', 21, "JSON"),
+    Broken("pairs", "null.jsonl", JSONL + "null\n", 21, "object"),
+    Broken("pairs", "list.jsonl", "[\n" + JSONL + "]\n", 1, "JSON"),
+    Broken("pairs", "key.jsonl", JSONL + "{}\n", 21, "'score'"),
+    Broken("pairs", "text.csv", PAIRS + "a,b,five\n", 22, "five"),
+    Broken("pairs", "low.csv", PAIRS + "a,b,-0.1\n", 22, "outside"),
+    Broken("pairs", "high.tsv", TSV + "a\tb\t5.01\n", 22, "outside"),
+    Broken("pairs", "high.jsonl", JSONL + JSONL.split("\n")[0].replace(": 0", ": 6"), 21, "outside"),
+    Broken("pairs", "latin.jsonl", JSONL.encode() + b'{"sentence1": "\xe9"}\n', 21, "0xe9"),
+    Broken("pairs", "latin.tsv", TSV.encode() + b"\xe9\tb\t1\n", 22, "column 1 "),
+    Broken("pairs", "blank.tsv", TSV + "\u3000\tb\t1\n", 22, "empty"),
+    Broken("pairs", "none.txt", PAIRS, None, "format"),
+    Broken("triplets", "a.csv", TRIPLETS + "a,b\n", 3, "columns"),
+    Broken("triplets", "b.csv", "sent0,sent1\na,b\n", 1, "hard_neg"),
+    Broken("triplets", "c.csv", TRIPLETS + ' ,"b",c\n', 3, "empty"),
+    Broken("triplets", "d.csv", TRIPLETS + 'a,"b,c\n', 3, "CSV"),
+    Broken("triplets", "e.csv", TRIPLETS.encode() + b"a,\xff,c\n", 3, "0xff"),
+    Broken("triplets", "f.csv", TRIPLETS[:21], None, "no rows"),
+    Broken("triplets", "g.csv", TRIPLETS.replace("sent1", "sent0"), 1, "sent1"),
+    Broken("classes", "a.tsv", CLASSES + "a\tb\t3\n", 3, "label"),
+    Broken("classes", "b.tsv", CLASSES + "a\tb\t-1\n", 3, "label"),
+    Broken("classes", "c.tsv", CLASSES + "a\tb\t1.0\n", 3, "label"),
+    Broken("classes", "d.tsv", CLASSES + "a\tb\t\n", 3, "label"),
+    Broken("classes", "e.tsv", CLASSES + "a\t\tneutral\n", 3, "empty"),
+    Broken("classes", "f.tsv", CLASSES.replace("label", "gold"), 1, "label"),
+    Broken("classes", "g.tsv", CLASSES + "a\tb\n", 3, "columns"),
+    Broken("sentences", "a.txt", "\n \n", None, "empty"),
+    Broken("sentences", "b.txt", "\u3000\n\u00a0\n", None, "no sentences"),
+    Broken("sentences", "c.txt", b"\xef\xbb\xbf\n", None, "empty"),
+    Broken("sentences", "d.txt", b"a\n\xff\n", 2, "0xff"),
+    Broken("sentences", "e.txt", "a\nb\0\n", 2, "NUL"),
+    Broken("test file", "a.csv", HEAD + "a,b,1\na,b,nan\n", 3, "nan"),
+    Broken("test file", "b.csv", HEAD + "a,b,1\n", None, "at least two"),
+    Broken("test file", "c.csv", HEAD + "a,b,1\nc,d,1\n", None, "equal"),
+    Broken("test file", "d.csv", HEAD + "a,b,1\nc,,2\n", 3, "empty"),
+    Broken("test file", "e.jsonl", JSONL + DEEP, 21, "nested"),
+    Broken("test file", "f.xlsx", "PK", None, "format"),
+    Broken("STS12", GS, "4.5\n\n0\n1\n", None, "4 scores"),
+    Broken("STS12", GS, "4.5\n\n5.5\n", 3, "outside"),
+    Broken("STS12", GS, "4.5 4\n\n0\n", 1, "number"),
+    Broken("STS12", GS, "", None, "empty"),
+    Broken("STS12", GS, "4.5\n\n\n", None, "1 scored pair"),
+    Broken("STS12", GS, b"\xff\n\n0\n", 1, "0xff"),
+    Broken("STS12", IN, "a\tb\nc d\ne\tf\n", 2, "columns"),
+    Broken("STS12", IN, "a\tb\nc\td\n \tf\n", 3, "empty"),
+    Broken("STS12", "counts.json", DEEP, None),
+    Broken("STS12", "counts.json", '{"a": 1.5}', None, "integers"),
+    Broken("STS12", "counts.json", '{"a": true}', None, "integers"),
+    Broken("STS-B", B, STSB + "g\tf\ty\t3\t4", 3, "columns"),
+    Broken("STS-B", B, STSB + "g\tf\ty\t3\t-1\te\tf\n", 3, "outside"),
+    Broken("STS-B", B, STSB + "\n" + STSB, 3, "columns"),
+    Broken("STS-B", B, STSB.replace("\t", ","), 1, "columns"),
+    Broken("SICK", S, SICK.split("\n")[0], None, "0 scored"),
+    Broken("SICK", S, SICK + "3\te\tf\t0\tNEUTRAL\n", 4, "outside"),
+    Broken("SICK", S, SICK + "3\te\tf\n", 4, "columns"),
+    Broken("SICKE", S, SICK.split("\n")[0], None, "no rows"),
+    Broken("SICKE", S, SICK + "3\te\tf\t4\tneutral\n", 4, "neutral"),
+    Broken("MRPC", M, MRPC.split("\n")[0], None, "no rows"),
+    Broken("MRPC", M, MRPC + "2\t1\t2\ta\tb\n", 3, "'2'"),
+    Broken("MRPC", M, MRPC + "1\t1\t2\ta\n", 3, "columns"),
+    Broken("MR", "MR/rt-polarity.neg", "", None, "empty"),
+    Broken("MR", "MR/rt-polarity.neg", "a\nb\0\n", 2, "NUL"),
+    Broken("SST2", D, "good\t1\nbad\n", 2, "columns"),
+    Broken("SST2", D, "\t1\n", 1, "empty"),
+    Broken("TREC", T, "HUM:ind Who ?\n\nHUM:ind Who ?\n", 2, "empty"),
+    Broken("TREC", T, "WHO:ind Who ?\n", 1, "WHO"),
+    Broken("Tense", P, PROBING + "te\tX\n", 5, "columns"),
+    Broken("Tense", P, PROBING + "te\tX\t \n", 5, "empty"),
+]
+
+
+@pytest.mark.parametrize("row", BROKEN, ids=lambda row: f"{row.reader} {row.name.rpartition('/')[2]}")
+def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
+    content = row.content.encode() if isinstance(row.content, str) else row.content
+    with pytest.raises(UserError) as caught:
+        READERS[row.reader](tmp_path, row.name, content)
+    place = row.name if row.line is None else f"{row.name}, line {row.line}: "
+    assert place in str(caught.value)
+    assert row.named in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+LABELS = [float(n % 5) for n in range(20)]
+HEALTHY: list[tuple[str, str, str | bytes, Any]] = [
+    (
+        "pairs",
+        "a.csv",
+        "\ufeff" + PAIRS.replace("\n", "\r\n") + "\r\n",
+        [[f"a{n}" for n in range(20)], LABELS],
+    ),
+    ("pairs", "a.tsv", "\ufeff" + TSV.replace("\n", "\r\n")[:-2], [[f"a{n}" for n in range(20)], LABELS]),
+    ("pairs", "a.jsonl", "\ufeff" + JSONL + "\n", [[f"a{n}" for n in range(20)], LABELS]),
+    ("triplets", "a.csv", TRIPLETS + "\n", {"sentence1": ["a"], "sentence2": ["b"], "sentence3": ["c"]}),
+    ("classes", "a.tsv", CLASSES + "a\tb\t 2 \r\n", [1, 2]),
+    ("sentences", "a.txt", "\ufeffa  b\r\n\n\u3000\nc", ["a b", "c"]),
+    ("test file", "a.csv", HEAD + 'a,b,-7\n"c, d",e,1e2\n\n', [-7.0, 100.0]),
+    ("STS12", GS, "\ufeff4.5\r\n\r\n0\r\n\r\n", [4.5, 0.0]),
+    ("STS-B", B, STSB + "\n", [4.5, 1.0]),
+    ("SICK", S, SICK.replace("\n", "\r\n"), [4.375, 0.0]),
+    ("SICKE", S, SICK + "\n", [1, 2]),
+    ("MRPC", M, "\ufeff" + MRPC, [1]),
+    ("MR", "MR/rt-polarity.neg", "very\u2028bad", [1, 0]),
+    ("SST2", D, "good\t1\r\n", [0, 1]),
+    ("TREC", T, "HUM:ind Who ?\n\n", [3, 5]),
+    ("Tense", P, PROBING + "\n", [0, 1]),
+]
+
+
+@pytest.mark.parametrize(("reader", "name", "content", "found"), HEALTHY, ids=[row[0] for row in HEALTHY])
+def test_healthy_and_odd_files_are_read(
+    reader: str, name: str, content: str | bytes, found: Any, tmp_path: Path
+) -> None:
+    raw = content.encode() if isinstance(content, str) else content
+    assert READERS[reader](tmp_path, name, raw) == found
+
+
+def test_every_reader_has_rows_of_both_kinds() -> None:
+    assert len(BROKEN) >= 100
+    assert {row.reader for row in BROKEN} == {row[0] for row in HEALTHY} == READERS.keys()
