@@ -31,7 +31,7 @@ register_schemas()
 EXACT = "precision=32-true"
 """Put first, so that a test may override it: precision=auto depends on the machine."""
 
-SLOW_FOLDERS = {"scenarios", "real"}
+SLOW_FOLDERS = {"gpu", "scenarios", "real"}
 SLOW_FIXTURES = {"cli", "uninterrupted"}
 SLOW_CALLS = {
     "Popen",

@@ -24,7 +24,7 @@ from sts_lightning.interrupts import (
 )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
 def test_the_first_signal_is_raised_and_later_ones_do_not_cut_the_clean_up(number: signal.Signals) -> None:
     with listening():
         with pytest.raises(Stopped) as caught:
@@ -117,6 +117,33 @@ def test_a_stop_request_is_recorded_and_the_second_one_raised() -> None:
     finally:
         request.restore()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_nohup_is_respected() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    request = StopRequest(lambda _: pytest.fail("a signal that is ignored"))
+    try:
+        with listening():
+            request.listen()
+            signal.raise_signal(signal.SIGHUP)
+            request.restore()
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_closed_terminal_ends_a_step_in_training() -> None:
+    announced: list[signal.Signals] = []
+    request = StopRequest(announced.append)
+    with listening():
+        request.listen()
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        finally:
+            request.restore()
+    assert request.number == signal.SIGHUP
+    assert announced == [signal.SIGHUP]
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
 def test_a_job_without_the_process_that_started_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ ELSEWHERE = {
     "data/fetch/parts.py": "data/fetch/test_inventory.py and test_get.py: what they find and fetch",
     "data/readers/hub_errors.py": "data/readers/test_hub.py: messages of reading",
     "models/lora_dropout.py": "gpu/test_lora_dropout.py: the same tests run on a GPU",
+    "models/pipeline.py": "models/test_modules_json.py and test_pipeline_files.py: what is read into it",
     "cli/search.py": "cli/test_score.py: the same run",
     "planning/blueprint.py": "planning/test_step.py: the traced step as a whole, against a real one",
     "planning/fake.py": "planning/test_step.py: likewise",
@@ -45,7 +46,10 @@ ELSEWHERE = {
 SECOND = {
     "tests/losses/test_names.py",  # losses, their YAML files and tests together
     "tests/config/test_bad_input.py",  # bad values of every setting, through all checks
+    "tests/data/test_broken_files.py",  # broken files of every format, through all readers
+    "tests/runs/test_broken_run_files.py",  # folders of runs and of vectors, likewise
     "tests/data/readers/test_hub_folder.py",  # data/readers/hub.py on folders
+    "tests/models/test_adapter_variants.py",  # models/adapter.py with training and export
     "tests/models/test_evaluation_length.py",  # where evaluation cuts, over tokenizer and encoder
     "tests/reproduce/test_data_counts.py",  # numbers of examples, over all forms of a table
 }

@@ -12,10 +12,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+STOPPING = tuple(
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)  # Windows has the first one only
+)
 """Signals that end the process without a message by default; Python itself raises Ctrl-C.
 
-SLURM announces a time limit by one of the last two, which Windows does not have.
+A terminal that is closed sends SIGHUP; SLURM announces a time limit by one of the last two. A signal that is
+ignored, as SIGHUP under nohup, stays ignored.
 """
 
 PARENT = "STS_LIGHTNING_PARENT"
@@ -142,7 +147,8 @@ class StopRequest:
         """Install the handlers, which only the main thread can do."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, *STOPPING):
-                self._previous[number] = signal.signal(number, self._handle)
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._handle)
 
     def restore(self) -> None:
         """Restore the previous handlers."""

@@ -37,3 +37,22 @@ def test_unfinished_and_broken_runs(tmp_path: Path) -> None:
         _ = RunFolder(tmp_path).metrics().scores
     with pytest.raises(SystemExit, match="at least two"):
         main(["seeds", str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ('{"dev": {"spearman": NaN}, "test": null}', "not a finite number"),
+        ('{"dev": {"spearman": "high"}, "test": null}', r"metrics\.json is broken"),
+        ('{"dev": {"spearman": 80.0}, "test": null}', "different tasks"),
+        ('{"test": null}', r"metrics\.json is broken"),
+        ("[]", r"metrics\.json is broken"),
+        ("", r"metrics\.json is broken"),
+    ],
+)
+def test_results_that_cannot_be_summarised(second: str, message: str, tmp_path: Path) -> None:
+    save(tmp_path / "good", 88.0, 80.0)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "metrics.json").write_text(second)
+    with pytest.raises(SystemExit, match=message):
+        main(["seeds", str(tmp_path / "good"), str(tmp_path / "other")])

@@ -12,7 +12,7 @@ import pytest
 from omegaconf import DictConfig
 from scipy.stats import spearmanr
 
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.errors import ConfigError, DataError, UserError
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
@@ -132,4 +132,26 @@ def test_own_files(config: Config, tmp_path: Path) -> None:
 def test_settings_of_own_files_are_checked(config: Config, overrides: list[str], key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_suite(config("model=tiny_bert", *overrides, of="eval"))
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["tasks=[STS99]"], "tasks"),
+        (["suite=rank", "tasks=[STS99]"], "tasks"),
+        (["suite=transfer", "tasks=[STS99]"], "tasks"),
+        (["suite=probing", "tasks=[STS99]"], "tasks"),
+        (["suite=relatedness", "tasks=[STS99]"], "tasks"),
+        (["data_root=nowhere"], "data_root"),
+        (["suite=transfer", "data_root=nowhere"], "data_root"),
+        (["test=nowhere.csv"], "test"),
+        (["test=mine.txt"], "test"),
+        (["folds=1"], "folds"),
+        (["folds=-1", "suite=relatedness"], "folds"),
+    ],
+)
+def test_errors_name_the_setting(config: Config, root: Path, overrides: list[str], key: str) -> None:
+    with pytest.raises(UserError) as caught:
+        open_suite(config("model=tiny_bert", f"data_root={root}", *overrides, of="eval"))
     assert caught.value.key == key

@@ -16,6 +16,7 @@ from tests.conftest import CONF
 OVERRIDES = ["quantization=none", "precision=32-true"]
 
 
+@pytest.mark.slow
 def test_trained_rows_are_evaluated_with_the_settings(tmp_path: Path) -> None:
     spec = load_spec(CONF / "reproduce" / "pcc_table2.yaml")
     before = Table(spec, tmp_path, CONF)

@@ -58,6 +58,7 @@ def test_auto_starts_from_the_planned_size(monkeypatch: pytest.MonkeyPatch) -> N
     assert tried == [12, 14, 8]
 
 
+@pytest.mark.slow
 def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux kills a process instead of denying it memory; so many long rows take gigabytes."""
     monkeypatch.setattr(

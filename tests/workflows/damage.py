@@ -82,7 +82,7 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
     "no history": ("history.csv", "does not exist", lambda run: run.history_file.unlink()),
     "a torn history": (
         "history.csv",
-        "is broken",
+        "line 3: cannot be read",
         lambda run: run.history_file.write_text("step,dev/spearman\n1,50\n2,5x\n"),
     ),
     "a cut history": (

@@ -61,7 +61,8 @@ def _add_root(parser: argparse.ArgumentParser, default: str) -> None:
 def _root(text: str) -> Path:
     """Return the data root, which need not exist."""
     root = Path(text)
-    if not text.strip() or (root.exists() and not root.is_dir()):
+    there = next(path for path in (root, *root.absolute().parents) if path.exists())
+    if not text.strip() or not there.is_dir():
         raise ConfigError(f"--root {text!r} is not a folder.", key="root")
     return root
 

@@ -22,9 +22,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.batch_job import requeue
 from sts_lightning.cli.group_choices import check_choices
+from sts_lightning.config.constraints import check_flags
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal
+from sts_lightning.output import lasting_output
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 
@@ -55,7 +57,7 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
     """
     debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
-    with listening():
+    with lasting_output(), listening():
         try:
             stop_with_parent()
             check_choices(Path(config_path), sys.argv[1:])
@@ -90,15 +92,19 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
     @functools.wraps(task)
     def wrapped(cfg: DictConfig) -> float:
         try:
+            check_flags(cfg)
             return task(cfg)
         except UserError as error:
             if HydraConfig.get().mode is RunMode.MULTIRUN:
                 raise
-            _exit(error, cfg.debug)
+            _exit(error, cfg.debug is True)
         except OSError as error:
             if error.errno not in STORAGE or HydraConfig.get().mode is RunMode.MULTIRUN:
                 raise
-            _exit(storage_error(error, cfg.get("resume") or HydraConfig.get().runtime.output_dir), cfg.debug)
+            _exit(
+                storage_error(error, cfg.get("resume") or HydraConfig.get().runtime.output_dir),
+                cfg.debug is True,
+            )
 
     return wrapped
 

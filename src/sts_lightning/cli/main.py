@@ -7,41 +7,30 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from sts_lightning.batch_job import requeue
-from sts_lightning.cli import (
-    ceiling,
-    compare,
-    data,
-    export,
-    figure,
-    leaks,
-    plan,
-    reproduce,
-    runs,
-    score,
-    search,
-    seeds,
-    verify,
-)
 from sts_lightning.errors import InterruptedRunError, UserError
 from sts_lightning.interrupts import listening, signal_name, stopping_signal
+from sts_lightning.output import lasting_output
 
 COMMANDS = (
-    ceiling,
-    compare,
-    data,
-    export,
-    figure,
-    leaks,
-    plan,
-    reproduce,
-    runs,
-    score,
-    search,
-    seeds,
-    verify,
+    "ceiling",
+    "clean",
+    "compare",
+    "data",
+    "export",
+    "figure",
+    "leaks",
+    "plan",
+    "reproduce",
+    "runs",
+    "score",
+    "search",
+    "seeds",
+    "verify",
 )
+"""Commands, each in a module of its name."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -50,15 +39,15 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show stack traces")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in COMMANDS:
-        command.add_parser(commands)
+        import_module(f"sts_lightning.cli.{command}").add_parser(commands)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
     options = make_parser().parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    with listening():
+    with lasting_output(), listening():
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
         try:
             options.run(options)
         except UserError as error:

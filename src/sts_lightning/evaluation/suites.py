@@ -32,7 +32,7 @@ from sts_lightning.data.readers.supervised_sts import (
     RelatednessTask,
     load_relatedness_tasks,
 )
-from sts_lightning.errors import ConfigError
+from sts_lightning.errors import ConfigError, at_setting
 from sts_lightning.evaluation.correlation import require_finite
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
@@ -99,7 +99,21 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
         unused = [key for key, value in chosen.items() if value is not None]
         if unused:
             raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.", key=unused[0])
+    if cfg.folds < 2:
+        raise ConfigError(f"folds must be at least 2, got {cfg.folds}.", key="folds")
     files = _test_files(cfg)
+    with at_setting("data_root"):
+        return _open(cfg, names, chosen, files, text)
+
+
+def _open(
+    cfg: DictConfig,
+    names: tuple[str, ...] | None,
+    chosen: dict[str, tuple[str, ...] | None],
+    files: tuple[str, ...],
+    text: SentEvalText,
+) -> Suite:
+    """Read the tasks of a suite; the settings are checked."""
     if cfg.suite == "sts":
         return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
     if cfg.suite == "rank":
@@ -176,7 +190,8 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
     tasks: list[STSTask] = []
     if files:
         columns = (cfg.sentence1, cfg.sentence2, cfg.score)
-        tasks += load_test_files(files, columns, _score_range(cfg))
+        with at_setting("test"):
+            tasks += load_test_files(files, columns, _score_range(cfg))
     if names:
         tasks += load_sts_tasks(cfg.data_root, tuple(names), text)
     tables = [table for task in tasks for table in task.subsets.values()]
@@ -201,9 +216,6 @@ def _ranks(tasks: Sequence[STSTask]) -> Suite:
 
 
 def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
-    if folds < 2:
-        raise ConfigError(f"folds must be at least 2, got {folds}.", key="folds")
-
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_transfer(encoder, tasks, folds)
         return {**result, "folds": folds}, _row(result["average"], result["tasks"])

@@ -132,7 +132,7 @@ def _load_encoder(
         if model.get("adapter") is not None:
             model.adapter = None  # not trained, it adds nothing
         encoder = build_encoder(model, cfg.prompt, device)
-        edit_and_cut(encoder, cfg.text_edit or "none", cfg.max_length, "max_length")
+        edit_and_cut(encoder, cfg.text_edit or encoder.text_edit, cfg.max_length, "max_length")
         return encoder, cfg.precision or encoder.precision
     config.model = with_quantization(config.model, cfg.quantization)
     encoder = load_from(run, config, device, cfg.step)

@@ -146,10 +146,7 @@ class _Folder:
         path = self.run.history_file
         if not path.is_file():
             raise CheckpointError(f"{path} does not exist.")
-        try:
-            rows = self.run.history()
-        except (ValueError, UnicodeDecodeError, TypeError) as error:
-            raise CheckpointError(f"{path} is broken ({error}).") from error
+        rows = self.run.history()
         if not path.read_bytes().endswith(b"\n"):
             raise CheckpointError(f"{path} is broken (its last line is cut).")
         steps = [row["step"] for row in rows]

@@ -1,0 +1,53 @@
+"""`sts-lightning clean`: free the disk of what finished runs no longer need."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from sts_lightning.cli.arguments import Commands
+from sts_lightning.errors import RunningElsewhereError, UserError
+
+log = logging.getLogger(__name__)
+
+MB = 1e6
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the program."""
+    parser = commands.add_parser("clean", help="free the disk of what finished runs no longer need")
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="default: %(default)s")
+    parser.add_argument(
+        "--delete", action="store_true", help="do it; without this option, only list what would be freed"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """List finished runs with the state of their optimiser, or remove it; all weights stay."""
+    if not options.folder.is_dir():
+        raise UserError(f"{options.folder} is not a folder.")
+    from sts_lightning.runs.cleaning import Leftover, drop, find_leftovers  # --help does not wait for torch
+
+    total = count = 0
+    for found in find_leftovers(options.folder):
+        if not isinstance(found, Leftover):
+            log.warning("WARNING: %s", found)
+            continue
+        freed = found.unneeded
+        if options.delete:
+            try:
+                freed = drop(found)
+            except RunningElsewhereError as error:
+                log.warning("WARNING: %s", error)
+                continue
+        log.info("%8.1f MB of %8.1f  %s", freed / MB, found.size / MB, found.run.name)
+        total, count = total + freed, count + 1
+    runs = "1 run" if count == 1 else f"{count} runs"
+    if not count:
+        log.info("Nothing to free in %s.", options.folder)
+    elif options.delete:
+        log.info("%.1f MB freed in %s.", total / MB, runs)
+    else:
+        log.info("%.1f MB in %s; add --delete to free them.", total / MB, runs)

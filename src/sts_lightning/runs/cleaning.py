@@ -1,0 +1,103 @@
+"""Removal of what finished runs no longer need: the state of the optimiser in their last checkpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.listing import find_runs
+from sts_lightning.runs.lock import locked
+
+NEEDED = ("state_dict", "global_step", "epoch", "loops", "pytorch-lightning_version")
+"""Parts of a checkpoint that other runs and `verify` read; the rest is for resuming."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A finished run whose last checkpoint could still be resumed from.
+
+    Attributes:
+        run: Its folder.
+        size: Bytes of the checkpoint.
+        unneeded: Bytes of tensors in it that nothing reads any more.
+    """
+
+    run: RunFolder
+    size: int
+    unneeded: int
+
+
+def find_leftovers(root: Path) -> Iterator[Leftover | CheckpointError]:
+    """Yield the finished runs in a folder that have a leftover, each stage of its own, by path.
+
+    A run that has not finished is not among them. In place of a run whose checkpoint cannot be read, the
+    reason is yielded.
+    """
+    seen = set()  # stages that runs share are listed by themselves as well
+    for listed in find_runs(root):
+        try:
+            for run in listed.folder.stages() or [listed.folder]:
+                path = run.path.resolve()
+                found = None if path in seen else _leftover(run)
+                seen.add(path)
+                if found is not None:
+                    yield found
+        except CheckpointError as error:
+            yield error
+
+
+def drop(leftover: Leftover) -> int:
+    """Remove from the last checkpoint everything but the weights, which ``init=final`` starts from.
+
+    Args:
+        leftover: What `find_leftovers` has found.
+
+    Returns:
+        Number of bytes by which the file has become smaller.
+
+    Raises:
+        RunningElsewhereError: A process is running in the folder.
+        OSError: The file cannot be written; it is unchanged.
+    """
+    path = leftover.run.checkpoint("last")
+    with locked(leftover.run.path):
+        checkpoint = leftover.run.read_checkpoint("last")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            torch.save({key: value for key, value in checkpoint.items() if key in NEEDED}, temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return leftover.size - path.stat().st_size
+
+
+def _leftover(run: RunFolder) -> Leftover | None:
+    path = run.checkpoint("last")
+    if not run.finished or not path.is_file() or path.is_symlink():
+        return None
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        tensors = {
+            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+            for key, value in checkpoint.items()
+            if key not in NEEDED
+            for tensor in _tensors(value)
+        }
+    except Exception as error:  # the unpickler of torch raises various errors
+        raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
+    return Leftover(run, path.stat().st_size, sum(tensors.values())) if tensors else None
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part)
