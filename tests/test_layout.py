@@ -47,6 +47,7 @@ SECOND = {
     "tests/losses/test_names.py",  # losses, their YAML files and tests together
     "tests/config/test_bad_input.py",  # bad values of every setting, through all checks
     "tests/data/test_broken_files.py",  # broken files of every format, through all readers
+    "tests/models/test_broken_model_files.py",  # files of models, likewise
     "tests/runs/test_broken_run_files.py",  # folders of runs and of vectors, likewise
     "tests/data/readers/test_hub_folder.py",  # data/readers/hub.py on folders
     "tests/models/test_adapter_variants.py",  # models/adapter.py with training and export

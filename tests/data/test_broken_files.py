@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from sts_lightning.data.pairs_file import PairsFileData
 from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
 from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import SentencesData
-from sts_lightning.errors import UserError
+from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 
 SUBSETS = ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")
 HEAD = "sentence1,sentence2,score\n"
@@ -63,17 +62,12 @@ def senteval(folder: Path, name: str, content: bytes) -> Path:
     return folder
 
 
-def put(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
-
-
 def pairs(folder: Path, name: str, content: bytes) -> Any:
     data = PairsFileData(str(put(folder / name, content)), batch_size=2, seed=0)
     return [data.read(data.sources[0], "training pairs")[column][:] for column in ("sentence1", "label")]
 
 
-READERS: dict[str, Callable[[Path, str, bytes], Any]] = {
+READERS: dict[str, Reader] = {
     "pairs": pairs,
     "triplets": lambda folder, name, content: (
         NLITripletsData(".", 2, 0, path=str(put(folder / name, content))).load_train().to_dict()
@@ -108,16 +102,6 @@ READERS: dict[str, Callable[[Path, str, bytes], Any]] = {
 def no_test_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training files alone are read, without the test sets that they are compared with."""
     monkeypatch.setattr(SentEvalData, "tables_to_avoid", lambda data: [])
-
-
-class Broken(NamedTuple):
-    """A row of the table."""
-
-    reader: str
-    name: str
-    content: str | bytes
-    line: int | None = None
-    named: str = ""
 
 
 GS, IN = (f"STS/STS12-en-test/STS.{kind}.MSRpar.txt" for kind in ("gs", "input"))
@@ -224,19 +208,13 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("row", BROKEN, ids=lambda row: f"{row.reader} {row.name.rpartition('/')[2]}")
+@pytest.mark.parametrize("row", BROKEN, ids=label)
 def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
-    content = row.content.encode() if isinstance(row.content, str) else row.content
-    with pytest.raises(UserError) as caught:
-        READERS[row.reader](tmp_path, row.name, content)
-    place = row.name if row.line is None else f"{row.name}, line {row.line}: "
-    assert place in str(caught.value)
-    assert row.named in str(caught.value)
-    assert len(str(caught.value)) < 1000
+    check_broken(READERS, row, tmp_path)
 
 
 LABELS = [float(n % 5) for n in range(20)]
-HEALTHY: list[tuple[str, str, str | bytes, Any]] = [
+HEALTHY: list[Healthy] = [
     (
         "pairs",
         "a.csv",
@@ -261,12 +239,9 @@ HEALTHY: list[tuple[str, str, str | bytes, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("reader", "name", "content", "found"), HEALTHY, ids=[row[0] for row in HEALTHY])
-def test_healthy_and_odd_files_are_read(
-    reader: str, name: str, content: str | bytes, found: Any, tmp_path: Path
-) -> None:
-    raw = content.encode() if isinstance(content, str) else content
-    assert READERS[reader](tmp_path, name, raw) == found
+@pytest.mark.parametrize("row", HEALTHY, ids=label)
+def test_healthy_and_odd_files_are_read(row: Healthy, tmp_path: Path) -> None:
+    check_healthy(READERS, row, tmp_path)
 
 
 def test_every_reader_has_rows_of_both_kinds() -> None:

@@ -20,10 +20,10 @@ def test_a_folder(tmp_path: Path) -> None:
     assert files.path("a.json") == tmp_path / "a.json"
     assert files.path("b.json") is None
     assert (files.json("a.json"), files.json("b.json"), files.json("list.json")) == ({"x": 1}, None, [1])
-    assert (files.mapping("a.json"), files.mapping("b.json")) == ({"x": 1}, {})
+    assert (files.settings("a.json"), files.settings("b.json")) == ({"x": 1}, {})
     for name in ("broken.json", "list.json"):
         with pytest.raises(CheckpointError, match=name):
-            files.mapping(name)
+            files.settings(name)
 
 
 def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sts_lightning.data.fetch.manifest import read_manifest
-from sts_lightning.errors import UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.stored_vectors import StoredVectors
-
-
-def put(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
+from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 
 
 def npy(array: Any) -> bytes:
@@ -44,23 +38,13 @@ def run_config(folder: Path, name: str, content: bytes) -> Any:
     return RunFolder(folder).load_config().model["_target_"]
 
 
-READERS: dict[str, Callable[[Path, str, bytes], Any]] = {
+READERS: dict[str, Reader] = {
     "vectors": vectors,
     "manifest": lambda folder, name, content: read_manifest(put(folder / name, content).parent),
     "config": run_config,
     "metrics": lambda folder, name, content: RunFolder(put(folder / name, content).parent).metrics().scores,
     "history": lambda folder, name, content: RunFolder(put(folder / name, content).parent).history(),
 }
-
-
-class Broken(NamedTuple):
-    """A row of the table."""
-
-    reader: str
-    name: str
-    content: str | bytes
-    line: int | None = None
-    named: str = ""
 
 
 CONFIG, METRICS, HISTORY, SOURCES = "config.yaml", "metrics.json", "history.csv", "sources.json"
@@ -104,18 +88,12 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize("row", BROKEN, ids=lambda row: f"{row.reader} {row.name.rpartition('/')[2]}")
+@pytest.mark.parametrize("row", BROKEN, ids=label)
 def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
-    content = row.content.encode() if isinstance(row.content, str) else row.content
-    with pytest.raises(UserError) as caught:
-        READERS[row.reader](tmp_path, row.name, content)
-    place = row.name if row.line is None else f"{row.name}, line {row.line}: "
-    assert place in str(caught.value)
-    assert row.named in str(caught.value)
-    assert len(str(caught.value)) < 1000
+    check_broken(READERS, row, tmp_path)
 
 
-HEALTHY: list[tuple[str, str, str | bytes, Any]] = [
+HEALTHY: list[Healthy] = [
     ("vectors", "sentences.txt", "\ufeffa\r\nb\r\n", [[1.0] * 3] * 2),
     ("manifest", SOURCES, '{"parts": {}}', {}),
     (
@@ -129,12 +107,9 @@ HEALTHY: list[tuple[str, str, str | bytes, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("reader", "name", "content", "found"), HEALTHY, ids=[row[0] for row in HEALTHY])
-def test_healthy_and_odd_files_are_read(
-    reader: str, name: str, content: str | bytes, found: Any, tmp_path: Path
-) -> None:
-    raw = content.encode() if isinstance(content, str) else content
-    assert READERS[reader](tmp_path, name, raw) == found
+@pytest.mark.parametrize("row", HEALTHY, ids=label)
+def test_healthy_and_odd_files_are_read(row: Healthy, tmp_path: Path) -> None:
+    check_healthy(READERS, row, tmp_path)
 
 
 def test_every_reader_has_rows_of_both_kinds() -> None:

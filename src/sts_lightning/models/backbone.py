@@ -102,6 +102,8 @@ def load_backbone(
     if other is not None:
         return other(name, config, trust_remote_code, dtype, quantization, device)
     source, options = find(name)
+    if not name.startswith(source):
+        log.info("%s: the packaged copy", name)
     options["trust_remote_code"] = trust_remote_code
     _restrain_library()
     try:
@@ -162,12 +164,11 @@ def find(name: str) -> tuple[str, dict[str, Any]]:
         return name, {}
     source, _, revision = name.partition("@")
     copy = packaged_copy(source, revision or None)
-    if copy is None:
-        return source, {"revision": revision or "main"} | (
-            {} if hub_is_reachable() else {"local_files_only": True}
-        )
-    log.info("%s: the packaged copy", source)
-    return str(copy), {}
+    if copy is not None:
+        return str(copy), {}
+    return source, {"revision": revision or "main"} | (
+        {} if hub_is_reachable() else {"local_files_only": True}
+    )
 
 
 def configure(

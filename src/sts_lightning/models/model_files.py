@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import (
@@ -16,6 +16,53 @@ from huggingface_hub.errors import (
 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.backbone import find
+
+T = TypeVar("T", str, int, bool, dict[str, Any])
+
+KINDS: dict[type, str] = {
+    str: "a text",
+    int: "a fitting whole number",
+    bool: "true or false",
+    dict: "a mapping",
+}
+
+
+class ModelSettings(dict[str, Any]):
+    """Settings in a JSON file of a model.
+
+    Args:
+        place: Model and file, for errors.
+        values: The settings by name.
+    """
+
+    def __init__(self, place: str, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.place = place
+
+    def take(self, key: str, kind: type[T], least: int | None = 1) -> T | None:
+        """Remove and return a setting; None if it is absent or null.
+
+        Args:
+            key: Name of the setting.
+            kind: Its type.
+            least: Smallest allowed number; None if any is.
+
+        Raises:
+            CheckpointError: It is of another type, or too small.
+        """
+        value = self.pop(key, None)
+        if value is None:
+            return None
+        if type(value) is not kind:
+            raise self.broken(f"{key} must be {KINDS[kind]}, got {str(value)[:80]!r}")
+        if isinstance(value, int) and kind is int and least is not None and value < least:
+            raise self.broken(f"{key} must be at least {least}, got {value}")
+        found: T = value
+        return found
+
+    def broken(self, reason: str) -> CheckpointError:
+        """Return an error that names the file."""
+        return CheckpointError(f"{self.place}: {reason}.", key="model.name")
 
 
 class ModelFiles:
@@ -65,15 +112,20 @@ class ModelFiles:
         if path is None:
             return None
         try:
-            return json.loads(path.read_text("utf-8"))
-        except (ValueError, OSError) as error:
+            found = json.loads(path.read_text("utf-8"))
+        except (ValueError, OSError, RecursionError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
-
-    def mapping(self, relative: str) -> dict[str, Any]:
-        """Return a JSON file that holds a mapping; an absent file is an empty one."""
-        found = self.json(relative)
         if found is None:
-            return {}
-        if not isinstance(found, dict):
-            raise CheckpointError(f"{self.name}: {relative} holds no settings.", key="model.name")
+            raise CheckpointError(f"{path} holds null.", key="model.name")
         return found
+
+    def settings(self, relative: str) -> ModelSettings:
+        """Return a JSON file that holds a mapping; an absent file is an empty one.
+
+        Raises:
+            CheckpointError: The file is broken.
+        """
+        found = self.json(relative)
+        if not isinstance(found, dict | None):
+            raise CheckpointError(f"{self.name}: {relative} holds no settings.", key="model.name")
+        return ModelSettings(f"{self.name}: {relative}", found or {})

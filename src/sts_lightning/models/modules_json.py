@@ -128,39 +128,36 @@ class _Reader:
                 f"Set model.name to that folder to take the transformer alone, or save the model again with "
                 f"sentence-transformers: SentenceTransformer({self.files.name!r}).save('FOLDER').",
             )
-        settings = self.files.mapping("sentence_bert_config.json")
-        read = {key: settings.pop(key, None) for key in ("max_seq_length", "do_lower_case")}
-        template = {
-            key: settings.pop(key, None) for key in ("template", "sentence_tokens", "edit", "read_mask")
+        settings = self.files.settings("sentence_bert_config.json")
+        pipeline = Pipeline(
+            source=f"{self.files.name}: modules.json",
+            pooling="mask_token" if settings.take("read_mask", bool) else "mean",
+            row_tokens=settings.take("max_seq_length", int),
+            sentence_tokens=settings.take("sentence_tokens", int),
+            lower_case=settings.take("do_lower_case", bool) or False,
+        )
+        template = settings.take("template", str)
+        edit: Any = settings.take("edit", str) or "none"
+        loading = {key: settings.take(key, dict) or {} for key in LOADING}
+        further = {
+            f"{key}.{name}": value
+            for key, values in loading.items()
+            for name, value in values.items()
+            if name not in LOADING_WITHOUT_EFFECT
         }
-        for key in LOADING:
-            settings |= {
-                f"{key}.{name}": value
-                for name, value in (settings.pop(key, None) or {}).items()
-                if name not in LOADING_WITHOUT_EFFECT
-            }
-        for key, value in settings.items():
+        for key, value in (settings | further).items():
             if key not in WITHOUT_EFFECT and not (key in NEUTRAL and value in (NEUTRAL[key], None)):
                 raise self.reject(f"{key}={value!r} in sentence_bert_config.json")
-        edit: TextEdit = template["edit"] or "none"
         if edit not in get_args(TextEdit):
             raise self.reject(f"edit={edit!r} in sentence_bert_config.json")
-        return Pipeline(
-            source=f"{self.files.name}: modules.json",
-            pooling="mask_token" if template["read_mask"] else "mean",
-            row_tokens=read["max_seq_length"],
-            sentence_tokens=template["sentence_tokens"],
-            template=None if template["template"] in (None, SLOT) else template["template"],
-            text_edit=edit,
-            lower_case=bool(read["do_lower_case"]),
-        )
+        return replace(pipeline, template=None if template == SLOT else template, text_edit=edit)
 
     def _pooling(self, pipeline: Pipeline, path: str) -> Pipeline:
-        settings = self.files.mapping(f"{path}/config.json")
+        settings = self.files.settings(f"{path}/config.json")
         mode = settings.get("pooling_mode")
         if mode is None:
-            mode = [name for key, name in LEGACY_POOLINGS.items() if settings.get(key)] or ["mean"]
-        modes = [mode] if isinstance(mode, str) else list(mode)
+            mode = [name for key, name in LEGACY_POOLINGS.items() if settings.take(key, bool)] or ["mean"]
+        modes = mode if isinstance(mode, list) else [mode]
         if len(modes) != 1 or modes[0] not in POOLINGS:
             raise self.reject(
                 f"pooling {' and '.join(map(str, modes))}",
@@ -169,45 +166,46 @@ class _Reader:
         found = POOLINGS[modes[0]]
         if pipeline.pooling == "mask_token":  # our export leaves only the mask visible to the mean
             found = "mask_token"
-        return replace(pipeline, pooling=found, include_prompt=settings.get("include_prompt", True))
+        return replace(
+            pipeline, pooling=found, include_prompt=settings.take("include_prompt", bool) is not False
+        )
 
     def _prompts(self, pipeline: Pipeline) -> Pipeline:
-        settings = self.files.mapping("config_sentence_transformers.json")
+        settings = self.files.settings("config_sentence_transformers.json")
         kind = settings.get("model_type", "SentenceTransformer")
         if kind != "SentenceTransformer":
             raise self.reject(f"model_type {kind}")
         if settings.get("truncate_dim") is not None:
             raise self.reject(f"truncate_dim={settings['truncate_dim']}")
-        prompts = {str(name): str(text) for name, text in (settings.get("prompts") or {}).items()}
-        default = settings.get("default_prompt_name")
+        prompts = {str(name): str(text) for name, text in (settings.take("prompts", dict) or {}).items()}
+        default = settings.take("default_prompt_name", str)
         if default is not None and default not in prompts:
-            raise CheckpointError(
-                f"{self.files.name}: the default prompt {default!r} is not among its prompts.",
-                key="model.name",
-            )
+            raise settings.broken(f"the default prompt {default!r} is not among its prompts")
         return replace(pipeline, prompts=prompts, default_prompt=default)
 
     def _dense(self, path: str) -> Dense:
-        settings = self.files.mapping(f"{path}/config.json")
+        settings = self.files.settings(f"{path}/config.json")
         kind = str(settings.get("activation_function", "torch.nn.Tanh"))
         activation = kind.rpartition(".")[2]
         if not kind.startswith("torch.nn.") or activation not in ACTIVATIONS:
             raise self.reject(f"the activation {kind} in {path}", f"Read are {', '.join(ACTIVATIONS)}.")
         names = {
-            settings.get(key) or "sentence_embedding" for key in ("module_input_name", "module_output_name")
+            settings.take(key, str) or "sentence_embedding"
+            for key in ("module_input_name", "module_output_name")
         }
-        if settings.get("use_residual") or names != {"sentence_embedding"}:
+        if settings.take("use_residual", bool) or names != {"sentence_embedding"}:
             raise self.reject(f"a dense layer in {path} with a residual or of other inputs than the vector")
-        inputs, outputs = settings.get("in_features"), settings.get("out_features")
-        if not (isinstance(inputs, int) and isinstance(outputs, int)):
-            raise CheckpointError(f"{self.files.name}: {path}/config.json lacks a size.", key="model.name")
-        return Dense(path, inputs, outputs, settings.get("bias", True), activation)
+        inputs, outputs = settings.take("in_features", int), settings.take("out_features", int)
+        if inputs is None or outputs is None:
+            raise settings.broken("in_features and out_features are required")
+        return Dense(path, inputs, outputs, settings.take("bias", bool) is not False, activation)
 
     def _normalize(self, kinds: list[tuple[str, str]]) -> bool:
         paths = [path for kind, path in kinds if kind == "Normalize"]
         for path in paths:
-            settings = self.files.mapping(f"{path}/config.json")
-            names = {settings.get(key) or "sentence_embedding" for key in settings if key.endswith("_name")}
+            settings = self.files.settings(f"{path}/config.json")
+            keys = [key for key in settings if key.endswith("_name")]
+            names = {settings.take(key, str) or "sentence_embedding" for key in keys}
             if names - {"sentence_embedding"}:
                 raise self.reject(f"a normalisation in {path} of something else than the vector")
         return bool(paths)

@@ -88,10 +88,16 @@ def packaged_model(package: str, sha256: str) -> Path | None:
     weights = [Path(str(file.locate())) for file in files if file.name == "model.safetensors"]
     if len(weights) != 1 or not weights[0].is_file():
         raise CheckpointError(f"the package {package} has no single model.safetensors; reinstall it.")
-    digest = hashlib.file_digest(weights[0].open("rb"), "sha256").hexdigest()
+    digest = _sha256(weights[0])
     if digest != sha256:
         raise CheckpointError(
             f"{weights[0]} is not the file that was expected (SHA-256 {digest}, not {sha256}); it is not "
             f"loaded. Uninstall {package} to use the model hub instead."
         )
     return weights[0].parent
+
+
+@cache
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

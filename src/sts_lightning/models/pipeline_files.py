@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
+from sts_lightning.choices import TextEdit
 from sts_lightning.errors import ConfigError, UserError
-from sts_lightning.models.model_files import ModelFiles
+from sts_lightning.models.model_files import ModelFiles, ModelSettings
 from sts_lightning.models.modules_json import read_modules
 from sts_lightning.models.pipeline import Pipeline
 from sts_lightning.models.pooling import Pooling
@@ -31,7 +32,7 @@ def read_pipeline(files: ModelFiles) -> Pipeline | None:
     modules = files.json("modules.json")
     if modules is not None:
         return read_modules(files, modules)
-    own = files.mapping(OWN_FILE)
+    own = files.settings(OWN_FILE)
     return _of_export(files.name, own) if own else None
 
 
@@ -64,11 +65,11 @@ def warn_of_pipeline(name: str, pooling: Pooling, projection: str, template: str
         log.warning("%s: its own pipeline has %s; model=encoder takes it.", name, " and ".join(differs))
 
 
-def _of_export(name: str, settings: Mapping[str, Any]) -> Pipeline:
+def _of_export(name: str, settings: ModelSettings) -> Pipeline:
     """Read the settings of a merged model that this project exported."""
     lost = {
-        "model.projection=always": settings.get("projection") == "always",
-        "prompt.denoise_evaluation=true": settings.get("denoise_evaluation", False),
+        "model.projection=always": settings.take("projection", str) == "always",
+        "prompt.denoise_evaluation=true": settings.take("denoise_evaluation", bool),
     }
     for setting, present in lost.items():
         if present:
@@ -77,15 +78,28 @@ def _of_export(name: str, settings: Mapping[str, Any]) -> Pipeline:
                 key="model.name",
                 hint="Export the run with --format sentence-transformers, or use the run itself.",
             )
-    template, length = settings.get("template"), settings.get("max_length")
+    template, length = settings.take("template", str), settings.take("max_length", int)
+    layer = settings.take("layer", int, least=None)
     return Pipeline(
-        source=f"{name}: {OWN_FILE}",
-        pooling=settings.get("pooling", "mean"),
+        source=settings.place,
+        pooling=_choice(settings, "pooling", get_args(Pooling)) or "mean",
         row_tokens=None if template else length,
         sentence_tokens=length if template else None,
         template=template,
-        text_edit=settings.get("text_edit", "none"),
-        normalize=settings.get("normalize", False),
-        layer=settings.get("layer", -1),
-        bidirectional_layers=settings.get("bidirectional_layers", 0),
+        text_edit=_choice(settings, "text_edit", get_args(TextEdit)) or "none",
+        normalize=settings.take("normalize", bool) or False,
+        layer=-1 if layer is None else layer,
+        bidirectional_layers=settings.take("bidirectional_layers", int, least=0) or 0,
     )
+
+
+def _choice(settings: ModelSettings, key: str, choices: Sequence[str]) -> Any:
+    """Take a setting that is one of a few texts; None if it is absent.
+
+    Raises:
+        CheckpointError: It is none of them.
+    """
+    value = settings.take(key, str)
+    if value is not None and value not in choices:
+        raise settings.broken(f"{key} must be one of {', '.join(choices)}, got {value!r}")
+    return value

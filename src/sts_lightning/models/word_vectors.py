@@ -88,7 +88,7 @@ def read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
     found: dict[str, np.ndarray] = {}
     size, spaced = 0, 0
     try:
-        with path.open(encoding="utf-8", newline="\n") as file:
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
             for number, line in enumerate(file, start=1):
                 fields = line.rstrip().split(" ")
                 if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
@@ -96,6 +96,8 @@ def read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
                 size = size or len(fields) - 1
                 word = " ".join(fields[: len(fields) - size])
                 vector = _numbers(fields[len(fields) - size :])
+                if "\0" in line:
+                    raise DataError("contains a NUL character.", path, number)
                 if not word or size == 0 or len(fields) <= size or vector is None:
                     raise DataError(f"expected a word and {size or 'some'} finite numbers.", path, number)
                 if " " in word:
