@@ -14,26 +14,22 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
-from sts_lightning.config.schema import register_schemas
 from sts_lightning.planning.blueprint import draw
+from sts_lightning.planning.compose import compose_runs
 from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.profiled import StepPeaks
 from sts_lightning.workflows.train import build_experiment
 from sts_lightning.workflows.validate import validate
 
-register_schemas()
-
 GOAL = 0.05
 STEPS = 3
 
 SHORT = [
-    "name=plan",
     "data=toy",
     "data.train_size=256",
     "data.dev_size=20",
@@ -119,13 +115,12 @@ def main() -> None:
     options = parser.parse_args()
     numbers = random.Random(options.seed)
     errors = []
-    conf = str(Path(__file__).resolve().parents[1] / "conf")
+    conf = Path(__file__).resolve().parents[1] / "conf"
     for turn in range(options.draws):
         overrides = drawn(numbers)
         if options.only and turn + 1 not in options.only:
             continue
-        with initialize_config_dir(conf, version_base="1.3"):
-            cfg = compose("train", [*SHORT, *overrides])
+        cfg = compose_runs([*SHORT, *overrides], conf)["run"]
         real, plan = measured(cfg), planned(cfg)
         errors.append(plan / real - 1)
         print(f"{turn + 1:3} {real / 2**20:8.2f} MiB {errors[-1]:+.1%}  {' '.join(overrides)}", flush=True)

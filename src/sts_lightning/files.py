@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sts_lightning.errors import ConfigError
@@ -38,12 +40,19 @@ def check_output(option: str, path: Path | None, *others: Path | None, suffix: s
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a file under a temporary name and rename it, so that readers never see a partial file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with replacing(path) as temporary:
         if isinstance(content, str):
             temporary.write_text(content, encoding="utf-8")
         else:
             temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the name of a temporary file, which takes the place of a file unless an error is raised."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

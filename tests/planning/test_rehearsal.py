@@ -29,7 +29,7 @@ def slowness(cfg: DictConfig, card: Card, monkeypatch: pytest.MonkeyPatch) -> tu
         return next(seconds)
 
     monkeypatch.setattr(rehearsal, "_shortest", timed)
-    return rehearse(cfg, card, 64).slowness
+    return rehearse(cfg, card, 64, 0).slowness
 
 
 def test_seconds_are_divided_by_those_of_the_arithmetic(
@@ -59,7 +59,7 @@ def test_a_rehearsal_leaves_random_numbers_and_determinism(config: Config, mode:
     deterministic = "false" if mode == "error" else "true"
     cfg = check_config(config("model=tiny_bert", *SMALL, f"trainer.deterministic={deterministic}"))
     state = torch.get_rng_state()
-    assert min(rehearse(cfg, CPU, 64).slowness) > 0
+    assert min(rehearse(cfg, CPU, 64, 0).slowness) > 0
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.get_deterministic_debug_mode() == before
 
@@ -74,14 +74,14 @@ def test_a_rehearsal_leaves_random_numbers_and_determinism(config: Config, mode:
     ],
 )
 def test_settings_of_a_step(config: Config, overrides: list[str]) -> None:
-    assert min(rehearse(check_config(config("model=tiny_bert", *SMALL, *overrides)), CPU, 64).slowness) > 0
+    assert min(rehearse(check_config(config("model=tiny_bert", *SMALL, *overrides)), CPU, 64, 0).slowness) > 0
 
 
 def test_what_is_not_rehearsed(config: Config) -> None:
     quantised = config("model=tiny_mistral", "prompt=eol", *SMALL, "model.quantization=4bit")
-    assert rehearse(check_config(quantised), CPU, 64) is CPU
+    assert rehearse(check_config(quantised), CPU, 64, 0) is CPU
     little = Card("test", 1000, 1e10, 1e10, 1e10, gpu=False)
-    assert rehearse(check_config(config("model=tiny_bert", *SMALL)), little, 64) is little
+    assert rehearse(check_config(config("model=tiny_bert", *SMALL)), little, 64, 1000) is little
 
 
 @pytest.mark.slow

@@ -18,6 +18,11 @@ def add_file(parser: argparse.ArgumentParser, description: str) -> None:
     parser.add_argument("--data-root", default=default_root(), help="default: STS_DATA_ROOT, or data")
 
 
+def add_runs_folder(parser: argparse.ArgumentParser) -> None:
+    """Add the folder whose runs are meant, by default that of `train.py`."""
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="default: %(default)s")
+
+
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add the options by which a user allows what a run folder may not do by itself."""
     parser.add_argument(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
-from pathlib import Path
 
-from sts_lightning.cli.arguments import Commands
-from sts_lightning.errors import RunningElsewhereError, UserError
+from sts_lightning.cli.arguments import Commands, add_runs_folder
+from sts_lightning.errors import RunningElsewhereError
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +16,7 @@ MB = 1e6
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the program."""
     parser = commands.add_parser("clean", help="free the disk of what finished runs no longer need")
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="default: %(default)s")
+    add_runs_folder(parser)
     parser.add_argument(
         "--delete", action="store_true", help="do it; without this option, only list what would be freed"
     )
@@ -26,8 +25,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """List finished runs with the state of their optimiser, or remove it; all weights stay."""
-    if not options.folder.is_dir():
-        raise UserError(f"{options.folder} is not a folder.")
     from sts_lightning.runs.cleaning import Leftover, drop, find_leftovers  # --help does not wait for torch
 
     total = count = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.cli.arguments import Commands
+from sts_lightning.cli.arguments import Commands, add_runs_folder
 from sts_lightning.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ COST = ("minutes", "GB")
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the program."""
     parser = commands.add_parser("runs", help="every run in a folder with its settings, scores and cost")
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="default: %(default)s")
+    add_runs_folder(parser)
     parser.add_argument(
         "--where",
         metavar="KEY=VALUE",
@@ -49,8 +49,6 @@ def run(options: argparse.Namespace) -> None:
     """Print the runs in a folder, best first, or the path of the best one."""
     from sts_lightning.runs.listing import find_runs, group_seeds  # --help does not wait for it
 
-    if not options.folder.is_dir():
-        raise UserError(f"{options.folder} is not a folder.")
     runs = [one for one in find_runs(options.folder) if _fits(one.settings, options.where)]
     if not runs:
         raise UserError(

@@ -105,7 +105,7 @@ def estimate(cfg: DictConfig, card: Card | str | None = None, quick: bool = Fals
     sheet = tracer.blueprint(micro, FEW_LAYERS[0] if tracer.deep else None)
     work = measure(cfg, sheet.module, sheet.data, tracer.chunk_tokens)
     if device.measured:
-        device = rehearse(cfg, device, tracer.chunk_tokens)
+        device = rehearse(cfg, device, tracer.chunk_tokens, trace.peak["weights"] + trace.peak["adapters"])
     return Estimate(
         device,
         tracer.precision,

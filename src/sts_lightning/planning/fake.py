@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+    UnsupportedOperatorException,
+)
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.quantization import is_quantised
@@ -16,6 +23,28 @@ from sts_lightning.models.quantization import is_quantised
 def fake_mode() -> FakeTensorMode:
     """Return a mode in which operations take and return fake tensors; real inputs are converted."""
     return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+@contextmanager
+def naming_what_has_no_plan() -> Iterator[None]:
+    """Turn the errors of operations that need the values of tensors into one of the configuration.
+
+    Raises:
+        ConfigError: The model or the loss cannot be traced without values.
+    """
+    try:
+        yield
+    except (
+        NotImplementedError,
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        UnsupportedFakeTensorException,
+        UnsupportedOperatorException,
+    ) as error:
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise ConfigError(
+            f"no step of this model can be traced without its values ({reason}).", key="model"
+        ) from error
 
 
 def make_fake(module: nn.Module, mode: FakeTensorMode) -> None:

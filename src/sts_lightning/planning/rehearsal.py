@@ -32,7 +32,7 @@ ENOUGH = 2.0
 """Seconds after which a part is not repeated."""
 
 
-def rehearse(cfg: DictConfig, card: Card, chunk_tokens: int) -> Card:
+def rehearse(cfg: DictConfig, card: Card, chunk_tokens: int, weights: int) -> Card:
     """Measure how much longer than its arithmetic the encoder takes on this CPU, with and without gradient.
 
     The arithmetic knows neither the time of dropout's random numbers, nor that of casts under mixed
@@ -42,13 +42,12 @@ def rehearse(cfg: DictConfig, card: Card, chunk_tokens: int) -> Card:
         cfg: Configuration that `check_config` has resolved.
         card: This CPU, as `measure_cpu` returns it.
         chunk_tokens: Maximum number of tokens of a chunk, padding included.
+        weights: Bytes of the encoder's weights.
 
     Returns:
         The card with its slowness; unchanged if the model is quantised or larger than `LARGEST`.
     """
-    weights = build_skeleton(cfg.model, cfg.prompt).encoder.parameters()
-    size = sum(weight.numel() * weight.itemsize for weight in weights)
-    if cfg.model.get("quantization", "none") != "none" or size > min(LARGEST, card.memory // 4):
+    if cfg.model.get("quantization", "none") != "none" or weights > min(LARGEST, card.memory // 4):
         return card
     machine = decide(cfg.trainer)
     with torch.random.fork_rng(devices=[]), _deterministic(machine.deterministic is True):

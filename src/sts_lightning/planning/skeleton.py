@@ -30,6 +30,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import loader, take_encoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.quantization import check_fraction, quantization_config
+from sts_lightning.planning.fake import naming_what_has_no_plan
 from sts_lightning.planning.shapes import published_shape
 from sts_lightning.planning.stand_in import stand_in_tokenizer
 
@@ -83,7 +84,7 @@ def build_skeleton(
         backbone = _build(name, settings, trust_remote_code, dtype, quantization, device)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
-    with loading_by(load), _quiet():
+    with naming_what_has_no_plan(), loading_by(load), _quiet():
         encoder = build_encoder(model, prompt, "cpu")
     return Skeleton(encoder, depth, notes)
 

@@ -16,7 +16,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.companions import sketches, usual_words
-from sts_lightning.planning.fake import fake_mode, make_fake, stored_tensors
+from sts_lightning.planning.fake import fake_mode, make_fake, naming_what_has_no_plan, stored_tensors
 from sts_lightning.planning.kernels import gpu_kernels, masks_of_real_rows
 from sts_lightning.planning.meter import Cost, Kind, Meter
 from sts_lightning.training.companion import Step
@@ -64,8 +64,12 @@ def trace_step(
         precision: Precision of training, in Lightning's names.
         gpu: Whether to trace what CUDA's kernels keep, or those of a CPU.
         clip: Maximal gradient norm, None for no clipping.
+
+    Raises:
+        ConfigError: The model needs values of tensors in a way that a trace cannot follow.
     """
-    return _Step(module, batch, precision, gpu, clip).run()
+    with naming_what_has_no_plan():
+        return _Step(module, batch, precision, gpu, clip).run()
 
 
 class _Step:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from sts_lightning.errors import CheckpointError
+from sts_lightning.files import replacing
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import find_runs
 from sts_lightning.runs.lock import locked
@@ -69,12 +69,8 @@ def drop(leftover: Leftover) -> int:
     path = leftover.run.checkpoint("last")
     with locked(leftover.run.path):
         checkpoint = leftover.run.read_checkpoint("last")
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
+        with replacing(path) as temporary:
             torch.save({key: value for key, value in checkpoint.items() if key in NEEDED}, temporary)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
     return leftover.size - path.stat().st_size
 
 
@@ -82,22 +78,8 @@ def _leftover(run: RunFolder) -> Leftover | None:
     path = run.checkpoint("last")
     if not run.finished or not path.is_file() or path.is_symlink():
         return None
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        tensors = {
-            tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-            for key, value in checkpoint.items()
-            if key not in NEEDED
-            for tensor in _tensors(value)
-        }
-    except Exception as error:  # the unpickler of torch raises various errors
-        raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
-    return Leftover(run, path.stat().st_size, sum(tensors.values())) if tensors else None
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(part)
+    checkpoint = run.read_checkpoint("last", mmap=True)
+    unneeded = tree_leaves([value for key, value in checkpoint.items() if key not in NEEDED])
+    storages = [tensor.untyped_storage() for tensor in unneeded if isinstance(tensor, torch.Tensor)]
+    sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
+    return Leftover(run, path.stat().st_size, sum(sizes.values())) if sizes else None

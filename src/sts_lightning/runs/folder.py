@@ -245,8 +245,12 @@ class RunFolder:
         """Read the rows of the history; empty if there is none."""
         return read_history(self.history_file)
 
-    def read_checkpoint(self, which: Which) -> dict[str, Any]:
+    def read_checkpoint(self, which: Which, mmap: bool = False) -> dict[str, Any]:
         """Read a checkpoint to the CPU.
+
+        Args:
+            which: Checkpoint.
+            mmap: Whether tensors stay in the file until their values are read.
 
         Raises:
             CheckpointError: The checkpoint is missing or broken.
@@ -257,7 +261,7 @@ class RunFolder:
         if not path.is_file():
             raise CheckpointError(f"{path} does not exist{self._why_missing(which)}.")
         try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+            checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
         except Exception as error:  # the unpickler of torch raises various errors
             raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
         if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+
+from sts_lightning.files import replacing
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -19,11 +20,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             OSError: It could not be written; the earlier file is unchanged.
         """
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            super().save_checkpoint(checkpoint, temporary, storage_options)
-            temporary.replace(target)
+            with replacing(target) as temporary:
+                super().save_checkpoint(checkpoint, temporary, storage_options)
         except OSError as error:  # Lightning's error names the temporary file
             raise OSError(error.errno, error.strerror, str(target)) from error
-        finally:
-            temporary.unlink(missing_ok=True)
