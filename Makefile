@@ -40,7 +40,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(XDIST)
 test: install  ## run all tests, two files at a time [JOBS=4]; those on real data too where STS_DATA_ROOT is set
 	$(PYTEST)
 
-test-fast: install  ## run the tests that neither train, start a process nor take seconds
+test-fast: install  ## run the tests that neither train, start a process, plan or compose runs, nor take seconds
 	$(PYTEST) -m 'not slow'
 
 test-oldest:  ## run the tests with the oldest torch allowed, in an environment of its own

@@ -60,6 +60,13 @@ EvalAccelerator = Literal["auto", "cpu", "gpu"]
 Deterministic = Literal["auto", "warn", True, False]
 """Treatment of CUDA operations without a deterministic form."""
 
+DropoutOwner = Literal["process", "example"]
+"""What the masks of dropout belong to.
+
+``process``: they are drawn one after the other, the fastest way. ``example``: they follow from the seed and
+the position of the example in its epoch, so that processes, chunks and micro batches do not change them.
+"""
+
 Schedule = Literal["linear", "cosine", "constant_with_warmup"]
 """Course of the learning rate after the warm-up."""
 

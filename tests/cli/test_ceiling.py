@@ -8,6 +8,8 @@ import pytest
 
 from sts_lightning.cli.main import main
 
+pytestmark = pytest.mark.slow  # each reads all test sets
+
 
 def test_ceiling_of_the_test_sets(data_root: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     plot = tmp_path / "ceilings.png"

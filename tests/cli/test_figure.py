@@ -14,6 +14,8 @@ from sts_lightning.workflows.figure_list import FIGURES
 from tests.conftest import CONF, ROOT
 from tests.figure_folders import write_folder
 
+pytestmark = pytest.mark.slow  # each composes a table
+
 Config = Callable[..., DictConfig]
 
 

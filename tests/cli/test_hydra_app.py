@@ -21,6 +21,8 @@ from sts_lightning.cli import hydra_app as app
 from sts_lightning.errors import DataError
 from tests.conftest import CONF, ROOT, SHORT_RUN
 
+pytestmark = pytest.mark.slow  # each composes as the command does
+
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 Script = Callable[..., tuple[object, str]]
 

@@ -11,6 +11,7 @@ from tests.conftest import ROOT
 TINY = ["model=tiny_bert", "data=toy", "data.batch_size=16", "precision=32-true"]
 
 
+@pytest.mark.slow
 def test_a_run_on_a_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
     main(["plan", *TINY, "trainer.max_epochs=-1", "trainer.max_steps=12", "--card", "24GB"])

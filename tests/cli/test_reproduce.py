@@ -10,6 +10,8 @@ from sts_lightning.cli.main import main
 from tests.cli.helpers import leaves
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow  # each composes a table
+
 Capture = pytest.CaptureFixture[str]
 
 

@@ -16,6 +16,8 @@ from sts_lightning.reproduce.record import read_record
 from tests.conftest import CONF
 from tests.reproduce.conftest import finish, spec
 
+pytestmark = pytest.mark.slow  # each composes a table
+
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:

@@ -56,6 +56,7 @@ def test_there_are_commands() -> None:
     assert {page for page, _ in COMMANDS} >= {"README.md", "sweeps.md", "decoders.md", "own_pairs.md"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", starting_with("python"))
 def test_hydra_command(config: Callable[..., DictConfig], line: str) -> None:
     _, script, *arguments = words(line)

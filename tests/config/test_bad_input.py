@@ -116,6 +116,7 @@ VALUES: dict[str, dict[str, str]] = {
         "trainer.micro_batch_size": f"{COUNT.removeprefix('null ')} 0 -1 7",
         "trainer.gradient_checkpointing": FLAG,
         "trainer.official_gather": FLAG,
+        "trainer.dropout": CHOICE,
         "prompt.template": "'' nothing [] {a:1} ${nope}",
         "prompt.denoise": CHOICE,
         "logger.csv": NODE,

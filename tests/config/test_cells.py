@@ -16,6 +16,8 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.grid import named
 from tests.conftest import CONF
 
+pytestmark = pytest.mark.slow  # each composes an experiment
+
 CELLS = published_cells()
 STAGES = {"nli_triplets": "pcc_stage1", "sts": "pcc_stage2"}
 

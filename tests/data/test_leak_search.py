@@ -52,6 +52,7 @@ def test_near_may_be_left_out() -> None:
         find_leaks([pair], TESTS, near=1.5)
 
 
+@pytest.mark.slow
 def test_the_papers_filter(data_root: str) -> None:
     """The counts of STS-B and SICK-R train: 10,249 - 4,851 = 5,398 pairs, and 80 fewer when normalised."""
     tests = {task.name: list(task.subsets.values()) for task in load_sts_tasks(data_root)}

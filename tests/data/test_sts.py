@@ -9,6 +9,7 @@ import pytest
 from sts_lightning.data.sts import STSData
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "kept"),
     [("none", 8), ("exact", 5), ("normalized", 4)],

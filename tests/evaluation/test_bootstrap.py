@@ -29,6 +29,7 @@ def test_estimate_is_the_difference_of_mean_spearmans() -> None:
     assert found["average"].estimate == pytest.approx((found["A"].estimate + found["B"].estimate) / 2)
 
 
+@pytest.mark.slow
 def test_interval_is_that_of_scipys_bootstrap() -> None:
     ours, theirs = predictions(1.0, 1), predictions(2.0, 2)
 
@@ -77,6 +78,7 @@ def test_draws_and_ceilings_in_process(tmp_path: Path) -> None:
             report_ceilings({"mine": np.array(gold)}, [2])
 
 
+@pytest.mark.slow
 def test_intervals_cover_as_often_as_they_say() -> None:
     """Against scipy's bootstrap of the same statistic."""
     gold = np.random.default_rng(0).integers(0, 26, size=400) / 5

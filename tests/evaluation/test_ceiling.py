@@ -80,6 +80,7 @@ def test_what_has_no_ceiling() -> None:
         ceiling(np.arange(5), 1)
 
 
+@pytest.mark.slow
 def test_the_seven_test_sets(data_root: str) -> None:
     values = {}
     for task in load_sts_tasks(data_root):

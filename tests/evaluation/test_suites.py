@@ -66,6 +66,7 @@ def test_probing(config: Config, root: Path, capsys: pytest.CaptureFixture[str])
     assert metrics["test"]["average"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 2)
 
 
+@pytest.mark.slow
 def test_relatedness(config: Config, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tasks = evaluated(config, root, "suite=relatedness")["test"]["tasks"]
     assert "SICKR Pearson" in capsys.readouterr().out

@@ -81,6 +81,7 @@ def test_a_task_with_a_dev_split_is_that_of_the_definition() -> None:
     assert encoder.calls == 1
 
 
+@pytest.mark.slow
 def test_cross_validation_is_nested() -> None:
     """Each outer fold's penalty is chosen within the rest; the folds are counted by hand."""
     vectors, labels = make(60, 2, seed=1)

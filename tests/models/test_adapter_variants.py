@@ -155,6 +155,7 @@ STARTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_peft_and_transformers_give_the_vectors_of_the_run(start: str, tmp_path: Path) -> None:
     encoder = trained(lora(**STARTS[start]))

@@ -29,6 +29,7 @@ from tests.models.decoders import SENTENCES, TEMPLATE
 from tests.models.families import tiny, write
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["opt6_7b", "llama7b", "llama2_7b", "mistral7b", "llama3_8b", "decoder"])
 def test_a_configuration_of_a_decoder_loads_a_small_model_of_its_class(
     choice: str, config: Callable[..., Any], tmp_path: Path

@@ -78,6 +78,7 @@ def test_vectors_are_those_of_the_encoder(model_type: str, settings: dict[str, A
     close(encoder.encode(LOWER_CASE, chunk_tokens=10_000), reference(whole.get_encoder()))
 
 
+@pytest.mark.slow
 @FAMILIES
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_gradients_are_those_of_the_encoder(
@@ -147,6 +148,7 @@ def test_a_folder_of_the_bare_encoders_names_is_not_loaded_at_random(tmp_path: P
         SentenceEncoder.from_pretrained(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", ["t5", "bart"])
 @pytest.mark.parametrize("quantization", ["none", "4bit"])
 def test_a_merged_folder_loads_in_the_library_and_here(

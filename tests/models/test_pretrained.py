@@ -23,6 +23,8 @@ from tests.conftest import SHORT_RUN
 from tests.models.families import tiny, write
 from tests.models.st_folders import TEXTS, st_folder
 
+pytestmark = pytest.mark.slow  # each loads a model in two libraries
+
 Config = Callable[..., DictConfig]
 
 PIPELINES: dict[str, dict[str, Any]] = {

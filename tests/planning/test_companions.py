@@ -14,6 +14,8 @@ from sts_lightning.planning.cards import Card
 from sts_lightning.planning.companions import sketches
 from sts_lightning.planning.estimate import Tracer
 
+pytestmark = pytest.mark.slow  # each traces a step
+
 Config = Callable[..., DictConfig]
 
 SMALL = ["model=tiny_bert", "data=toy", "data.kind=sentences", "data.batch_size=8", "trainer=cpu"]

@@ -49,6 +49,7 @@ def test_a_run_without_a_plan_says_why(config: Config, monkeypatch: pytest.Monke
     assert "8-bit" in cost(config("model=tiny_mistral", "prompt=eol", "data=toy", "model.quantization=8bit"))
 
 
+@pytest.mark.slow
 def test_without_a_card_there_is_no_time(config: Config) -> None:
     text = Costs()(config(*TINY, "trainer=cpu", "data.train_size=64"))
     assert "MiB" in text and "steps" in text and "M tokens" in text
@@ -61,6 +62,7 @@ def test_a_card_that_is_not_known() -> None:
     assert caught.value.key == "card"
 
 
+@pytest.mark.slow
 def test_the_cpu_is_measured() -> None:
     card = find_card("cpu")
     assert not card.gpu

@@ -15,6 +15,8 @@ from sts_lightning.planning.estimate import Tracer, estimate
 from sts_lightning.reproduce.configs import train_configs
 from tests.conftest import CONF
 
+pytestmark = pytest.mark.slow  # each traces steps of a model
+
 Config = Callable[..., DictConfig]
 
 SMALL = ["data=toy", "data.train_size=256", "data.dev_size=20", "data.test_size=20", "data.batch_size=32"]

@@ -14,6 +14,8 @@ from sts_lightning.planning.cards import Card
 from sts_lightning.planning.estimate import estimate
 from sts_lightning.planning.rehearsal import rehearse
 
+pytestmark = pytest.mark.slow  # each times a model
+
 Config = Callable[..., DictConfig]
 
 SMALL = ["data=toy", "data.train_size=32", "data.dev_size=8", "data.test_size=8", "data.batch_size=8"]

@@ -43,6 +43,7 @@ def test_one_broken_file_among_many(table: Table, scores: dict[str, list[float]]
     assert (runs[1].folder / "metrics.json").read_text() == '{"dev": '
 
 
+@pytest.mark.slow
 def test_errors_of_a_search_are_in_the_notes(tmp_path: Path) -> None:
     searched = spec()
     searched.search = Search({"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sts_lightning.reproduce.configs import train_configs
 from tests.conftest import CONF
 
 
+@pytest.mark.slow
 def test_a_run_and_its_stages_without_seed_and_start() -> None:
     overrides = ("model=tiny_bert", "data=toy", "seed=7", "init_from=runs/nowhere")
     ((name, cfg),) = train_configs(CONF, overrides).items()

@@ -7,6 +7,8 @@ import io
 import statistics
 from pathlib import Path
 
+import pytest
+
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Table
@@ -46,6 +48,7 @@ def test_nothing_finished_yet(table: Table) -> None:
     assert "binary ceiling" not in text
 
 
+@pytest.mark.slow
 def test_a_smaller_scale_says_so(tmp_path: Path) -> None:
     from sts_lightning.reproduce.spec import Scale
 

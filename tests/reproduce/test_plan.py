@@ -23,6 +23,8 @@ from sts_lightning.reproduce.spec import (
 )
 from tests.conftest import CONF
 
+pytestmark = pytest.mark.slow  # each composes a table
+
 SPECS = sorted((CONF / "reproduce").glob("*.yaml"))
 
 

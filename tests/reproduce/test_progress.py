@@ -31,6 +31,7 @@ def cells(text: str) -> dict[str, Sequence[str]]:
     return {row[0]: row for row in rows}
 
 
+@pytest.mark.slow
 def test_the_committed_page_is_the_generated_one(page: str) -> None:
     assert (ROOT / "docs" / "reproduction.md").read_text() == page, "make docs-reproduction writes it again"
 

@@ -53,6 +53,7 @@ def same(one: Path, two: Path) -> None:
     ("processes", "extra"),
     [
         (2, ["model.dropout=0", "trainer.micro_batch_size=2"]),
+        (2, ["model.dropout=0.2", "trainer.dropout=example"]),
         (3, ["model.dropout=0", "loss=infonce", "data.kind=sentences", "queue.size=12"]),
     ],
 )
@@ -93,12 +94,13 @@ def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> N
     same_results(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.parametrize("dropout", [["model.dropout=0"], ["model.dropout=0.2", "trainer.dropout=example"]])
 @pytest.mark.parametrize("division", [["trainer.micro_batch_size=2"], ["trainer.devices=2"]])
 def test_resumed_with_another_division_of_the_batch(
-    division: list[str], cli: Cli, config: Callable[..., DictConfig], tmp_path: Path
+    division: list[str], dropout: list[str], cli: Cli, config: Callable[..., DictConfig], tmp_path: Path
 ) -> None:
-    """Without dropout, whose masks belong to a process and a chunk."""
-    how = [*SETTINGS, *several(1), "model.dropout=0", "trainer.save_every=3"]
+    """Without dropout, or with dropout that belongs to the examples."""
+    how = [*SETTINGS, *several(1), *dropout, "trainer.save_every=3"]
     train_in(tmp_path / "whole", config(*how))
     with pytest.raises(RuntimeError, match="power cut"):
         train_in(tmp_path / "cut", config(*how), callbacks=[PowerCut(4)])

@@ -13,6 +13,7 @@ from tests.shared_runs.changes import model_folder, of_that_folder, set_at
 from tests.shared_runs.entries import ENTRIES, edit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", list(ENTRIES))
 @pytest.mark.parametrize("group", ["model", "prompt"])
 def test_code_that_comes_with_a_model(

@@ -12,6 +12,8 @@ from tests.shared_runs import entries
 from tests.shared_runs.changes import set_at
 from tests.shared_runs.entries import ENTRIES, edit
 
+pytestmark = pytest.mark.slow  # each composes a run
+
 LORA = {"_target_": "peft.LoraConfig", "target_modules": ["query"]}
 
 

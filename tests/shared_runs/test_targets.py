@@ -13,6 +13,8 @@ from sts_lightning.errors import UntrustedError
 from tests.shared_runs.changes import PLACES, Values, model_folder, of_that_folder
 from tests.shared_runs.entries import ENTRIES, Bomb, edit
 
+pytestmark = pytest.mark.slow  # each composes a run
+
 
 @pytest.mark.parametrize("entry", list(ENTRIES))
 @pytest.mark.parametrize("place", list(PLACES))

@@ -134,6 +134,7 @@ def test_results_of_runs_stages_and_evaluations(tmp_path: Path) -> None:
     assert result(tmp_path) == 80.0
 
 
+@pytest.mark.slow
 def test_a_folder_belongs_to_a_configuration() -> None:
     def folder(*overrides: str) -> Path:
         return job_folder(compose("train", [*SHORT_RUN, "name=x", *overrides], return_hydra_config=True))
@@ -145,6 +146,7 @@ def test_a_folder_belongs_to_a_configuration() -> None:
         assert folder("name=y").parent == Path("runs/y")
 
 
+@pytest.mark.slow
 def test_a_sweep_hands_over_what_its_own_jobs_name(tmp_path: Path) -> None:
     """And no more: a name that only the folder has is not in it."""
 

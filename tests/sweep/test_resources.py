@@ -21,6 +21,7 @@ from tests.sweep.conftest import jobs, starts
 Config = Callable[..., DictConfig]
 
 
+@pytest.mark.slow
 def test_demand_is_that_of_the_job(config: Config) -> None:
     assert demand_of(config()) == Demand(1, required=False)
     assert demand_of(config("model=mistral7b")) == Demand(1, required=True)

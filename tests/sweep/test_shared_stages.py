@@ -25,6 +25,8 @@ from sts_lightning.sweep.slurm import submit_to_slurm
 from tests.conftest import CONF, SHORT_RUN
 from tests.sweep.conftest import jobs, starts
 
+pytestmark = pytest.mark.slow  # each composes a sweep
+
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 

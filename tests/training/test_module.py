@@ -93,6 +93,7 @@ def kinds() -> dict[str, Callable[[], SentenceEncoder]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", list(kinds()))
 @pytest.mark.parametrize("checkpoint_layers", [False, True])
 def test_draws_the_same_dropout_again(

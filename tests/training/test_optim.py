@@ -71,6 +71,7 @@ def test_a_stretched_schedule_ends_early() -> None:
     assert sum(rates) / 100 == pytest.approx(0.69, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "message"),
     [

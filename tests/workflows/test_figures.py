@@ -17,6 +17,8 @@ from sts_lightning.workflows.figure_list import FIGURES
 from sts_lightning.workflows.figure_runs import FigureRun, name_runs
 from tests.figure_folders import STEPS, write_folder, write_probing
 
+pytestmark = pytest.mark.slow  # each encodes and draws
+
 Config = Callable[..., DictConfig]
 
 BASE = ["experiment=simcse_unsup", "model=tiny_bert", "data=toy", "data.kind=sentences"]

@@ -12,7 +12,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
 from sts_lightning.training.assembly import make_loss
-from sts_lightning.workflows.fit_checks import check_fit
+from sts_lightning.workflows.fit_checks import check_dropout, check_fit
 from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF
 from tests.losses.cases import make
@@ -88,3 +88,22 @@ def test_extras_that_would_have_no_effect(extra: list[str], message: str, config
     regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
     with pytest.raises(ConfigError, match=message):
         check_extras(cfg, make_loss(cfg.loss, 2, 1.0), regularizer, [])
+
+
+@pytest.mark.parametrize(
+    ("extra", "key"),
+    [
+        (["experiment=infocse"], "companion"),
+        (
+            ["prompt=prompt_bert_simple", "model.pooling=mask_token", "prompt.denoise=subtract"],
+            "prompt.denoise",
+        ),
+        (["trainer.micro_batch_size=auto"], "trainer.micro_batch_size"),
+    ],
+)
+def test_dropout_of_examples_that_would_depend_on_others(extra: list[str], key: str, config: Config) -> None:
+    check_dropout(config(*extra))
+    with pytest.raises(ConfigError) as caught:
+        check_dropout(config(*extra, "trainer.dropout=example"))
+    assert caught.value.key == key
+    check_dropout(config("trainer.dropout=example", "queue.size=8"))

@@ -17,6 +17,8 @@ from sts_lightning.workflows.stages import load_run_config, resume_stages, run_s
 from tests.conftest import SHORT_RUN
 from tests.shared_runs.entries import composed
 
+pytestmark = pytest.mark.slow  # each composes several stages
+
 
 def test_stages_are_started_again_and_resumed_as_a_whole(
     config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

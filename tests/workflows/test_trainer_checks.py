@@ -14,6 +14,7 @@ from sts_lightning.workflows.trainer_checks import check_trainer
 Config = Callable[..., DictConfig]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -16,6 +16,8 @@ from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 
+pytestmark = pytest.mark.slow  # each composes a run
+
 Config = Callable[..., DictConfig]
 
 

@@ -19,6 +19,7 @@ from sts_lightning.choices import (
     Aggregate,
     Denoise,
     Deterministic,
+    DropoutOwner,
     EvalAccelerator,
     Frozen,
     Init,
@@ -100,6 +101,7 @@ class TrainerConfig:
     micro_batch_size: Any = None
     gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
     official_gather: Any = field(default=MISSING, metadata=FLAG)
+    dropout: str = field(default="process", metadata={"choices": get_args(DropoutOwner)})
     extra: dict[str, Any] = field(default_factory=dict)
 
 

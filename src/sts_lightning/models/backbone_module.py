@@ -13,6 +13,7 @@ from sts_lightning.choices import Precision
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter import plain
 from sts_lightning.models.backbone import DTYPES
+from sts_lightning.models.example_dropout import checkpoint_contexts
 from sts_lightning.models.quantization import follow_weights
 
 
@@ -50,7 +51,9 @@ class BackboneModule(nn.Module):
             ConfigError: The model does not support it.
         """
         try:
-            self.backbone.activation_checkpointing_enable({"use_reentrant": False})
+            self.backbone.activation_checkpointing_enable(
+                {"use_reentrant": False, "context_fn": checkpoint_contexts}
+            )
             # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
             # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
             self.plain_backbone.disable_input_require_grads()

@@ -23,6 +23,7 @@ from sts_lightning.models.backbone_module import BackboneModule
 from sts_lightning.models.batch_probe import is_proven, probe
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, Projection, check_settings
+from sts_lightning.models.example_dropout import example_dropout
 from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, embed_chunks, evaluation_mode
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
 from sts_lightning.models.pipeline_files import warn_of_pipeline
@@ -177,7 +178,9 @@ class SentenceEncoder(BackboneModule):
         """Embed tokenised sentences, (N, D) in float32: `pool_rows`, then `project`."""
         return self.project(self.pool_rows(rows, recompute))
 
-    def pool_rows(self, rows: TokenizedBatch, recompute: bool = False) -> Tensor:
+    def pool_rows(
+        self, rows: TokenizedBatch, recompute: bool = False, dropout_keys: Tensor | None = None
+    ) -> Tensor:
         """Compute the pooled vectors of tokenised sentences, before the projection.
 
         The chunks run one after the other, and the vectors are put back in order, so that the result and
@@ -187,16 +190,25 @@ class SentenceEncoder(BackboneModule):
             rows: Tokenised sentences.
             recompute: Whether to recompute each chunk with the same dropout in the backward pass, which takes
                 the memory of one chunk (gradient cache: Gao et al. 2021, arXiv 2101.06983).
+            dropout_keys: Key of each row by which its dropout is drawn (`row_keys`); by default all draw from
+                the generator of the process.
 
         Returns:
             Vectors in float32, shape (N, D).
         """
-        embed = partial(checkpoint, self.embed_chunk, use_reentrant=False) if recompute else self.embed_chunk
+        embed = partial(checkpoint, self._embed, use_reentrant=False) if recompute else self._embed
         table = self.backbone.get_input_embeddings()
         once = self._takes_embeddings and takes_gradient(table)
         nothing: list[dict[str, Tensor]] = [{}] * len(rows.chunks)
         inputs = look_up_once(table, rows.chunks) if once else nothing
-        return rows.arrange(torch.cat([embed(*both) for both in zip(rows.chunks, inputs, strict=True)]))
+        parts = zip(rows.chunks, inputs, rows.by_chunk(dropout_keys), strict=True)
+        return rows.arrange(torch.cat([embed(*part) for part in parts]))
+
+    def _embed(
+        self, chunk: dict[str, Tensor], embeddings: dict[str, Tensor], dropout_keys: Tensor | None
+    ) -> Tensor:
+        with example_dropout(dropout_keys):
+            return self.embed_chunk(chunk, embeddings)
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection, if the mode has one, and ``normalize``: to (N, D) in float32."""

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from sts_lightning.models.example_dropout import is_active
+
 LAYERS = {
     "peft.tuners.lora.layer": ("Linear",),
     "peft.tuners.lora.bnb": ("Linear4bit", "Linear8bitLt"),
@@ -73,7 +75,7 @@ class DroppedLinear(nn.Linear):
         dtype = input.dtype if self.keeps_dtype and torch.is_autocast_enabled() else self.weight.dtype
         if not self.training:
             return F.linear(input.to(dtype), self.weight)
-        if input.device.type not in REPLAYED:
+        if input.device.type not in REPLAYED or is_active():
             return F.linear(F.dropout(input.to(dtype), self.rate), self.weight)
         projected: Tensor = _DroppedLinear.apply(input, self.weight, self.rate, dtype)  # type: ignore[no-untyped-call]
         return projected

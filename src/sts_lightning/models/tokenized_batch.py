@@ -45,6 +45,13 @@ class TokenizedBatch:
         baseline = self.baseline.to(vectors.device)
         return vectors[: len(baseline)] - vectors[len(baseline) :][baseline]
 
+    def by_chunk(self, values: Tensor | None) -> Sequence[Tensor | None]:
+        """Divide values of the sentences, (N,), among the chunks; without values each chunk gets None."""
+        if values is None:
+            return [None] * len(self.chunks)
+        order = torch.argsort(self.restore.cpu())
+        return list(values[order].split([len(chunk["input_ids"]) for chunk in self.chunks]))
+
     def head(self, count: int) -> TokenizedBatch:
         """Return the first ``count`` sentences, without their bare templates."""
         order = torch.argsort(self.restore)

@@ -21,6 +21,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.errors import TrainingError
 from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.example_dropout import check_example_dropout, row_keys
 from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
@@ -53,6 +54,8 @@ class STSModule(pl.LightningModule):
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
+        dropout_seed: Seed of dropout that belongs to the examples (see `ExampleDropout`); None for the usual
+            dropout, which belongs to the process.
 
     Attributes:
         planned_micro_batch: Examples of a process from which ``auto`` starts its search; None: all.
@@ -72,6 +75,7 @@ class STSModule(pl.LightningModule):
         micro_batch_size: int | Literal["auto"] | None = None,
         official_gather: bool = False,
         companion: Companion | None = None,
+        dropout_seed: int | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -85,6 +89,7 @@ class STSModule(pl.LightningModule):
         self.companion = companion
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
+        self.dropout_seed = dropout_seed
         self.planned_micro_batch: int | None = None
         self.steps_peak = 0
         with warnings.catch_warnings():
@@ -120,6 +125,8 @@ class STSModule(pl.LightningModule):
             sizes = torch.tensor(found or own, device=self.device)
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
+        if self.dropout_seed is not None:
+            check_example_dropout(self.encoder.embed_chunk, self.encoder.longest_rows(2))
         self.steps_peak = 0  # an evaluation before the first step has set it
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
@@ -145,12 +152,19 @@ class STSModule(pl.LightningModule):
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
         return self._embed(batch).views
 
-    def _embed(self, batch: Batch[TokenizedBatch]) -> Step:
+    def _embed(self, batch: Batch[TokenizedBatch], dropout_keys: Tensor | None = None) -> Step:
         rows, recompute = self.chunks_of(batch)
-        pooled = self.encoder.pool_rows(rows, recompute)
+        pooled = self.encoder.pool_rows(rows, recompute, dropout_keys)
         gather = partial(self._gather, batch=batch)
         views = gather(self.encoder.project(pooled).unflatten(0, (batch.num_views, -1)))
         return Step(self.encoder, batch, rows, recompute, pooled, views, gather)
+
+    def _dropout_keys(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor | None:
+        """Return the keys of the rows of this process; None if dropout belongs to the process."""
+        if self.dropout_seed is None:
+            return None
+        examples = range(batch.size)[batch.shard.slice_of(batch.size)] or range(1)
+        return row_keys(self.dropout_seed, self.current_epoch, batch_idx, batch.num_views, examples)
 
     def _companions(self) -> list[Companion]:
         return [part for part in (self.queue, self.companion) if part is not None]
@@ -166,7 +180,7 @@ class STSModule(pl.LightningModule):
         Raises:
             TrainingError: The loss is not finite. The weights are those before this batch.
         """
-        step = self._embed(batch)
+        step = self._embed(batch, self._dropout_keys(batch, batch_idx))
         further = {companion.provides: companion(step) for companion in self._companions()}
         with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(step, further)

@@ -36,7 +36,8 @@ DIVISION = (
 )
 """Settings that divide a batch among processes and in time, and leave its gradient as it is.
 
-A resumed run may have others. With dropout, micro batches of another size draw other masks.
+A resumed run may have others. With dropout, micro batches of another size draw other masks, unless
+``trainer.dropout`` is ``example``.
 """
 
 

@@ -23,7 +23,13 @@ from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.assembly import make_loss
 from sts_lightning.training.companion import Companion
 from sts_lightning.training.optim import check_optim
-from sts_lightning.workflows.fit_checks import check_companion, check_extras, check_fit, check_views
+from sts_lightning.workflows.fit_checks import (
+    check_companion,
+    check_dropout,
+    check_extras,
+    check_fit,
+    check_views,
+)
 from sts_lightning.workflows.trainer_checks import check_trainer
 
 TRIAL_SIZES = (2, 1.0)
@@ -139,6 +145,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     companion = build("companion", cfg.companion) if cfg.companion else None
     check_extras(cfg, loss, regularizer, own)
     check_companion(cfg, loss, companion)
+    check_dropout(cfg)
     return Built(data, loggers, own, regularizer, companion)
 
 

@@ -22,6 +22,8 @@ from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError,
 from tests.data.fetch.published import SIMCSE, parquet, published_tar, sts_files, tar
 from tests.hub_server import Hub
 
+pytestmark = pytest.mark.slow  # each serves and unpacks an archive
+
 LINES = b"".join(b"line %d\n" % index for index in range(50))
 WIKI = replace(PARTS["wiki"], published={"rows": 50})
 """The part of plain sentences, with fewer of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 from omegaconf import DictConfig
 
@@ -13,6 +14,8 @@ from sts_lightning.data.fetch.manifest import FetchedFile, Record
 from sts_lightning.data.fetch.parts import NEEDS, PARTS
 from tests.conftest import CONF
 from tests.data.fetch.published import sts_files
+
+pytestmark = pytest.mark.slow  # each composes the experiments
 
 
 def stocks(root: Path, records: dict[str, Record] | None = None) -> dict[str, Stock]:

@@ -183,6 +183,7 @@ def test_a_revision_is_pinned(streaming: bool, published: Server) -> None:
     assert caught.value.key == "data.revision"
 
 
+@pytest.mark.slow
 def test_streaming_downloads_a_part(server: Server) -> None:
     files = {f"train-{i:05d}-of-00008.parquet": parquet(2_000, 2_000 * i) for i in range(8)}
     server.commits[NEW] = files

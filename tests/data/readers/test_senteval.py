@@ -150,6 +150,7 @@ def test_prepared_files_are_read_as_they_are(root: Path, asked: SentEvalText) ->
     assert text_found([table]) == "prepared_files"
 
 
+@pytest.mark.slow
 def test_the_corpus_is_the_same_in_both_texts(root: Path) -> None:
     corpora = [STSData(str(root), batch_size=2, seed=0, senteval_text=text) for text in ("raw", "prepared")]
     for data in corpora:

@@ -1,0 +1,221 @@
+"""Dropout whose masks belong to an example, whatever process, chunk or micro batch it is in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from sts_lightning.errors import TrainingError
+
+WEYL = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as a signed number
+ROUNDS = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
+DIGITS = 21
+"""Bits of a position along one dimension of a tensor."""
+
+OTHERS = frozenset(
+    {
+        torch.dropout,
+        torch.dropout_,
+        torch.native_dropout,
+        torch.alpha_dropout,
+        torch.feature_dropout,
+        torch.bernoulli,
+        F.dropout1d,
+        F.dropout2d,
+        F.dropout3d,
+        F.alpha_dropout,
+        F.feature_alpha_dropout,
+        F.multi_head_attention_forward,
+    }
+)
+"""Functions that draw from the generator of the process, for which there is no other form here."""
+
+_active: ContextVar[ExampleDropout | None] = ContextVar("example_dropout", default=None)
+
+
+def is_active() -> bool:
+    """Return whether dropout belongs to examples at present."""
+    return _active.get() is not None
+
+
+class ExampleDropout(TorchFunctionMode):
+    r"""Replaces the masks of dropout in one forward pass of a chunk.
+
+    An element at the position :math:`(i, j, ...)` of row r is kept by the c-th dropout of the pass if
+
+    .. math:: h(k_r + c\,\gamma, (i, j, ...)) \ge p
+
+    where h is the finaliser of SplitMix64 (`Steele et al. 2014 <https://doi.org/10.1145/2660193.2660195>`_),
+    scaled to [0, 1) in steps of 2^-24, and k_r the key of the row. The mask depends neither on the other rows
+    nor on the padding. Attention with dropout is computed in steps, since fused kernels draw from the
+    generator of the process. It takes more time and memory than the usual dropout.
+
+    Args:
+        keys: Key of each row, (n,) in int64.
+        calls: Number of dropouts of the pass that have been before.
+
+    Raises:
+        TrainingError: The model drops a tensor whose first dimension is not that of the rows, or by a
+            function that has no such form.
+    """
+
+    def __init__(self, keys: Tensor, calls: int = 0) -> None:
+        super().__init__()
+        self.keys = keys
+        self.calls = calls
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run a function, dropout in its other form."""
+        kwargs = kwargs or {}
+        if func is F.dropout:
+            return self._dropout(*args, **kwargs)
+        if func is F.scaled_dot_product_attention:
+            return self._attention(func, *args, **kwargs)
+        if func in OTHERS:
+            raise TrainingError(
+                f"trainer.dropout=example: the model draws its dropout by {func.__name__}, which has no such "
+                "form; use trainer.dropout=process."
+            )
+        return func(*args, **kwargs)
+
+    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        return self._drop(input, p) if training and p > 0 else input
+
+    def _attention(
+        self,
+        fused: Callable[..., Tensor],
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        """Compute attention; with dropout in steps, (n, H, L, E) each."""
+        if dropout_p == 0:
+            return fused(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
+        if enable_gqa:
+            groups = query.shape[-3] // key.shape[-3]
+            key, value = (part.repeat_interleave(groups, dim=-3) for part in (key, value))
+        scores = (
+            query @ key.transpose(-2, -1) * (scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
+        )
+        if is_causal:
+            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min)
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        return self._drop(scores.softmax(dim=-1), dropout_p).to(value.dtype) @ value
+
+    def _drop(self, x: Tensor, rate: float) -> Tensor:
+        if len(x) != len(self.keys):
+            raise TrainingError(
+                f"trainer.dropout=example: the model drops a tensor of shape {tuple(x.shape)} where rows are "
+                f"expected along the first dimension ({len(self.keys)}); use trainer.dropout=process."
+            )
+        kept = self._uniform(x) >= rate
+        self.calls += 1
+        return x * kept.to(x.dtype) / (1 - rate) if rate < 1 else x * 0.0
+
+    def _uniform(self, x: Tensor) -> Tensor:
+        """Return a number in [0, 1) for each element of a tensor."""
+        keys = self.keys.to(x.device) + torch.tensor(self.calls) * WEYL
+        code = torch.zeros((), dtype=torch.int64, device=x.device)
+        for size in x.shape[1:]:
+            code = (code[..., None] << DIGITS) + torch.arange(size, device=x.device)
+        mixed = mix(mix(keys).reshape(-1, *(1 for _ in x.shape[1:])) + code)
+        return (mixed >> 40 & 0xFFFFFF).float() / 2**24
+
+
+def mix(x: Tensor) -> Tensor:
+    """Scramble 64-bit integers, each of which keeps a value of its own (SplitMix64's finaliser)."""
+    x = x + WEYL
+    for bits, factor in ROUNDS:
+        x = (x ^ _shifted(x, bits)) * factor
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """Shift to the right as unsigned numbers."""
+    return x >> bits & (1 << 64 - bits) - 1
+
+
+def row_keys(seed: int, epoch: int, batch: int, num_views: int, examples: range) -> Tensor:
+    """Return the keys of the rows of a batch, view-major, (V * b,) in int64.
+
+    Args:
+        seed: Random seed of the run.
+        epoch: Number of the epoch.
+        batch: Number of the batch in the epoch.
+        num_views: Number of views V of an example.
+        examples: Positions of the examples in the batch of all processes, b of them.
+    """
+    keys = mix(torch.tensor(seed))
+    for part in (epoch, batch):
+        keys = mix(keys + part)
+    views = torch.arange(num_views)[:, None]
+    return (mix(mix(keys + torch.arange(examples.start, examples.stop)) + views)).flatten()
+
+
+def check_example_dropout(embed: Callable[[dict[str, Tensor]], Tensor], chunk: dict[str, Tensor]) -> None:
+    """Embed a chunk in training mode, and check that each dropout belongs to a row.
+
+    Args:
+        embed: Function from a chunk of n rows to vectors, (n, D).
+        chunk: Chunk with fewer rows than tokens in each of them.
+
+    Raises:
+        TrainingError: The model drops something else, or draws from the generator of the process.
+    """
+    ids = chunk["input_ids"]
+    before = _random_state(ids.device)
+    with torch.no_grad(), example_dropout(torch.arange(len(ids))):
+        embed(chunk)
+    if not torch.equal(before, _random_state(ids.device)):
+        raise TrainingError(
+            "trainer.dropout=example: the model draws random numbers by a kernel of its own, which has no "
+            "such form; use trainer.dropout=process."
+        )
+
+
+def _random_state(device: torch.device) -> Tensor:
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+@contextmanager
+def example_dropout(keys: Tensor | None, calls: int = 0) -> Iterator[None]:
+    """Give the rows of a chunk their own dropout; without keys it stays that of the process.
+
+    Args:
+        keys: Key of each row, or None.
+        calls: Number of dropouts of the pass that have been before.
+    """
+    if keys is None:
+        yield
+        return
+    mode = ExampleDropout(keys, calls)
+    token = _active.set(mode)
+    try:
+        with mode:
+            yield
+    finally:
+        _active.reset(token)
+
+
+def checkpoint_contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Return the contexts of a checkpoint and of its recomputation, which draws the same masks."""
+    mode = _active.get()
+    return nullcontext(), nullcontext() if mode is None else example_dropout(mode.keys, mode.calls)
