@@ -1,7 +1,7 @@
 """Cost of dropout that belongs to an example: `python benchmarks/example_dropout.py`.
 
-A step of MiniLM, forward and backward, on batches of 32 sentences of 20 words, with masks of the process and of
-the examples in turns on this CPU; the ratio of the shortest times, and of those of a step in two micro batches.
+A step of MiniLM, forward and backward, on batches of 32 sentences of 15 words, with masks of the process and
+of the examples in turns on this CPU; the ratio of the shortest times, and that of a step in micro batches.
 """
 
 from __future__ import annotations

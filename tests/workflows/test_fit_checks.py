@@ -94,10 +94,7 @@ def test_extras_that_would_have_no_effect(extra: list[str], message: str, config
     ("extra", "key"),
     [
         (["experiment=infocse"], "companion"),
-        (
-            ["prompt=prompt_bert_simple", "model.pooling=mask_token", "prompt.denoise=subtract"],
-            "prompt.denoise",
-        ),
+        (["prompt=promptbert_views", "model.pooling=mask_token"], "prompt.denoise"),
         (["trainer.micro_batch_size=auto"], "trainer.micro_batch_size"),
     ],
 )
