@@ -16,6 +16,8 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, TrainingError
 from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history_rows import read_history
 from sts_lightning.workflows import report
@@ -175,6 +177,19 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     with pytest.raises(TrainingError, match=r"the loss is nan at step 1; a lower optim\.lr"):
         train_in(tmp_path / "run", config(*SHORT_RUN))
     assert not (tmp_path / "run" / "metrics.json").exists()
+
+
+def test_a_start_with_nan_weights_is_named(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any) -> SentenceEncoder:
+        encoder = build_encoder(*args)
+        next(encoder.backbone.parameters()).data[3] = float("nan")
+        return encoder
+
+    monkeypatch.setattr("sts_lightning.workflows.train.build_encoder", broken)
+    with pytest.raises(TrainingError, match=r"the weight encoder\.backbone\.\S+ is NaN or infinite"):
+        train_in(tmp_path / "run", config(*SHORT_RUN, "logger=csv"))
 
 
 def test_a_run_that_is_worse_than_its_start_says_so_first(

@@ -185,10 +185,7 @@ class STSModule(pl.LightningModule):
         with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(step, further)
         if not torch.isfinite(loss):
-            raise TrainingError(
-                f"the loss is {loss.item()} at step {self.global_step + 1}; a lower optim.lr, a longer "
-                "optim.warmup or precision=32-true helps most often."
-            )
+            raise TrainingError(f"the loss is {loss.item()} at step {self.global_step + 1}; {self._remedy()}")
         size = batch.size
         self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
         for name, value in self.loss.observed.items():
@@ -199,6 +196,13 @@ class STSModule(pl.LightningModule):
         for companion in self._companions():
             companion.update(step)
         return loss
+
+    def _remedy(self) -> str:
+        """Return what to do about a loss that is not finite."""
+        for name, parameter in self.named_parameters():
+            if self.global_step == 0 and not torch.isfinite(parameter).all():
+                return f"the weight {name} is NaN or infinite: check the files that the run started from."
+        return "a lower optim.lr, a longer optim.warmup or precision=32-true helps most often."
 
     def _loss(self, step: Step, further: dict[str, Tensor]) -> Tensor:
         loss: Tensor = self.loss(step.views, step.batch.labels, **further)
