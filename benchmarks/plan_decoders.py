@@ -29,10 +29,14 @@ def main() -> None:
     """Print a row for each stage of each recipe."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--card", default="rtx4090")
-    card = find_card(parser.parse_args().card)
+    parser.add_argument(
+        "--only", nargs="*", default=RECIPES, metavar="OVERRIDES", help="recipes, one text each"
+    )
+    options = parser.parse_args()
+    card = find_card(options.card)
     print(f"| recipe on {card.name} | stage | batch | micro batch | memory | steps | time |")
     print("|---|---|---|---|---|---|---|")
-    for recipe in RECIPES:
+    for recipe in options.only:
         for stage, cfg in compose_runs(recipe.split(), CONF).items():
             plan = estimate(cfg, card)
             time = "" if plan.seconds is None else duration(plan.seconds)
