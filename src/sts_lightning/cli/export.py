@@ -1,24 +1,31 @@
-"""`sts-lightning export`: a run as a folder that other libraries read."""
+"""`sts-lightning export`: a run as a folder that other libraries read, with a model card."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import re
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
+from sts_lightning.choices import ExportFormat
 from sts_lightning.cli.arguments import Commands, add_trust
+
+log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the program."""
     parser = commands.add_parser(
-        "export", help="write a run as a peft adapter, a merged model or a sentence-transformers model"
+        "export",
+        help="write a run for peft, transformers or sentence-transformers, with a model card",
     )
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where to write; must not exist")
     parser.add_argument(
         "--format",
-        choices=["adapter", "merged", "sentence-transformers"],
+        choices=get_args(ExportFormat),
         default="sentence-transformers",
         help="default: %(default)s",
     )
@@ -29,14 +36,33 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="weights that an adapter is merged into: the base as in training, dequantised, or the original "
         "weights; default: %(default)s",
     )
+    parser.add_argument(
+        "--license",
+        type=_licence,
+        metavar="ID",
+        help="licence for the model card, such as apache-2.0; default: what the base model's card says",
+    )
     add_trust(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
-    from sts_lightning.export.export import export  # torch is not needed for --help
+    from sts_lightning.export.export import check_new_folder, export  # torch is not needed for --help
+    from sts_lightning.workflows.card_facts import card_facts
+    from sts_lightning.workflows.model_card import model_card
 
     source, folder = options.run_folder, options.folder
-    export(source, folder, options.format, options.base, options.trust, options.trust_remote_code)
-    logging.getLogger(__name__).info("%s: %s of %s", folder, options.format, source)
+    check_new_folder(folder)
+    card = partial(model_card, card_facts(source), options.format, options.license, folder.absolute().name)
+    export(source, folder, options.format, options.base, options.trust, options.trust_remote_code, card)
+    log.info("%s: %s of %s, with a model card in README.md", folder, options.format, source)
+
+
+def _licence(text: str) -> str:
+    """Argument type of licence identifiers as the model hub writes them."""
+    if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no licence identifier such as apache-2.0, mit or other"
+        )
+    return text
