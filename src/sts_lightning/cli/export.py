@@ -7,10 +7,14 @@ import logging
 import re
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from sts_lightning.choices import ExportFormat
 from sts_lightning.cli.arguments import Commands, add_trust
+from sts_lightning.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sts_lightning.export.push import Target
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +46,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="ID",
         help="licence for the model card, such as apache-2.0; default: what the base model's card says",
     )
+    parser.add_argument("--push", metavar="OWNER/NAME", help="upload the folder to the model hub")
+    parser.add_argument(
+        "--private", action="store_true", help="with --push: create a repository that only its owner may read"
+    )
+    parser.add_argument("--revision", metavar="BRANCH", help="with --push: the branch; default: the main one")
     add_trust(parser)
     parser.set_defaults(run=run)
 
@@ -49,14 +58,37 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     from sts_lightning.export.export import check_new_folder, export  # torch is not needed for --help
+    from sts_lightning.export.push import push
     from sts_lightning.workflows.card_facts import card_facts
     from sts_lightning.workflows.model_card import model_card
 
     source, folder = options.run_folder, options.folder
+    target = _target(options)
     check_new_folder(folder)
-    card = partial(model_card, card_facts(source), options.format, options.license, folder.absolute().name)
+    name = folder.absolute().name if target is None else target.repo
+    card = partial(model_card, card_facts(source), options.format, options.license, name)
     export(source, folder, options.format, options.base, options.trust, options.trust_remote_code, card)
     log.info("%s: %s of %s, with a model card in README.md", folder, options.format, source)
+    if target is not None:
+        log.info("pushed: %s", push(folder, target))
+
+
+def _target(options: argparse.Namespace) -> Target | None:
+    """Return the checked place on the hub, None without --push.
+
+    Raises:
+        UserError: An option needs --push, or the place or the token is missing or invalid.
+    """
+    from sts_lightning.export.push import Target
+
+    if options.push is None:
+        for option in ("private", "revision"):
+            if getattr(options, option):
+                raise ConfigError(f"--{option} needs --push OWNER/NAME.", key=option)
+        return None
+    target = Target(options.push, options.private, options.revision)
+    target.check()
+    return target
 
 
 def _licence(text: str) -> str:
