@@ -57,13 +57,16 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
+    from sts_lightning.config.trust import Trust
     from sts_lightning.export.export import check_new_folder, export  # torch is not needed for --help
     from sts_lightning.export.push import push
+    from sts_lightning.runs.folder import RunFolder
     from sts_lightning.workflows.card_facts import card_facts
     from sts_lightning.workflows.model_card import model_card
 
     source, folder = options.run_folder, options.folder
     target = _target(options)
+    RunFolder(source).load_config(Trust.of(options.trust, options.trust_remote_code))  # before files it names
     check_new_folder(folder)
     name = folder.absolute().name if target is None else target.repo
     card = partial(model_card, card_facts(source), options.format, options.license, name)
