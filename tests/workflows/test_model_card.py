@@ -119,6 +119,31 @@ def test_scores_data_and_audit_are_in_the_tables(facts: CardFacts, exported: Pat
     assert any("step `0`" in cell and "61.50" in cell for cell in found)
 
 
+@pytest.mark.parametrize(
+    ("format_", "quantization", "original", "differs"),
+    [
+        ("merged", "4bit", True, True),
+        ("merged", "4bit", False, False),
+        ("merged", "none", True, False),
+        ("adapter", "4bit", False, True),
+        ("adapter", "none", False, False),
+    ],
+)
+def test_scores_of_other_weights_are_said_to_be(
+    format_: ExportFormat, quantization: str, original: bool, differs: bool, exported: Path
+) -> None:
+    facts = CardFacts("mine", Base("base"), {"quantization": quantization})
+    text = model_card(facts, format_, None, "m", exported, original)
+    assert ("quantised to `4bit`" in text) == differs
+
+
+def test_dense_layers_that_are_not_exported_are_named(facts: CardFacts, exported: Path) -> None:
+    path = exported / "sts_lightning.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "projection": "always"}))
+    assert "dense layers" in model_card(facts, "merged", None, "m", exported)
+    assert "dense layers" not in model_card(facts, "sentence-transformers", None, "m", exported)
+
+
 def test_a_run_brings_no_markup(exported: Path) -> None:
     count = TrainingCount(EVIL, EVIL, 5, dropped={EVIL: 3})
     facts = CardFacts(

@@ -69,7 +69,14 @@ def run(options: argparse.Namespace) -> None:
     RunFolder(source).load_config(Trust.of(options.trust, options.trust_remote_code))  # before files it names
     check_new_folder(folder)
     name = folder.absolute().name if target is None else target.repo
-    card = partial(model_card, card_facts(source), options.format, options.license, name)
+    card = partial(
+        model_card,
+        card_facts(source),
+        options.format,
+        options.license,
+        name,
+        original_base=options.base == "original",
+    )
     export(source, folder, options.format, options.base, options.trust, options.trust_remote_code, card)
     log.info("%s: %s of %s, with a model card in README.md", folder, options.format, source)
     if target is not None:

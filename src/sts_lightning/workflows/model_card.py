@@ -26,7 +26,14 @@ LIBRARIES: dict[ExportFormat, str] = {
 """Library that reads a format, by its name on the hub."""
 
 
-def model_card(facts: CardFacts, format_: ExportFormat, licence: str | None, name: str, folder: Path) -> str:
+def model_card(
+    facts: CardFacts,
+    format_: ExportFormat,
+    licence: str | None,
+    name: str,
+    folder: Path,
+    original_base: bool = False,
+) -> str:
     """Return the model card of an exported folder.
 
     Text of the run is written as code, so that it brings no markup of its own.
@@ -37,11 +44,12 @@ def model_card(facts: CardFacts, format_: ExportFormat, licence: str | None, nam
         licence: Identifier of the licence by the user; None for that of the base model, if known.
         name: Name by which the model is loaded in the examples.
         folder: Exported folder, complete but for the card.
+        original_base: Whether an adapter was merged into the weights before quantisation.
     """
     settings = json.loads((folder / OWN_FILE).read_text("utf-8"))
     sections = {
         "Use": _use(format_, name, folder, settings),
-        "Scores": _scores(facts),
+        "Scores": "\n\n".join([*_scores(facts), *_differs(facts, format_, settings, original_base)]),
         "Training": _table(("setting", "value"), facts.recipe.items()),
         "Training data": _data(facts.data),
         "Encoding": _encoding(settings),
@@ -134,7 +142,7 @@ def _python(lines: Sequence[str]) -> str:
     return "\n".join(["```python", *lines, "```"])
 
 
-def _scores(facts: CardFacts) -> str:
+def _scores(facts: CardFacts) -> list[str]:
     parts = []
     if facts.scores:
         rows = (_score_row(name, score) for name, score in facts.scores.items())
@@ -157,7 +165,23 @@ def _scores(facts: CardFacts) -> str:
             f"The weights are those of step {step}, selected by their score on {pairs} dev pairs: "
             f"{float(facts.dev['spearman']):.2f}{_before(facts.dev_untuned)}."
         )
-    return "\n\n".join(parts)
+    return parts
+
+
+def _differs(
+    facts: CardFacts, format_: ExportFormat, settings: dict[str, Any], original_base: bool
+) -> list[str]:
+    """Return why the exported files alone give other vectors than those that were scored."""
+    notes = []
+    quantization = facts.recipe.get("quantization", "none")
+    if quantization != "none" and (original_base or format_ == "adapter"):
+        notes.append(
+            f"The scores are those of the adapter on a base quantised to {code(quantization)}, as in training; "
+            "on the original weights the vectors differ."
+        )
+    if settings.get("projection") == "always" and format_ != "sentence-transformers":
+        notes.append("The scores are those with dense layers on top, which this format does not hold.")
+    return notes
 
 
 def _before(untuned: float | None) -> str:
