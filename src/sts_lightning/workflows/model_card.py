@@ -176,8 +176,8 @@ def _differs(
     quantization = facts.recipe.get("quantization", "none")
     if quantization != "none" and (original_base or format_ == "adapter"):
         notes.append(
-            f"The scores are those of the adapter on a base quantised to {code(quantization)}, as in training; "
-            "on the original weights the vectors differ."
+            f"The scores are those of the adapter on a base quantised to {code(quantization)}, as in "
+            "training; on the original weights the vectors differ."
         )
     if settings.get("projection") == "always" and format_ != "sentence-transformers":
         notes.append("The scores are those with dense layers on top, which this format does not hold.")
