@@ -54,6 +54,18 @@ def test_a_push_that_cannot_be_is_rejected_before_anything_is_read(
     assert hub.requests == []
 
 
+def test_an_adapter_on_a_private_base_is_not_pushed(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    write_finished(tmp_path / "run")
+    places = [str(tmp_path / "run"), str(tmp_path / "out")]
+    said = leaves("export", *places, "--format", "adapter", "--push", "me/mine", capsys=capsys)
+    assert "--format merged" in said
+    assert not (tmp_path / "out").exists()
+    assert hub.repos == {}
+
+
 @pytest.mark.slow
 def test_a_push(
     hub: Hub,

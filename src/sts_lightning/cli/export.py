@@ -69,9 +69,17 @@ def run(options: argparse.Namespace) -> None:
     RunFolder(source).load_config(Trust.of(options.trust, options.trust_remote_code))  # before files it names
     check_new_folder(folder)
     name = folder.absolute().name if target is None else target.repo
+    facts = card_facts(source)
+    if target is not None and options.format == "adapter" and facts.base.hub_id is None:
+        raise ConfigError(
+            f"--push: {facts.base.name}, the base of the adapter, is not on the hub; the adapter would name "
+            "its place on this machine.",
+            key="push",
+            hint="Push the whole model, with --format merged or sentence-transformers.",
+        )
     card = partial(
         model_card,
-        card_facts(source),
+        facts,
         options.format,
         options.license,
         name,
