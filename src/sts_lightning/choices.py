@@ -85,3 +85,7 @@ Views = Literal["none", "dropout"]
 
 Suite = Literal["sts", "rank", "transfer", "probing", "relatedness", "mteb"]
 """Tasks that `eval.py` scores a model on."""
+
+ExportFormat = Literal["adapter", "merged", "sentence-transformers"]
+"""``adapter``: a peft adapter; ``merged``: a transformers model with the adapter merged into its weights;
+``sentence-transformers``: a merged model with template and pooling."""

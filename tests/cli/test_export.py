@@ -6,11 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from huggingface_hub import ModelCard, constants
 
 from sts_lightning.cli.main import main
 from sts_lightning.runs.folder import RunFolder
 from tests.cli.helpers import leaves
 from tests.export.helpers import Config, trained
+from tests.hub_server import Hub
+from tests.shared_runs.entries import write_finished
 
 
 @pytest.mark.parametrize("place", ["FILE/x", "FILE/x/y", "/proc/x"])
@@ -23,11 +26,90 @@ def test_an_export_to_a_place_that_cannot_be_made(
     assert f"{place} cannot be made" in leaves("export", "run", place, capsys=capsys)
 
 
+@pytest.mark.parametrize("text", ["MIT", "a b", "-x", ""])
+def test_what_is_no_licence(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "licence identifier" in leaves("export", "run", "out", f"--license={text}", capsys=capsys)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--private"], "--private needs --push"),
+        (["--revision", "b"], "--revision needs --push"),
+        (["--push", "mine"], "OWNER/NAME"),
+        (["--push", "me/mine"], "HF_TOKEN"),
+    ],
+)
+def test_a_push_that_cannot_be_is_rejected_before_anything_is_read(
+    options: list[str],
+    words: str,
+    hub: Hub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no_token"))
+    assert words in leaves("export", "no_run", str(tmp_path / "out"), *options, capsys=capsys)
+    assert not (tmp_path / "out").exists()
+    assert hub.requests == []
+
+
+def test_an_adapter_on_a_private_base_is_not_pushed(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    write_finished(tmp_path / "run")
+    places = [str(tmp_path / "run"), str(tmp_path / "out")]
+    said = leaves("export", *places, "--format", "adapter", "--push", "me/mine", capsys=capsys)
+    assert "--format merged" in said
+    assert not (tmp_path / "out").exists()
+    assert hub.repos == {}
+
+
+@pytest.mark.slow
+def test_a_push(
+    hub: Hub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    write_finished(tmp_path / "run")
+    with caplog.at_level("INFO"):
+        main(["export", str(tmp_path / "run"), str(tmp_path / "out"), "--push", "me/mine", "--private"])
+    folder = tmp_path / "out"
+    here = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    commit = hub.repos["me/mine"].commit("main")
+    assert commit is not None
+    assert hub.repos["me/mine"].commits[commit] == {".gitattributes": b"", **here}
+    assert b'SentenceTransformer("me/mine")' in here["README.md"]
+    assert f"{hub.url}/me/mine/commit/{commit}" in caplog.text
+    hub.errors["/commit/"] = (403, "Forbidden")
+    again = [
+        "export",
+        str(tmp_path / "run"),
+        str(tmp_path / "second"),
+        "--push",
+        "me/mine",
+        "--format",
+        "merged",
+    ]
+    assert "hf upload me/mine" in leaves(*again, capsys=capsys)
+    assert (tmp_path / "second" / "model.safetensors").is_file()
+    said = capsys.readouterr()
+    assert hub.token not in said.out + said.err + caplog.text
+
+
 def test_the_command(config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trained(tmp_path / "run", config)
     out = str(tmp_path / "out")
-    main(["export", str(tmp_path / "run"), out])
+    main(["export", str(tmp_path / "run"), out, "--license", "apache-2.0"])
     assert (tmp_path / "out" / "modules.json").is_file()
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert (card.data.license, card.data.library_name) == ("apache-2.0", "sentence-transformers")
+    assert 'SentenceTransformer("out")' in card.text
     with pytest.raises(SystemExit, match=r"error: .*out exists already; choose another folder\."):
         main(["export", str(tmp_path / "run"), out])
     shutil.rmtree(out)

@@ -8,9 +8,10 @@ import statistics
 
 import pytest
 
+from sts_lightning.markdown import one_line
 from sts_lightning.reproduce import formats
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import _cells, _md, _tex, csv_text, latex, markdown
+from sts_lightning.reproduce.formats import _cells, _tex, csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Table
 
 
@@ -64,7 +65,7 @@ def test_a_wide_table_is_shrunk_to_the_page(
     ],
 )
 def test_markdown_finds_nothing_in_what_runs_say(text: str, note: str, cell: str) -> None:
-    assert _md(text) == note
+    assert one_line(text) == note
     assert _cells([text]) == [cell]
 
 

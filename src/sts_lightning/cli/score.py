@@ -6,9 +6,14 @@ import argparse
 import csv
 import io
 import logging
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sts_lightning.cli.arguments import Commands, add_trust
+
+if TYPE_CHECKING:
+    from sts_lightning.runs.calibration import Calibration
 
 log = logging.getLogger(__name__)
 
@@ -28,21 +33,31 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="names of the columns; default: sentence1 sentence2",
     )
     parser.add_argument("--to", type=Path, metavar="FILE", help="CSV to write; default: the terminal")
+    calibration = parser.add_mutually_exclusive_group()
+    calibration.add_argument(
+        "--calibration",
+        type=Path,
+        metavar="FILE",
+        help="what `calibrate` wrote, for scores with intervals; default: that in the run folder, if any",
+    )
+    calibration.add_argument("--no-calibration", action="store_true", help="cosines alone")
     add_trust(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Write the sentences and the cosine of each pair as CSV."""
+    """Write the sentences and the cosine of each pair as CSV, and with a calibration score and interval."""
     from sts_lightning.data.readers.row_values import sentence
     from sts_lightning.data.readers.text_files import read_records
     from sts_lightning.errors import UserError
+    from sts_lightning.evaluation.calibration import apply
     from sts_lightning.evaluation.similarity import score_pairs
     from sts_lightning.files import write_atomic
     from sts_lightning.models.loading import load
 
     if options.columns[0] == options.columns[1]:
         raise UserError(f"--columns: {options.columns[0]} is named twice.")
+    calibration = _calibration(options)
     pairs = [
         (sentence(first, options.file, line), sentence(second, options.file, line))
         for line, (first, second) in read_records(options.file, options.columns)
@@ -51,11 +66,34 @@ def run(options: argparse.Namespace) -> None:
     encoder = load(options.run_folder, options.trust, options.trust_remote_code)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*options.columns, "cosine"])
-    for pair, cosine in zip(pairs, score_pairs(encoder, first, second), strict=True):
-        writer.writerow([*pair, f"{cosine:.6f}"])
+    cosines = score_pairs(encoder, first, second)
+    columns = {"cosine": cosines, **(apply(calibration, cosines)._asdict() if calibration else {})}
+    writer.writerow([*options.columns, *columns])
+    for pair, *numbers in zip(pairs, *columns.values(), strict=True):
+        writer.writerow([*pair, *(f"{number:.6f}" for number in numbers)])
     if options.to is None:
         log.info("%s", text.getvalue().rstrip("\n"))
     else:
         write_atomic(options.to, text.getvalue())
         log.info("%s: the cosines of %s pairs", options.to, f"{len(pairs):,}")
+
+
+def _calibration(options: argparse.Namespace) -> Calibration | None:
+    """Return the calibration that is asked for, or that of the run; None without either.
+
+    Raises:
+        CheckpointError: It is broken, or for another encoder.
+    """
+    from sts_lightning.runs.calibration import load_calibration
+    from sts_lightning.runs.folder import RunFolder
+
+    folder = RunFolder(options.run_folder)
+    path = options.calibration
+    if path is None and not options.no_calibration and folder.calibration_file.is_file():
+        path = folder.calibration_file
+    if path is None:
+        return None
+    found = load_calibration(path, folder)
+    # Standard output holds the CSV.
+    print(f"scores by {path}, intervals of coverage {found.coverage:g}", file=sys.stderr)
+    return found

@@ -8,7 +8,7 @@ from datasets import Dataset
 
 from sts_lightning.choices import LabelKind, SentEvalText
 from sts_lightning.data.module import SentEvalData
-from sts_lightning.data.overlap import OverlapFilter, not_in
+from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
 from sts_lightning.data.pair_tables import (
     SCORE_RANGE,
     SourceCount,
@@ -100,7 +100,7 @@ class NLIPairsData(SentEvalData):
             dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True))
         )
         table = keep_rows(whole, not_in(self.tables_to_avoid(), self.filter))
-        dropped = {f"in a test set ({self.filter})": len(whole) - len(table)}
+        dropped = {why_dropped(self.filter): len(whole) - len(table)}
         if self.scored:
             definite = [index for index, label in enumerate(table["label"]) if label != 1]
             dropped["neutral"] = len(table) - len(definite)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, get_args
 
 from datasets import Dataset
 
@@ -37,3 +37,20 @@ def not_in(tests: Iterable[Dataset], how: OverlapFilter) -> Callable[[str, str],
         for sentence1, sentence2 in zip(table["sentence1"], table["sentence2"], strict=True)
     }
     return lambda sentence1, sentence2: pair_key(sentence1, sentence2, how) not in seen
+
+
+def why_dropped(how: OverlapFilter) -> str:
+    """Return the reason under which the pairs that a filter drops are counted."""
+    return f"in a test set ({how})"
+
+
+def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
+    """Return the filter that counted rows went through, and the number of rows that it dropped.
+
+    Args:
+        dropped: Rows dropped, by reason.
+    """
+    for how in get_args(OverlapFilter):
+        if why_dropped(how) in dropped:
+            return how, dropped[why_dropped(how)]
+    return None

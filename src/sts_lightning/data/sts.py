@@ -6,7 +6,7 @@ from datasets import Dataset, concatenate_datasets
 
 from sts_lightning.choices import SentEvalText
 from sts_lightning.data.module import SentEvalData
-from sts_lightning.data.overlap import OverlapFilter, not_in
+from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, rows_to_keep
 from sts_lightning.data.readers.senteval import load_sickr, load_stsb
 from sts_lightning.published import STS_PAIRS, STS_POSITIVES
@@ -71,7 +71,7 @@ class STSData(SentEvalData):
             if self.senteval_text != "raw":
                 table = load(self.root, "train", self.senteval_text)
             clean = table.select(rows)
-            dropped = {f"in a test set ({self.filter})": len(table) - len(clean)}
+            dropped = {why_dropped(self.filter): len(table) - len(clean)}
             if self.positives_from is not None:
                 high = [row for row, score in enumerate(clean["label"]) if score >= self.positives_from]
                 dropped[f"below data.positives_from={self.positives_from:g}"] = len(clean) - len(high)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from sts_lightning.choices import ExportFormat
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import ConfigError
 from sts_lightning.export.adapter import write_adapter
@@ -15,11 +16,8 @@ from sts_lightning.export.merged import write_merged
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, with_quantization
+from sts_lightning.models.pipeline_files import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
-
-Format = Literal["adapter", "merged", "sentence-transformers"]
-"""``adapter``: a peft adapter; ``merged``: a transformers model with the adapter merged into its weights;
-``sentence-transformers``: a merged model with template and pooling."""
 
 Base = Literal["trained", "original"]
 """Weights that the adapter is merged into.
@@ -38,10 +36,11 @@ WRITERS = {
 def export(
     run: Path,
     folder: Path,
-    format_: Format,
+    format_: ExportFormat,
     base: Base = "trained",
     trust: Iterable[str] = (),
     trust_remote_code: bool = False,
+    card: Callable[[Path], str] | None = None,
 ) -> None:
     """Export the encoder of a run; the folder appears complete or not at all.
 
@@ -51,24 +50,24 @@ def export(
     Args:
         run: Run folder.
         folder: Output folder; must not exist.
-        format_: Output format (see `Format`).
+        format_: Output format (see `ExportFormat`).
         base: Weights that an adapter is merged into (see `Base`).
         trust: Further classes and settings that the run folder may ask for; see `sts_lightning.load`.
         trust_remote_code: Whether to run code that comes with the run's model.
+        card: Function that returns the text of ``README.md``, given the folder that is otherwise complete;
+            None for what the library writes by itself.
 
     Raises:
         ConfigError: The folder exists, or the format cannot represent the encoder.
         CheckpointError: The run cannot be read, or has no adapter to export.
         UntrustedError: The run asks for more than the arguments allow.
     """
-    if format_ not in get_args(Format):
-        raise ConfigError(f"the format must be one of {', '.join(get_args(Format))}, got {format_!r}.")
+    if format_ not in get_args(ExportFormat):
+        raise ConfigError(f"the format must be one of {', '.join(get_args(ExportFormat))}, got {format_!r}.")
     if base not in get_args(Base):
         raise ConfigError(f"the base must be one of {', '.join(get_args(Base))}, got {base!r}.")
-    if folder.exists():
-        raise ConfigError(f"{folder} exists already; choose another folder.")
+    check_new_folder(folder)
     cfg = RunFolder(run).load_config(Trust.of(trust, trust_remote_code))
-    _check_writable(folder)
     if base == "original" and format_ != "adapter":
         cfg.model = with_quantization(cfg.model, "none")
     encoder = load_from(RunFolder(run), cfg).eval()
@@ -77,16 +76,20 @@ def export(
         inside = Path(temporary) / "export"
         inside.mkdir()
         WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
-        (inside / "sts_lightning.json").write_text(json.dumps(_settings(encoder), indent=2) + "\n", "utf-8")
+        (inside / OWN_FILE).write_text(json.dumps(_settings(encoder), indent=2) + "\n", "utf-8")
+        if card is not None:
+            (inside / "README.md").write_text(card(inside), "utf-8")
         inside.rename(folder)
 
 
-def _check_writable(folder: Path) -> None:
+def check_new_folder(folder: Path) -> None:
     """Check that a folder can be created, without creating it.
 
     Raises:
-        ConfigError: It cannot be created.
+        ConfigError: It exists or cannot be created.
     """
+    if folder.exists():
+        raise ConfigError(f"{folder} exists already; choose another folder.")
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
         with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Sequence
 
+from sts_lightning.markdown import one_line
 from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.grids import Grid, grids, notes, setting_notes, trained_on
 
@@ -24,13 +24,13 @@ def markdown(collected: Collected) -> str:
     """Return all grids and notes as Markdown."""
     parts = []
     for number, grid in enumerate(grids(collected)):
-        title = _md(grid.title)
+        title = one_line(grid.title)
         parts.append(f"### {title}" if number == 0 else f"{title}:")
         lines = [_cells(grid.header), [*["---"] * grid.words, *["---:"] * (len(grid.header) - grid.words)]]
         lines += [_cells(row) for row in grid.rows]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         if number == 0:
-            parts.append("\n".join(f"- {_md(note)}" for note in notes(collected)))
+            parts.append("\n".join(f"- {one_line(note)}" for note in notes(collected)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -84,13 +84,7 @@ def _other_data(system: System) -> str:
 
 
 def _cells(cells: Sequence[str]) -> list[str]:
-    return [_md(cell).replace("|", "\\|").replace("`", "\\`") for cell in cells]
-
-
-def _md(text: str) -> str:
-    """Return text on one line in which Markdown finds no HTML and no links; `backticks` remain code."""
-    line = " ".join(text.splitlines()).replace("\\", "\\\\")
-    return re.sub(r"&(?=#?\w+;)", "&amp;", line).replace("<", "&lt;").replace("](", "]\\(")
+    return [one_line(cell).replace("|", "\\|").replace("`", "\\`") for cell in cells]
 
 
 def _latex(grid: Grid, caption: str) -> str:

@@ -1,0 +1,123 @@
+"""Upload of an exported folder to the model hub."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import HfApi, constants, get_token
+from huggingface_hub import errors as hub_errors
+from huggingface_hub.utils import validate_repo_id
+
+from sts_lightning.errors import ConfigError, PushError
+
+LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
+
+
+@dataclass(frozen=True)
+class Target:
+    """Place of a model on the hub.
+
+    Args:
+        repo: Id of the repository, ``owner/name``; it is created if it does not exist.
+        private: Whether only its owner may read it.
+        branch: Branch, which is created if it does not exist; None for the main one.
+    """
+
+    repo: str
+    private: bool = False
+    branch: str | None = None
+
+    def check(self) -> None:
+        """Check the name and that there is a token, without asking the hub.
+
+        Raises:
+            ConfigError: The name is none of the hub's.
+            PushError: There is no token, or HF_HUB_OFFLINE forbids to ask the hub.
+        """
+        try:
+            validate_repo_id(self.repo)
+            if "/" not in self.repo:
+                raise hub_errors.HFValidationError("the owner is missing.")
+        except hub_errors.HFValidationError as error:
+            raise ConfigError(
+                f"--push {self.repo}: {str(error).splitlines()[0]}", key="push", hint="Give it as OWNER/NAME."
+            ) from error
+        if constants.HF_HUB_OFFLINE:
+            raise PushError(
+                "--push: HF_HUB_OFFLINE forbids to ask the hub.", key="HF_HUB_OFFLINE", hint="Unset it."
+            )
+        if get_token() is None:
+            raise PushError("--push: there is no token of the hub.", key="HF_TOKEN", hint=LOGIN)
+
+    def command(self, folder: Path) -> str:
+        """Return the command of huggingface_hub that uploads a folder to this place."""
+        options = ["--private"] * self.private + ([] if self.branch is None else ["--revision", self.branch])
+        return shlex.join(["hf", "upload", self.repo, str(folder), ".", *options])
+
+
+def push(folder: Path, target: Target) -> str:
+    """Upload all files of a folder as one commit, and return the commit's address.
+
+    Files of the repository that the folder lacks stay.
+
+    Args:
+        folder: Exported folder.
+        target: Place on the hub.
+
+    Raises:
+        ConfigError: A private repository is asked for, and there is a public one.
+        PushError: The hub cannot be reached, or rejects the upload; the folder stays as it is.
+    """
+    for name in ("httpx", "httpx2"):  # the hub's client logs every request through one of them
+        logging.getLogger(name).setLevel(logging.WARNING)
+    api = HfApi(token=get_token())
+    try:
+        api.create_repo(target.repo, private=target.private or None, exist_ok=True)
+        if target.private and not api.model_info(target.repo).private:
+            raise ConfigError(
+                f"--private: {target.repo} exists and is public; nothing was uploaded.",
+                key="private",
+                hint="Give another name, or make it private in its settings on the hub.",
+            )
+        if target.branch is not None:
+            api.create_branch(target.repo, branch=target.branch, exist_ok=True)
+        done = api.upload_folder(
+            repo_id=target.repo,
+            folder_path=folder,
+            revision=target.branch,
+            commit_message="Export of STS-Lightning",
+        )
+    except (hub_errors.HTTPError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: xet's
+        raise _explained(error, folder, target) from error
+    return str(done.commit_url)
+
+
+def _explained(error: Exception, folder: Path, target: Target) -> PushError:
+    """Return the error for the user, without the token."""
+    again = f"The export stays in {folder}; push it with `{target.command(folder)}`."
+    told = " ".join(str(error).split()) or type(error).__name__
+    token = get_token()
+    told = told.replace(token, "***") if token else told
+    status = error.response.status_code if isinstance(error, hub_errors.HfHubHTTPError) else None
+    if status == 401:
+        return PushError(
+            f"--push {target.repo}: the hub does not accept the token (HTTP 401).",
+            key="HF_TOKEN",
+            hint=f"{LOGIN} {again}",
+        )
+    if status == 403:
+        return PushError(
+            f"--push {target.repo}: the token may not write there (HTTP 403).",
+            key="push",
+            hint=f"Check the owner and the permissions of the token. {again}",
+        )
+    if status is None and not isinstance(error, ValueError):
+        return PushError(
+            f"--push {target.repo}: {constants.ENDPOINT} cannot be reached ({told}).",
+            key="HF_ENDPOINT",
+            hint=f"Check the network and HF_ENDPOINT. {again}",
+        )
+    return PushError(f"--push {target.repo}: the hub rejects the upload ({told}).", key="push", hint=again)
