@@ -42,6 +42,7 @@ PCC = [
 def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     done = cli("train.py", *PCC)
     assert done.returncode == 0, done.stderr
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\na dog,a cat,1\nx y,y x,4\na,b,2\n")
     first, second = tmp_path / "both" / "stage1", tmp_path / "both" / "stage2"
     assert RunFolder(second).load_config().trainer.max_epochs == 2
     assert RunFolder(first).load_config().trainer.max_epochs == 1
@@ -71,6 +72,11 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
     assert score == pytest.approx(expected["spearman"], abs=0.05)
 
     assert sts_lightning.load(second).text_edit == "official"
+    assert np.array_equal(
+        *(sts_lightning.load(folder).encode(["a dog"]) for folder in (second, second.parent))
+    )
+    evaluated = cli("eval.py", "ckpt=both", "test=pairs.csv", "hydra.run.dir=scores")
+    assert evaluated.returncode == 0, evaluated.stderr
     again = cli("train.py", *PCC)
     assert again.returncode == 3
     assert "both already contains a finished run" in again.stderr

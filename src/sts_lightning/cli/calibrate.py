@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     except ValueError as error:
         name = str(error).partition(" ")[0].replace("_", "-")
         raise ConfigError(f"--{str(error).replace('_', '-', 1)}", key=name) from error
-    folder = RunFolder(options.run_folder)
+    folder = RunFolder(options.run_folder).last_stage()
     made_for = fingerprint(folder)
     [task] = load_test_files([str(options.file)], tuple(options.columns), bounds)
     table = task.subsets["test"]

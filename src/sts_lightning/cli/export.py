@@ -66,7 +66,9 @@ def run(options: argparse.Namespace) -> None:
 
     source, folder = options.run_folder, options.folder
     target = _target(options)
-    RunFolder(source).load_config(Trust.of(options.trust, options.trust_remote_code))  # before files it names
+    RunFolder(source).last_stage().load_config(
+        Trust.of(options.trust, options.trust_remote_code)
+    )  # before files it names
     check_new_folder(folder)
     name = folder.absolute().name if target is None else target.repo
     facts = card_facts(source)

@@ -87,7 +87,7 @@ def _calibration(options: argparse.Namespace) -> Calibration | None:
     from sts_lightning.runs.calibration import load_calibration
     from sts_lightning.runs.folder import RunFolder
 
-    folder = RunFolder(options.run_folder)
+    folder = RunFolder(options.run_folder).last_stage()
     path = options.calibration
     if path is None and not options.no_calibration and folder.calibration_file.is_file():
         path = folder.calibration_file

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     runs = [folder for folder in options.runs if folder.is_dir()]
     if len(runs) < 2:
         raise UserError("name at least two run folders.")
-    rows = {folder.name: RunFolder(folder).metrics().scores for folder in runs}
+    rows = {folder.name: RunFolder(folder).last_stage().metrics().scores for folder in runs}
     for name, row in rows.items():
         undefined = [task for task, score in row.items() if not math.isfinite(score)]
         if undefined:

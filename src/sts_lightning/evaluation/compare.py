@@ -24,7 +24,9 @@ def compare(
     Raises:
         CheckpointError: A run has no predictions, or they are on other pairs.
     """
-    ours, theirs = ([load_predictions(RunFolder(run)) for run in runs] for runs in (first, second))
+    ours, theirs = (
+        [load_predictions(RunFolder(run).last_stage()) for run in runs] for runs in (first, second)
+    )
     try:
         difference = paired_difference(theirs, ours, resamples)
     except ValueError as error:

@@ -67,10 +67,11 @@ def export(
     if base not in get_args(Base):
         raise ConfigError(f"the base must be one of {', '.join(get_args(Base))}, got {base!r}.")
     check_new_folder(folder)
-    cfg = RunFolder(run).load_config(Trust.of(trust, trust_remote_code))
+    source = RunFolder(run).last_stage()
+    cfg = source.load_config(Trust.of(trust, trust_remote_code))
     if base == "original" and format_ != "adapter":
         cfg.model = with_quantization(cfg.model, "none")
-    encoder = load_from(RunFolder(run), cfg).eval()
+    encoder = load_from(source, cfg).eval()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         inside = Path(temporary) / "export"

@@ -76,8 +76,8 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
         >>> cosines = encoder.similarity(vectors)
 
     Args:
-        source: Run folder; or a model, as `from_pipeline` reads it: an export, a folder of
-            sentence-transformers or transformers, or an id on the model hub.
+        source: Run folder, of which the last stage counts; or a model, as `from_pipeline` reads it: an
+            export, a folder of sentence-transformers or transformers, or an id on the model hub.
         trust: Dotted names of further classes, and keys of settings, that a run folder may ask for.
         trust_remote_code: Whether to run code that comes with the run's model, or with the model.
 
@@ -90,7 +90,7 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
         encoder = from_pipeline(str(source), trust_remote_code=trust_remote_code)
         encoder.tokenizer.set_evaluation_length(None)
         return encoder.eval()
-    folder = RunFolder(source)
+    folder = RunFolder(source).last_stage()
     cfg = folder.load_config(Trust.of(trust, trust_remote_code))
     encoder = load_from(folder, cfg)
     return encoder.set_precision(cfg.evaluation.get("precision") or encoder.precision).eval()

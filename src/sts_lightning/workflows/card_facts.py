@@ -98,7 +98,7 @@ def card_facts(folder: Path) -> CardFacts:
     Raises:
         CheckpointError: A file is broken, or the folder is no run.
     """
-    run = RunFolder(folder)
+    run = RunFolder(folder).last_stage()
     settings = run.settings()
     metrics = run.metrics() if run.metrics_file.exists() else None
     details = metrics.details if metrics else {}

@@ -63,7 +63,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     if state == "started":
         check_same(RunFolder(folder), cfg)
     device = _device(cfg.accelerator)
-    run = None if cfg.ckpt is None else RunFolder(cfg.ckpt)
+    run = None if cfg.ckpt is None else RunFolder(cfg.ckpt).last_stage()
     with at_setting("ckpt"):
         config = None if run is None else run.load_config(Trust.of(cfg.trust, cfg.trust_remote_code))
     suite = open_suite(cfg, cfg.senteval_text or _text_of(config))
@@ -81,7 +81,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
-        "trained_on": [] if cfg.ckpt is None else as_plain(RunFolder(cfg.ckpt).trained_on()),
+        "trained_on": [] if run is None else as_plain(run.trained_on()),
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),
     }
