@@ -13,9 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 
-from sts_lightning.config.schema import register_schemas
+from sts_lightning.config.composing import composing
 from sts_lightning.planning.estimate import estimate
 from sts_lightning.runs.folder import RunFolder
 
@@ -42,13 +42,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the runs, from 1")
     options = parser.parse_args()
-    register_schemas()
     errors = []
     for number, overrides in enumerate(RUNS, 1):
         if options.only and number not in options.only:
             continue
         overrides = [*overrides[:1], *COMMON, *overrides[1:]]
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        with composing():
             cfg = compose("train", ["name=plan", *overrides])
         planned = estimate(cfg, "cpu", quick=True).seconds
         with tempfile.TemporaryDirectory() as folder:

@@ -14,20 +14,18 @@ import tempfile
 from itertools import islice
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from omegaconf import DictConfig
 
+from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
-from sts_lightning.config.schema import register_schemas
 from sts_lightning.planning.blueprint import draw
 from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.profiled import StepPeaks
 from sts_lightning.workflows.train import build_experiment
 from sts_lightning.workflows.validate import validate
-
-register_schemas()
 
 GOAL = 0.05
 STEPS = 3
@@ -119,12 +117,11 @@ def main() -> None:
     options = parser.parse_args()
     numbers = random.Random(options.seed)
     errors = []
-    conf = str(Path(__file__).resolve().parents[1] / "conf")
     for turn in range(options.draws):
         overrides = drawn(numbers)
         if options.only and turn + 1 not in options.only:
             continue
-        with initialize_config_dir(conf, version_base="1.3"):
+        with composing():
             cfg = compose("train", [*SHORT, *overrides])
         real, plan = measured(cfg), planned(cfg)
         errors.append(plan / real - 1)
