@@ -78,6 +78,6 @@ def take_folder(arguments: Sequence[str]) -> None:
     for index, argument in enumerate(arguments):
         name, given, value = argument.partition("=")
         if name in ("--config-dir", "-cd"):
-            folder = Path(value if given else next(iter(arguments[index + 1 :]), ""))
-            if folder.is_dir():  # Hydra reports one that is not there
-                os.environ[VARIABLE] = str(folder.absolute())
+            text = value if given else next(iter(arguments[index + 1 :]), "")
+            if text and Path(text).is_dir():  # Hydra reports one that is not there
+                os.environ[VARIABLE] = str(Path(text).absolute())

@@ -26,8 +26,8 @@ def script_of(entry: Entry) -> Path:
 def command_line(entry: Entry, *arguments: str) -> str:
     """Return a command as the user can type it.
 
-    That is ``python train.py`` if this process is such a script, or its working directory is the checkout that
-    the package comes from; else ``sts-lightning train``.
+    That is ``python train.py`` if this process is such a script, or runs in the checkout that the package is
+    from, else ``sts-lightning train``.
 
     Args:
         entry: The command.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.cli import reproduce_table
-from sts_lightning.cli.reproduce_table import open_table, print_plan, write_report, write_state
+from sts_lightning.cli.reproduce_table import list_tables, open_table, print_plan, write_report, write_state
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.record import read_record
@@ -78,8 +78,8 @@ def test_tables_of_the_user_and_of_the_package(
 ) -> None:
     own = tmp_path / "conf/reproduce/scale"
     own.mkdir(parents=True)
-    own.with_name("mine.yaml").write_text("{title: My losses, like: losses_minilm, seeds: [7]}\n")
-    (own / "small.yaml").write_text("{hours: 0.1, overrides: [data=toy]}\n")
+    own.with_name("mine.yaml").write_text("title: My losses\nlike: losses_minilm\nseeds: [7]\n")
+    (own / "small.yaml").write_text("hours: 0.1\noverrides: [data=toy]\n")
     monkeypatch.chdir(tmp_path)
     table = open_table("mine", "small", tmp_path)
     assert table.run_seeds == [7]
@@ -87,7 +87,7 @@ def test_tables_of_the_user_and_of_the_package(
     list_tables()
     listed = capsys.readouterr().out
     assert "My losses" in listed and "pcc_table3" in listed and "minilm, small" in listed
-    with pytest.raises(ConfigError, match="mine.*pcc_table3") as caught:
+    with pytest.raises(ConfigError, match=r"mine.*pcc_table3") as caught:
         open_table("mein", None, tmp_path)
     assert caught.value.key == "table"
 
