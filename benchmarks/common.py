@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from omegaconf import DictConfig
 from sentence_transformers import SentenceTransformer
 
-from sts_lightning.config.schema import register_schemas
+from sts_lightning.config.composing import composing
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.offline import packaged_copy
 
-register_schemas()
-with initialize_config_dir(str(Path(__file__).resolve().parents[1] / "conf"), version_base="1.3"):
+with composing():
     CONFIG: DictConfig = compose("train")
 
 

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import torch
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from peft import LoraConfig
 from transformers import MistralConfig, MistralModel
 from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
 
-from sts_lightning.config.schema import register_schemas
+from sts_lightning.config.composing import composing
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
 from sts_lightning.testing.toy import ToyData
 
-register_schemas()
-
-with initialize_config_dir(str(Path(__file__).resolve().parents[1] / "conf"), version_base="1.3"):
+with composing():
     TEMPLATES: dict[str, str] = {
         name: compose("train", [f"prompt={name}"]).prompt.template for name in ("eol", "ke")
     }

@@ -45,7 +45,7 @@ def main() -> None:
         if options.only and number not in options.only:
             continue
         overrides = [*overrides[:1], *COMMON, *overrides[1:]]
-        cfg = compose_runs(overrides, ROOT / "conf")["run"]
+        cfg = compose_runs(overrides)["run"]
         planned = estimate(cfg, "cpu", quick=True).seconds
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"

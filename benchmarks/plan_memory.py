@@ -115,12 +115,11 @@ def main() -> None:
     options = parser.parse_args()
     numbers = random.Random(options.seed)
     errors = []
-    conf = Path(__file__).resolve().parents[1] / "conf"
     for turn in range(options.draws):
         overrides = drawn(numbers)
         if options.only and turn + 1 not in options.only:
             continue
-        cfg = compose_runs([*SHORT, *overrides], conf)["run"]
+        cfg = compose_runs([*SHORT, *overrides])["run"]
         real, plan = measured(cfg), planned(cfg)
         errors.append(plan / real - 1)
         print(f"{turn + 1:3} {real / 2**20:8.2f} MiB {errors[-1]:+.1%}  {' '.join(overrides)}", flush=True)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,9 +8,9 @@ from omegaconf import DictConfig
 
 from sts_lightning.cli.main import main
 from sts_lightning.cli.reproduce_table import open_table
+from sts_lightning.entry_points import typed_here
 from sts_lightning.reproduce.plan import Cell
 from sts_lightning.workflows.figure_list import FIGURES
-from tests.conftest import CONF, ROOT
 from tests.figure_folders import write_folder
 
 pytestmark = pytest.mark.slow  # each composes a table
@@ -21,10 +20,8 @@ Config = Callable[..., DictConfig]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project's folder without runs."""
+    """An empty folder."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "conf").symlink_to(CONF)
-    shutil.copy(ROOT / "train.py", tmp_path)
     return tmp_path
 
 
@@ -42,7 +39,7 @@ def test_figures_are_listed_alone_and_with_the_tables(
     alone = capsys.readouterr().out
     for name, spec in FIGURES.items():
         assert name in alone
-        assert all(command in alone for command in spec.commands)
+        assert all(typed_here(command) in alone for command in spec.commands)
     main(["reproduce"])
     assert alone in capsys.readouterr().out
 
@@ -57,7 +54,7 @@ def test_a_figure_without_runs(project: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name, spec in FIGURES.items() if spec.drawn_from != "nothing"])
 def test_missing_runs_are_one_clear_error(name: str, project: Path) -> None:
-    assert FIGURES[name].commands[0] in fails(name)
+    assert typed_here(FIGURES[name].commands[0]) in fails(name)
     assert "absent" in fails(name, "--runs", "absent")
     assert not list(project.rglob("*.png"))
 

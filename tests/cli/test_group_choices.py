@@ -6,7 +6,6 @@ import pytest
 
 from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.errors import ConfigError
-from tests.conftest import CONF
 
 
 @pytest.mark.parametrize(
@@ -32,7 +31,7 @@ from tests.conftest import CONF
 )
 def test_a_mistake_names_its_group(argument: str, named: str) -> None:
     with pytest.raises(ConfigError, match=argument.partition("=")[0]) as caught:
-        check_choices(CONF, ["seed=2", argument])
+        check_choices(["seed=2", argument])
     assert caught.value.key == argument.partition("=")[0]
     assert named in str(caught.value)
 
@@ -44,9 +43,9 @@ def test_a_mistake_names_its_group(argument: str, named: str) -> None:
         ["callbacks=[ema,rank_monitor]", "logger=[]"],
         ["model={pooling: cls}", "model.pooling=mean", "~callbacks", "+recipe=qlora"],
         ["hydra/launcher=nonsense"],
-        ["--config-dir=mine", "model=my_own"],
+        ["--config-path=mine", "model=my_own"],
         ["not an override", "="],
     ],
 )
 def test_everything_else_is_left_to_hydra(arguments: list[str]) -> None:
-    check_choices(CONF, arguments)
+    check_choices(arguments)

@@ -19,7 +19,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.cli import hydra_app as app
 from sts_lightning.errors import DataError
-from tests.conftest import CONF, ROOT, SHORT_RUN
+from tests.conftest import ROOT, SHORT_RUN
 
 pytestmark = pytest.mark.slow  # each composes as the command does
 
@@ -214,7 +214,7 @@ def test_a_group_that_is_not_a_name(
 ) -> None:
     monkeypatch.setattr("sys.argv", ["train.py", "seed=2", "data=toy", argument])
     with pytest.raises(SystemExit) as left:
-        app.run(lambda: config("seed=2", argument), str(CONF), "train")
+        app.run(lambda: config("seed=2", argument), "train")
     assert left.value.code == 1
     printed = capsys.readouterr().err
     assert f"error: {argument}: {argument.partition('=')[0]} is chosen by name among" in printed
@@ -226,7 +226,7 @@ def test_other_value_errors_are_not_swallowed() -> None:
         raise ValueError("something else")
 
     with pytest.raises(ValueError, match="something else"):
-        app.run(fails, str(CONF), "train")
+        app.run(fails, "train")
 
 
 def test_a_file_that_grows_too_large_or_has_too_long_a_name(capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,6 +236,6 @@ def test_a_file_that_grows_too_large_or_has_too_long_a_name(capsys: pytest.Captu
             raise OSError(number, "too much", "the/file")
 
         with pytest.raises(SystemExit) as left:
-            app.run(fails, str(CONF), "train")
+            app.run(fails, "train")
         assert left.value.code == 1
         assert "the/file" in capsys.readouterr().err

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.cli.main import COMMANDS
+from sts_lightning.cli import main as program
+from sts_lightning.cli.main import COMMANDS, HYDRA, main
+from sts_lightning.entry_points import ENTRIES, Entry, script_of
 from tests.cli.helpers import leaves
 from tests.runs.test_predictions import write_predictions
 
@@ -27,7 +29,7 @@ assert not loaded, loaded
 def test_help_names_every_command_and_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     first_words = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
-    assert set(COMMANDS) <= set(first_words)
+    assert {*COMMANDS, *HYDRA} <= set(first_words)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,25 @@ def test_commands(
     before = sorted(tmp_path.rglob("*"))
     assert named in leaves(*arguments, capsys=capsys)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "passed"),
+    [
+        ([], ["-m", "seed=1,2", "--config-dir", "x"], ["-m", "seed=1,2", "--config-dir", "x"]),
+        ([], ["--help"], ["--help"]),
+        ([], [], []),
+        (["--debug"], ["data=toy"], ["data=toy", "debug=true"]),
+    ],
+)
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_hydra_commands_get_their_arguments_as_they_are(
+    entry: Entry, before: list[str], after: list[str], passed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr("sys.argv", ["bin/sts-lightning"])
+    monkeypatch.setattr(program.runpy, "run_path", lambda path, run_name: seen.append((path, run_name)))
+    main([*before, entry, *after])
+    assert seen == [(str(script_of(entry)), "__main__")]
+    assert sys.argv == [str(script_of(entry)), *passed]
+    assert set(HYDRA) == set(ENTRIES)

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.cli import reproduce_table
-from sts_lightning.cli.reproduce_table import open_table, print_plan, write_report, write_state
+from sts_lightning.cli.reproduce_table import list_tables, open_table, print_plan, write_report, write_state
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.record import read_record
-from tests.conftest import CONF
 from tests.reproduce.conftest import finish, spec
 
 pytestmark = pytest.mark.slow  # each composes a table
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.slow  # each composes a table
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     """Three rows with three runs each; those of the first have finished."""
-    table = Table(spec(), tmp_path, CONF)
+    table = Table(spec(), tmp_path)
     for number, run in enumerate(table.seed_runs(Cell("plain", "minilm"))):
         finish(run, 2.0, number)
     return table
@@ -65,24 +64,38 @@ def test_scores_are_recorded_if_asked_for(
     assert [result.runs for result in read_record(tmp_path / "toy.json").results] == [3, 0, 0]
     capsys.readouterr()
     monkeypatch.setattr(
-        "sts_lightning.reproduce.progress.state_page", lambda conf, records: f"{conf.name} {records}\n"
+        "sts_lightning.reproduce.progress.state_page", lambda records: f"state of {records}\n"
     )
-    write_state(None, CONF)
-    assert capsys.readouterr().out == f"conf {tmp_path}\n"
-    write_state(tmp_path / "page.md", CONF)
-    assert (tmp_path / "page.md").read_text() == f"conf {tmp_path}\n"
-    with pytest.raises(ConfigError):
-        write_state(None, tmp_path / "absent")
+    write_state(None)
+    assert capsys.readouterr().out == f"state of {tmp_path}\n"
+    write_state(tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text() == f"state of {tmp_path}\n"
+    monkeypatch.setattr(reproduce_table, "RECORDS", tmp_path / "absent")
+    with pytest.raises(ConfigError, match="--record"):
+        write_state(None)
 
 
-def test_outside_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_the_user_and_of_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "conf/reproduce/scale"
+    own.mkdir(parents=True)
+    own.with_name("mine.yaml").write_text("title: My losses\nlike: losses_minilm\nseeds: [7]\n")
+    (own / "small.yaml").write_text("hours: 0.1\noverrides: [data=toy]\n")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="run this in the project's folder"):
-        open_table("losses_minilm", None, tmp_path)
+    table = open_table("mine", "small", tmp_path)
+    assert table.run_seeds == [7]
+    assert list(table.spec.rows) == list(open_table("losses_minilm", None, tmp_path).spec.rows)
+    list_tables()
+    listed = capsys.readouterr().out
+    assert "My losses" in listed and "pcc_table3" in listed and "minilm, small" in listed
+    with pytest.raises(ConfigError, match=r"mine.*pcc_table3") as caught:
+        open_table("mein", None, tmp_path)
+    assert caught.value.key == "table"
 
 
 def _collect(folder: Path, done: multiprocessing.Queue[str]) -> None:
-    table = Table(spec(), folder, CONF)
+    table = Table(spec(), folder)
     for _ in range(2):
         text = write_report(table, "toy", 20)
     done.put(text)

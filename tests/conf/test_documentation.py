@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.cli.main import make_parser
 from sts_lightning.config.constraints import check_config
+from sts_lightning.entry_points import ENTRIES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -56,8 +57,11 @@ def test_there_are_commands() -> None:
     assert {page for page, _ in COMMANDS} >= {"README.md", "sweeps.md", "decoders.md", "own_pairs.md"}
 
 
+HYDRA = ("python", *(f"sts-lightning {entry} " for entry in ENTRIES))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("line", starting_with("python"))
+@pytest.mark.parametrize("line", starting_with(*HYDRA))
 def test_hydra_command(config: Callable[..., DictConfig], line: str) -> None:
     _, script, *arguments = words(line)
     if any(argument.startswith("resume=") for argument in arguments):
@@ -68,7 +72,12 @@ def test_hydra_command(config: Callable[..., DictConfig], line: str) -> None:
     check_config(compose(of, [*first_choices(overrides), *named]))
 
 
-@pytest.mark.parametrize("line", starting_with("sts-lightning", ".venv/bin/sts-lightning"))
+TOOLS = [
+    line for line in starting_with("sts-lightning", ".venv/bin/sts-lightning") if not line.startswith(HYDRA)
+]
+
+
+@pytest.mark.parametrize("line", TOOLS)
 def test_tool(line: str) -> None:
     make_parser().parse_args(words(line)[1:])
 

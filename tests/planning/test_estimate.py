@@ -93,7 +93,7 @@ def test_every_experiment_can_be_planned(path: Path) -> None:
         overrides.append("data.batch_size=16")
     if path.stem in OF_A_DECODER:
         overrides.append("model=tiny_llama")
-    for cfg in train_configs(CONF, overrides).values():
+    for cfg in train_configs(overrides).values():
         plan = estimate(cfg, card(2**40), quick=True)
         assert plan.steps > 0
         assert plan.seconds is not None

@@ -11,7 +11,6 @@ from scipy import stats
 
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
-from tests.conftest import CONF
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
 
@@ -58,7 +57,7 @@ def finish(run: Planned, noise: float, seed: int) -> float:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return Table(spec(), tmp_path, CONF)
+    return Table(spec(), tmp_path)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import markdown
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Search
-from tests.conftest import CONF
 from tests.reproduce.conftest import GOLD, lines, spec
 
 
@@ -47,7 +46,7 @@ def test_one_broken_file_among_many(table: Table, scores: dict[str, list[float]]
 def test_errors_of_a_search_are_in_the_notes(tmp_path: Path) -> None:
     searched = spec()
     searched.search = Search({"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]})
-    table = Table(searched, tmp_path, CONF)
+    table = Table(searched, tmp_path)
     for run in table.search_runs(Cell("plain", "minilm")).values():
         run.folder.mkdir()
         run.run_folder.metrics_file.write_text("{")

@@ -17,7 +17,6 @@ from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.page import page
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
-from tests.conftest import CONF
 
 MARK = "on other data than published"
 WHOLE = TrainingCount("a.csv", "pairs", 40, 40)
@@ -44,7 +43,7 @@ def table(tmp_path: Path) -> Table:
     spec = TableSpec(
         title="Toy", needs=Requirements(hours=1), seeds=[1, 2], models=["minilm"], columns=["dev"], rows=rows
     )
-    return Table(spec, tmp_path, CONF)
+    return Table(spec, tmp_path)
 
 
 def runs(table: Table, row: str) -> list[Planned]:

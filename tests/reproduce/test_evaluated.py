@@ -19,20 +19,20 @@ OVERRIDES = ["quantization=none", "precision=32-true"]
 @pytest.mark.slow
 def test_trained_rows_are_evaluated_with_the_settings(tmp_path: Path) -> None:
     spec = load_spec(CONF / "reproduce" / "pcc_table2.yaml")
-    before = Table(spec, tmp_path, CONF)
-    after = Table(evaluated_again(spec, OVERRIDES), tmp_path, CONF)
+    before = Table(spec, tmp_path)
+    after = Table(evaluated_again(spec, OVERRIDES), tmp_path)
     cell = Cell("Pcc-tuning (SUM)", "mistral7b")
     trained, evaluated = before.seed_runs(cell), after.seed_runs(cell)
-    assert [run.script for run in evaluated] == ["eval.py"] * 3
+    assert [run.entry for run in evaluated] == ["eval"] * 3
     assert [run.after for run in evaluated] == [run.folder for run in trained]
     assert all(set(OVERRIDES) <= set(run.overrides) for run in evaluated)
 
-    def by_script(table: Table, script: str) -> set[Path]:
-        return {run.folder for group in groups(table) for run in group if run.script == script}
+    def by_entry(table: Table, entry: str) -> set[Path]:
+        return {run.folder for group in groups(table) for run in group if run.entry == entry}
 
-    assert by_script(after, "train.py") == by_script(before, "train.py")  # nothing is trained twice
-    again = by_script(after, "eval.py") - by_script(before, "eval.py")
-    assert len(again) == len(by_script(before, "train.py"))
+    assert by_entry(after, "train") == by_entry(before, "train")  # nothing is trained twice
+    again = by_entry(after, "eval") - by_entry(before, "eval")
+    assert len(again) == len(by_entry(before, "train"))
 
 
 def test_names_shown_and_published_values_stay() -> None:

@@ -12,7 +12,6 @@ import pytest
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Table
-from tests.conftest import CONF
 from tests.reproduce.conftest import lines, spec
 
 
@@ -52,6 +51,6 @@ def test_nothing_finished_yet(table: Table) -> None:
 def test_a_smaller_scale_says_so(tmp_path: Path) -> None:
     from sts_lightning.reproduce.spec import Scale
 
-    text = markdown(collect(Table(spec(), tmp_path, CONF, "tiny_bert", Scale(hours=1)), 50))
+    text = markdown(collect(Table(spec(), tmp_path, "tiny_bert", Scale(hours=1)), 50))
     assert "at the scale of tiny_bert, with shorter schedules: not the published models" in text
     assert lines(text, "plain")[0][:3] == ["plain", "published", "80.00"]

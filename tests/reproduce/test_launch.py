@@ -9,14 +9,13 @@ import pytest
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.launch import open_launcher
-from tests.conftest import CONF
 
 
 def test_settings_reach_the_launcher(tmp_path: Path) -> None:
-    run: Any = open_launcher("process", ["jobs=3"], CONF, tmp_path)
+    run: Any = open_launcher("process", ["jobs=3"], tmp_path)
     assert type(run.__self__).__name__ == "ProcessLauncher"
     assert (run.__self__.jobs, run.__self__.gpus_per_job) == (3, None)
-    run = open_launcher("slurm", ["partition=gpu", "jobs=2"], CONF, tmp_path)
+    run = open_launcher("slurm", ["partition=gpu", "jobs=2"], tmp_path)
     slurm = run.__self__
     assert slurm.parameters["slurm_partition"] == "gpu"
     assert slurm.parameters["slurm_array_parallelism"] == 2
@@ -33,5 +32,5 @@ def test_settings_reach_the_launcher(tmp_path: Path) -> None:
 )
 def test_what_does_not_exist_is_named(name: str, setting: str, named: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        open_launcher(name, [setting], CONF, tmp_path)
+        open_launcher(name, [setting], tmp_path)
     assert named in str(caught.value)

@@ -40,7 +40,7 @@ def make(tmp_path: Path, model: str | None = None, scale: Scale | None = None, *
             "two": RowSpec(["loss=pearson"], after="one", at={"minilm": ["optim.lr=1e-4"]}),
         },
     }
-    return Table(TableSpec(**(values | changes)), tmp_path, CONF, model, scale)
+    return Table(TableSpec(**(values | changes)), tmp_path, model, scale)
 
 
 def value(run: Planned, key: str) -> str | None:
@@ -61,10 +61,10 @@ def test_every_run_of_every_table_composes(path: Path, tmp_path: Path) -> None:
     spec.seeds, spec.models, spec.search = spec.seeds[:1], spec.models[:1], Search()
     for row in spec.rows.values():
         row.choice_of = None
-    tables = [Table(spec, tmp_path, CONF)]
+    tables = [Table(spec, tmp_path)]
     if spec.models:
         scale = load_scale(CONF / "reproduce" / "scale" / "minilm.yaml")
-        tables.append(Table(load_spec(path), tmp_path, CONF, "minilm", scale))
+        tables.append(Table(load_spec(path), tmp_path, "minilm", scale))
         tables[1].run_seeds = [1]
     for table in tables:
         planned = [run for group in groups(table) for run in group]
@@ -77,8 +77,8 @@ def text_of(run: Planned) -> str:
     """Text of the test sets that a run reports on; a run that starts from another takes over its text."""
     varying = ("seed=", "init_from=", "ckpt=")
     fixed = tuple(text for text in run.overrides if not text.startswith(varying))
-    cfg = compose_job(CONF, run.script.removesuffix(".py"), fixed)
-    other = run.script == "eval.py" and (cfg.suite != "sts" or run.after is not None)
+    cfg = compose_job(run.entry, fixed)
+    other = run.entry == "eval" and (cfg.suite != "sts" or run.after is not None)
     return "prepared" if other else str(cfg.senteval_text)
 
 
@@ -113,7 +113,7 @@ def test_a_row_with_a_model_of_its_own(tmp_path: Path) -> None:
         ("baseline", "tiny_opt"),
     ]
     spec = make(tmp_path, rows=rows).spec
-    scaled = Table(spec, tmp_path, CONF, "tiny_mistral", Scale(hours=1))
+    scaled = Table(spec, tmp_path, "tiny_mistral", Scale(hours=1))
     assert [(cell.row, cell.model) for cell in scaled.cells] == [
         ("one", "tiny_mistral"),
         ("other", "tiny_mistral"),
@@ -129,7 +129,7 @@ def test_an_evaluation_of_a_trained_row(tmp_path: Path) -> None:
     }
     table = make(tmp_path, rows=rows)
     trained, evaluated = (table.seed_runs(Cell(row, "minilm")) for row in ("one", "transfer"))
-    assert [run.script for run in evaluated] == ["eval.py"] * 2
+    assert [run.entry for run in evaluated] == ["eval"] * 2
     assert [value(run, "ckpt") for run in evaluated] == [str(run.folder) for run in trained]
     assert [run.after for run in evaluated] == [run.folder for run in trained]
     assert len(table.seed_runs(Cell("untuned", "minilm"))) == 1
@@ -235,7 +235,7 @@ def test_a_table_hands_consent_on_to_rows_that_read_a_folder(tmp_path: Path) -> 
             "tested": RowSpec([], after="own", trains=False),
         },
     )
-    table = Table(spec, tmp_path, CONF)
+    table = Table(spec, tmp_path)
     (own,), (after,), (tested,) = (table.seed_runs(Cell(name)) for name in ("own", "next", "tested"))
     assert own.job(0).trust == after.job(0).trust == Trust.of(["my.Loss"], False)
     assert own.overrides == ("loss._target_=my.Loss", "seed=1")

@@ -18,7 +18,7 @@ from tests.conftest import CONF, ROOT
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return state_page(CONF, ROOT / "docs" / "results")
+    return state_page(ROOT / "docs" / "results")
 
 
 def cells(text: str) -> dict[str, Sequence[str]]:
@@ -49,16 +49,16 @@ def test_every_table_and_figure_of_the_papers_occurs_once(page: str) -> None:
 
 def test_states_follow_from_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load_spec(CONF / "reproduce" / "pcc_table3.yaml")
-    monkeypatch.setattr(progress, "_tables", lambda conf: {"pcc_table3": spec})
+    monkeypatch.setattr(progress, "_tables", lambda: {"pcc_table3": spec})
     monkeypatch.setattr(progress, "OTHERS", {})
 
     def of(scores: Sequence[float], runs: int = 3) -> str:
         rows = zip(("stage 1", "+ contrastive", "+ Pearson"), scores, strict=True)
         results = [Result(row, "minilm", runs, 3, {"average": value}) for row, value in rows]
         write_record(tmp_path / "a.json", Record("pcc_table3", "minilm", [], "here.md", results))
-        return cells(state_page(CONF, tmp_path))["Pcc-tuning, Table 3"][2]
+        return cells(state_page(tmp_path))["Pcc-tuning, Table 3"][2]
 
-    assert cells(state_page(CONF, tmp_path))["Pcc-tuning, Table 3"][2] == PLANNED
+    assert cells(state_page(tmp_path))["Pcc-tuning, Table 3"][2] == PLANNED
     assert of((2.0, 1.0, 3.0)) == f"{AGREES} (3 of 3 pairs by average; minilm, 9 of 9 runs; here.md)"
     assert of((1.0, 2.0, 3.0)) == f"{RUNS} (2 of 3 pairs by average; minilm, 9 of 9 runs; here.md)"
     assert of((2.0, 1.0, 3.0), runs=2).startswith(f"{RUNS} (3 of 3 pairs by average; minilm, 6 of 9 runs")

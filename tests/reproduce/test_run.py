@@ -21,7 +21,7 @@ from sts_lightning.reproduce.spec import Preparation, Requirements, RowSpec, Sea
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.local import run_jobs
 from sts_lightning.sweep.resources import Pool
-from tests.conftest import CONF, ROOT, SHORT_DATA
+from tests.conftest import ROOT, SHORT_DATA
 
 BASE = [*SHORT_DATA, "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
 HERE: RunJobs = functools.partial(run_jobs, pool=Pool([], cores=2, limit=2))
@@ -51,7 +51,7 @@ def make(folder: Path) -> Table:
         },
         baselines=["mse"],
     )
-    return Table(spec, folder, CONF)
+    return Table(spec, folder)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     other.spec.before["head"] = Preparation([*overrides[:-1], "trainer.max_steps=2"])
     other.cells = [cell("mse")]
     settings = ["cluster=local", "timeout_minutes=5", "cpus_per_job=1"]
-    assert run_table(other, open_launcher("slurm", settings, CONF, table.root))
+    assert run_table(other, open_launcher("slurm", settings, table.root))
     (run,) = other.seed_runs(cell("mse"))
     assert run.after is not None
     assert (run.after / "metrics.json").is_file()

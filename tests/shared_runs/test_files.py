@@ -21,7 +21,6 @@ from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 from sts_lightning.sweep.job import result
-from tests.conftest import CONF
 from tests.shared_runs.changes import PLACES, Values
 from tests.shared_runs.entries import ENTRIES, Bomb, edit, train_py
 
@@ -122,7 +121,7 @@ def test_reproduce_collects_numbers_only(run: Path, payload: str, marker: Path, 
         columns=["dev"],
         rows={"one": RowSpec(["loss=cosent"])},
     )
-    table = Table(spec, tmp_path / "table", CONF)
+    table = Table(spec, tmp_path / "table")
     (planned,) = table.seed_runs(Cell("one"))
     shutil.copytree(run, planned.folder)
     pickled_predictions(planned.folder, marker)

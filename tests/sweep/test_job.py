@@ -151,7 +151,7 @@ def test_a_sweep_hands_over_what_its_own_jobs_name(tmp_path: Path) -> None:
     """And no more: a name that only the folder has is not in it."""
 
     def compose(overrides: list[str]) -> DictConfig:
-        return compose_job(CONF, "train", tuple(overrides))
+        return compose_job("train", tuple(overrides))
 
     own = ["loss._target_=my.Loss", "model.trust_remote_code=true", "model=minilm"]
     assert job_trust(compose(own), own, compose) == Trust.of(["my.Loss"], True)

@@ -93,7 +93,7 @@ def run_list(options: argparse.Namespace) -> None:
     for column in ("part", "state", "rows", "published", "needed by"):
         table.add_column(column, justify="right" if column in ("rows", "published") else "left")
     for stock in stocks:
-        choices, experiments = needed_by(stock.part.name, Path("conf"))
+        choices, experiments = needed_by(stock.part.name)
         if len(experiments) > MANY and not options.details:
             choices.append(f"{len(experiments)} experiments")
         elif experiments:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sts_lightning.cli.arguments import Commands
+from sts_lightning.entry_points import typed_here
 from sts_lightning.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def list_figures() -> None:
     console = Console()
     for name, spec in FIGURES.items():
         console.print(f"{name:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
-        for line in (f"needs {spec.needs}", *spec.commands):
+        for line in (f"needs {spec.needs}", *map(typed_here, spec.commands)):
             console.print(f"{'':22}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -124,7 +125,7 @@ def _check(options: argparse.Namespace, spec: FigureSpec) -> None:
     given = options.runs is not None or options.table is not None
     if spec.drawn_from == "nothing" and given:
         raise ConfigError("this figure is drawn from no run; leave out --runs and --table.", key="runs")
-    made = f"They are made by: {'; '.join(spec.commands[:-1])}"
+    made = f"They are made by: {'; '.join(map(typed_here, spec.commands[:-1]))}"
     if spec.drawn_from == "evaluations" and options.table is not None:
         raise ConfigError(
             "this figure is drawn from evaluations, which --runs names.", key="table", hint=made

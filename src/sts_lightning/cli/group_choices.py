@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
 from hydra.errors import HydraException
 
+from sts_lightning.conf_folders import files_of
 from sts_lightning.config.cells import GROUP, published_cells
 from sts_lightning.config.keys import suggest
 from sts_lightning.errors import ConfigError
@@ -17,17 +17,16 @@ from sts_lightning.errors import ConfigError
 SEVERAL = ("callbacks", "logger")
 """Groups of which a run may have several choices, or none, given as a list."""
 
-ELSEWHERE = ("--config-dir", "-cd", "--config-path", "-cp", "hydra.searchpath")
+ELSEWHERE = ("--config-path", "-cp", "hydra.searchpath")
 """Beginnings of arguments that name further folders of choices."""
 
 
-def check_choices(conf: Path, arguments: Iterable[str]) -> None:
+def check_choices(arguments: Iterable[str]) -> None:
     """Reject a group that is given anything but the names of its files.
 
     Hydra's own messages do not say which argument is at fault, and it ignores a missing optional choice.
 
     Args:
-        conf: Configuration folder; each folder in it is a group.
         arguments: Command line; what is no override is left to Hydra.
 
     Raises:
@@ -43,18 +42,18 @@ def check_choices(conf: Path, arguments: Iterable[str]) -> None:
         except HydraException:  # an option of Hydra's such as -m, or a mistake that it reports itself
             continue
         group = override.key_or_group
-        choices = _choices(conf, group)
+        choices = _choices(group)
         if not (group and choices) or group.startswith("hydra/") or override.is_delete():
             continue
         for value in _values(override):
             _check(argument, group, value, choices)
 
 
-def _choices(conf: Path, group: str) -> list[str]:
-    """Return the choices of a group: its files, or the published cells."""
+def _choices(group: str) -> list[str]:
+    """Return the choices of a group: its files, the user's own among them, or the published cells."""
     if group == GROUP:
         return sorted("_".join(cell) for cell in published_cells())
-    return sorted(path.stem for path in (conf / group).glob("*.yaml"))
+    return list(files_of(group))
 
 
 def _values(override: Override) -> Sequence[Any]:

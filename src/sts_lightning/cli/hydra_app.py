@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import logging
 import os
 import re
 import signal
@@ -13,7 +14,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import ConfigCompositionException, HydraException
 from hydra.types import RunMode
@@ -22,13 +22,18 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.batch_job import requeue
 from sts_lightning.cli.group_choices import check_choices
+from sts_lightning.conf_folders import own_folder, take_folder
+from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_flags
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
+from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal
 from sts_lightning.output import lasting_output
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
+
+log = logging.getLogger(__name__)
 
 STORAGE = (
     errno.ENOSPC,
@@ -43,7 +48,7 @@ STORAGE = (
 """errno values meaning that a file could not be written."""
 
 
-def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
+def run(main: Callable[[], Any], entry: Entry) -> None:
     """Run a function decorated with ``hydra.main`` and turn errors into messages and exit codes.
 
     Exit statuses: 0 success, 1 error, 3 the run has already finished, 75 another process runs in the folder,
@@ -52,15 +57,15 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
 
     Args:
         main: Decorated function.
-        config_path: Absolute path of the configuration folder, for suggestions.
-        config_name: Name of the primary configuration.
+        entry: The command, which has the name of its configuration.
     """
     debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
     with lasting_output(), listening():
         try:
             stop_with_parent()
-            check_choices(Path(config_path), sys.argv[1:])
+            take_folder(sys.argv[1:])
+            check_choices(sys.argv[1:])
             main()
         except UserError as error:
             _exit(error, debug)
@@ -69,7 +74,7 @@ def run(main: Callable[[], Any], config_path: str, config_name: str) -> None:
             message = f"stopped by {signal_name(number)}. The same command starts it again."
             _exit(InterruptedRunError(message, number), debug)
         except (HydraException, OmegaConfBaseException) as error:
-            _exit(_explain(error, config_path, config_name), debug)
+            _exit(_explain(error, entry), debug)
         except OSError as error:
             if error.errno not in STORAGE:
                 raise
@@ -93,6 +98,7 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
     def wrapped(cfg: DictConfig) -> float:
         try:
             check_flags(cfg)
+            _name_own_folder()
             return task(cfg)
         except UserError as error:
             if HydraConfig.get().mode is RunMode.MULTIRUN:
@@ -109,6 +115,13 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
     return wrapped
 
 
+def _name_own_folder() -> None:
+    """Say that a user's folder is searched: one that is here by chance would change a run unnoticed."""
+    own = own_folder()
+    if own is not None and is_first_process():
+        log.info("configuration: %s, then that of the package", own)
+
+
 def storage_error(error: OSError, folder: str | None) -> StorageError:
     """Return the error for a failed write. Files written earlier are intact: every write is atomic.
 
@@ -120,7 +133,7 @@ def storage_error(error: OSError, folder: str | None) -> StorageError:
     message = f"{error.strerror}{where}. Files written earlier are intact."
     state = "new" if folder is None else RunFolder(Path(folder)).state
     if state == "cut":
-        message += f" Fix it, then resume with: python {Path(sys.argv[0]).name} resume={folder}"
+        message += f" Fix it, then resume with: {command_line('train', f'resume={folder}')}"
     elif state != "finished":
         message += " Fix it, then start again with the same command."
     return StorageError(message)
@@ -145,7 +158,7 @@ def report_requeue(number: signal.Signals) -> None:
         print(message, file=sys.stderr)
 
 
-def _explain(error: Exception, config_path: str, config_name: str) -> ConfigError:
+def _explain(error: Exception, entry: Entry) -> ConfigError:
     """Return a composition error as a `ConfigError`, with the nearest known keys where a key is unknown."""
     if "In 'hydra/sweeper/search': Could not" in str(error) and find_spec("optuna") is None:
         return ConfigError(
@@ -164,26 +177,25 @@ def _explain(error: Exception, config_path: str, config_name: str) -> ConfigErro
         )
         return ConfigError(f"{' '.join(lines)}{detail}")
     key = unknown.group(1)
-    known = _known_keys(config_path, config_name, key)
+    known = _known_keys(entry, key)
     if cause is not None and key in known:
         return ConfigError(f"{key}: {str(cause).splitlines()[0]}", key=key)
     suggestion = suggest(key, known)
-    usage = f"See `python {Path(sys.argv[0]).name} --help`."
+    usage = f"See `{command_line(entry, '--help')}`."
     return unknown_key(key, f"{suggestion} {usage}" if suggestion else usage)
 
 
-def _known_keys(config_path: str, config_name: str, key: str) -> list[str]:
+def _known_keys(entry: Entry, key: str) -> list[str]:
     """Return the keys of the configuration composed without the override that failed."""
-    from hydra import compose, initialize_config_dir
+    from hydra import compose
 
     overrides = [
         argument
         for argument in sys.argv[1:]
         if "=" in argument and not argument.startswith("-") and argument.split("=")[0].lstrip("+~") != key
     ]
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(config_path, version_base="1.3"):
-            return flat_keys(compose(config_name, overrides))
+        with composing():
+            return flat_keys(compose(entry, overrides))
     except (HydraException, OmegaConfBaseException):
         return []

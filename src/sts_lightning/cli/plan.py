@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from sts_lightning.cli.arguments import Commands
-from sts_lightning.errors import ConfigError
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the program."""
     parser = commands.add_parser("plan", help="memory, largest micro batch and hours of a run, without a GPU")
-    parser.add_argument("overrides", nargs="*", help="those of train.py, such as model=mistral7b prompt=eol")
+    parser.add_argument(
+        "overrides", nargs="*", help="those of a training run, such as model=mistral7b prompt=eol"
+    )
     parser.add_argument(
         "--card", help="rtx4090, a100-80, h100, ..., its memory, as 24GB, or cpu; default: this machine"
     )
@@ -21,13 +21,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Plan a run, or each of its stages."""
-    conf = Path("conf")
-    if not Path("train.py").is_file() or not conf.is_dir():
-        raise ConfigError("there is no train.py with its conf here; run this in the project's folder.")
     # Neither Hydra nor torch is needed for --help.
     from sts_lightning.cli.group_choices import check_choices
 
-    check_choices(conf, options.overrides)
+    check_choices(options.overrides)
     from sts_lightning.cli.plan_text import print_estimate
     from sts_lightning.config.constraints import check_config
     from sts_lightning.planning.compose import compose_runs
@@ -35,6 +32,6 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.runs.folder import RunFolder
     from sts_lightning.workflows.validate import build_parts
 
-    for name, cfg in compose_runs(options.overrides, conf).items():
+    for name, cfg in compose_runs(options.overrides).items():
         build_parts(RunFolder(name), check_config(cfg))  # which parts do not fit together
         print_estimate(name, estimate(cfg, options.card))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sts_lightning.conf_folders import files_of
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.configs import train_configs
@@ -17,7 +18,15 @@ from sts_lightning.reproduce.evaluated import evaluated_again
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.reproduce.run import groups, run_table
-from sts_lightning.reproduce.spec import CITED, RUNS, Requirements, TableSpec, load_scale, load_spec
+from sts_lightning.reproduce.spec import (
+    CITED,
+    RUNS,
+    Requirements,
+    TableSpec,
+    load_scale,
+    load_spec,
+    spec_file,
+)
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.plan import Cost
 
@@ -27,9 +36,7 @@ RECORDS = Path("docs/results")
 """Folder of the records of tables."""
 
 
-def open_table(
-    name: str, model: str | None, root: Path, evaluate: Sequence[str] = (), conf: Path = Path("conf")
-) -> Table:
+def open_table(name: str, model: str | None, root: Path, evaluate: Sequence[str] = ()) -> Table:
     """Load the plan of a table.
 
     Args:
@@ -38,36 +45,32 @@ def open_table(
         root: Folder of the runs.
         evaluate: Overrides of eval.py with which the trained rows are evaluated again; if empty, their own
             scores are reported.
-        conf: Folder of the configuration.
 
     Raises:
         ConfigError: There is no such file, or it is invalid.
     """
-    if not Path("train.py").is_file() or not conf.is_dir():
-        raise ConfigError("there is no train.py with its conf here; run this in the project's folder.")
-    folder = conf / "reproduce"
-    spec = load_spec(folder / f"{name}.yaml")
+    spec = load_spec(spec_file("table", name))
     if evaluate:
         spec = evaluated_again(spec, evaluate)
-    scale = None if model is None else load_scale(folder / "scale" / f"{model}.yaml")
-    return Table(spec, root, conf, model, scale)
+    scale = None if model is None else load_scale(spec_file("scale", model))
+    return Table(spec, root, model, scale)
 
 
-def list_tables(conf: Path = Path("conf")) -> None:
+def list_tables() -> None:
     """Print the tables with their runs, requirements and rows, run or cited."""
     console = Console()
-    for path in sorted((conf / "reproduce").glob("*.yaml")):
+    for name, path in files_of("reproduce").items():
         spec = load_spec(path)
-        cells = Table(spec, Path("runs"), conf).cells
+        cells = Table(spec, Path("runs")).cells
         count = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
         of = f" of {', '.join(spec.models)}" if spec.models else ""
-        console.print(f"{path.stem:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{name:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
         what = f"{count} runs{of}; each: {_needs(spec.needs)}" if count else "published values only"
         for line in (what, *_marks(spec)):
             console.print(f"{'':22}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
-    scales = ", ".join(sorted(path.stem for path in (conf / "reproduce" / "scale").glob("*.yaml")))
+    scales = ", ".join(files_of("reproduce/scale"))
     console.print(
-        "\nmake reproduce TABLE=... PLAN=1 shows the runs, MODEL=... runs the rows at a small scale "
+        "\nsts-lightning reproduce TABLE --plan shows the runs, --model MODEL runs the rows at a small scale "
         f"({scales}).\n",
         soft_wrap=True,
     )
@@ -98,12 +101,12 @@ def print_plan(table: Table, jobs: int | None, cost: Cost | None = None) -> None
     planned = list({run.folder: run for group in groups(table) for run in group}.values())
     for run in planned:
         console.print(
-            f"{_state(run):9} {run.folder}  {run.script} {' '.join(run.overrides)}",
+            f"{_state(run):9} {run.folder}  {run.command}",
             markup=False,
             soft_wrap=True,
         )
-        if cost is not None and run.script == "train.py":
-            for name, cfg in train_configs(table.conf, run.overrides).items():
+        if cost is not None and run.entry == "train":
+            for name, cfg in train_configs(run.overrides).items():
                 text = f"{name}: {cost(cfg)}" if name else cost(cfg)
                 console.print(f"{'':10}{text}", style="dim", markup=False, highlight=False, soft_wrap=True)
     left = sum(not run.done for run in planned)
@@ -157,28 +160,30 @@ def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[
 
         if not torch.cuda.is_available():
             raise ConfigError(
-                f"each run of this table needs {_needs(needs)}, and no GPU is visible. --model minilm (make: "
-                "MODEL=minilm) runs the same rows at a small scale, --plan (PLAN=1) shows the runs."
+                f"each run of this table needs {_needs(needs)}, and no GPU is visible. --model minilm runs "
+                "the same rows at a small scale, --plan shows the runs."
             )
     given = [*settings] if jobs is None else [f"jobs={jobs}", *settings]
-    return run_table(table, open_launcher(launcher, given, table.conf, table.root))
+    return run_table(table, open_launcher(launcher, given, table.root))
 
 
-def write_state(path: Path | None, conf: Path = Path("conf")) -> None:
+def write_state(path: Path | None) -> None:
     """Print, or write, the page on the state of every table and figure of the papers.
 
     Args:
         path: File to write; None to print.
-        conf: Folder of the configuration.
 
     Raises:
-        ConfigError: There is no such folder here.
+        ConfigError: There are no records here.
     """
     from sts_lightning.reproduce.progress import state_page
 
-    if not conf.is_dir():
-        raise ConfigError("there is no folder conf here; run this in the project's folder.")
-    page = state_page(conf, RECORDS)
+    if not RECORDS.is_dir():
+        raise ConfigError(
+            f"there are no records of finished runs here ({RECORDS}): no table would seem to have run.",
+            hint="Run this in a checkout, or keep records with --record.",
+        )
+    page = state_page(RECORDS)
     if path is None:
         Console().print(page, markup=False, highlight=False, soft_wrap=True, end="")
     else:

@@ -138,7 +138,7 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust) -> None:
     raise UntrustedError(
         f"{source} asks for code that is not this project's:{lines}\n"
         "Such code can do whatever you can. If you have read it and want it to run, add "
-        f"{' '.join(needed.arguments())} (train.py, eval.py), {' '.join(options)} (sts-lightning export) or "
+        f"{' '.join(needed.arguments())} (train, eval), {' '.join(options)} (sts-lightning export) or "
         f"{', '.join(python)} (sts_lightning.load)."
     )
 

@@ -4,37 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
+from hydra import compose
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_config
-from sts_lightning.config.schema import register_schemas
 from sts_lightning.config.stages import compose_stages
 from sts_lightning.errors import ConfigError
 
 
-def compose_runs(overrides: Sequence[str], conf: Path) -> dict[str, DictConfig]:
+def compose_runs(overrides: Sequence[str]) -> dict[str, DictConfig]:
     """Compose what ``python train.py`` would run, by stage; a run without stages has the name ``run``.
 
     Args:
         overrides: Overrides as on the command line of ``train.py``.
-        conf: Configuration folder.
 
     Raises:
         ConfigError: A setting or a choice does not exist.
     """
-    register_schemas()
-    GlobalHydra.instance().clear()
     texts = list(overrides)
     if not any(text.startswith("name=") for text in texts):
         texts.append("name=plan")  # names of choices are known in a Hydra job only
     try:
-        with initialize_config_dir(str(conf.absolute()), version_base="1.3"):
+        with composing():
             cfg = compose("train", texts)
             if cfg.stages:
                 stages = compose_stages(cfg, texts, partial(compose, "train"))

@@ -1,9 +1,8 @@
-"""Configurations of the runs that a planned job of train.py consists of."""
+"""Configurations of the runs that a planned training job consists of."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from omegaconf import DictConfig, open_dict
 
@@ -14,11 +13,10 @@ VARYING = ("seed", "init_from")
 """Settings that change no cost; without them the runs of a row are composed once."""
 
 
-def train_configs(conf: Path, overrides: Sequence[str]) -> dict[str, DictConfig]:
+def train_configs(overrides: Sequence[str]) -> dict[str, DictConfig]:
     """Compose the runs of a job, without seed and earlier run.
 
     Args:
-        conf: Folder of the configuration.
         overrides: Overrides of the job.
 
     Returns:
@@ -29,7 +27,7 @@ def train_configs(conf: Path, overrides: Sequence[str]) -> dict[str, DictConfig]
         fixed.append("name=plan")  # names of choices are known in a Hydra job only
 
     def compose(texts: list[str]) -> DictConfig:
-        cfg = compose_job(conf, "train", tuple(texts)).copy()
+        cfg = compose_job("train", tuple(texts)).copy()
         with open_dict(cfg):
             cfg.pop("hydra")
         return cfg

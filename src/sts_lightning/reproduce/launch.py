@@ -15,13 +15,12 @@ from sts_lightning.reproduce.plan import compose_job
 from sts_lightning.reproduce.run import RunJobs
 
 
-def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path) -> RunJobs:
+def open_launcher(name: str, settings: Sequence[str], root: Path) -> RunJobs:
     """Return a function that runs jobs as ``hydra/launcher=name`` does in a sweep.
 
     Args:
         name: ``process``, ``slurm`` or ``ray``.
         settings: Settings of the launcher, such as ``partition=gpu``.
-        conf: Configuration folder.
         root: Parent of the run folders, and of the launcher's own files.
 
     Raises:
@@ -33,7 +32,7 @@ def open_launcher(name: str, settings: Sequence[str], conf: Path, root: Path) ->
         *(f"hydra.launcher.{setting}" for setting in settings),
     )
     try:
-        cfg = compose_job(conf, "train", overrides)
+        cfg = compose_job("train", overrides)
         launcher: Any = instantiate(cfg.hydra.launcher)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(f"--launcher {name}: {' '.join(str(error.__cause__ or error).split())}") from error

@@ -54,10 +54,7 @@ def _runs(collected: Collected, system: System) -> str:
     if not system.folders:
         return f"<p>{escape(system.name)}: {MISSING}</p>"
     assert system.cell is not None
-    settings = {
-        run.folder: f"python {run.script} {' '.join(run.overrides)}"
-        for run in collected.table.seed_runs(system.cell)
-    }
+    settings = {run.folder: run.command for run in collected.table.seed_runs(system.cell)}
     parts = []
     for folder in system.folders:
         images = "".join(_image(path) for path in sorted(RunFolder(folder).plots.glob("*.png")))

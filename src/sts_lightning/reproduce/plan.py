@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
+from hydra import compose
 from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.schema import register_schemas
+from sts_lightning.conf_folders import folders
+from sts_lightning.config.composing import composing
 from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.entry_points import Entry, command_line, script_of
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.spec import Preparation, RowSpec, Scale, TableSpec
 from sts_lightning.runs.folder import RunFolder
@@ -40,7 +41,7 @@ class Planned:
     """A planned run.
 
     Attributes:
-        script: ``train.py`` or ``eval.py``.
+        entry: ``train`` or ``eval``.
         overrides: Command-line overrides, without the folder.
         folder: Path of the run folder, named after the configuration.
         demand: Requested GPUs.
@@ -48,7 +49,7 @@ class Planned:
         trust: Consent needed to read the folder.
     """
 
-    script: str
+    entry: Entry
     overrides: tuple[str, ...]
     folder: Path
     demand: Demand
@@ -65,9 +66,14 @@ class Planned:
         """Whether the run has finished."""
         return self.run_folder.metrics_file.is_file()
 
+    @property
+    def command(self) -> str:
+        """The run as a command, without the folder."""
+        return command_line(self.entry, *self.overrides)
+
     def job(self, number: int) -> Job:
         """Return the run as a job of a sweep."""
-        return Job(number, self.overrides, self.folder, self.demand, self.script, self.trust)
+        return Job(number, self.overrides, self.folder, self.demand, str(script_of(self.entry)), self.trust)
 
 
 class Table:
@@ -78,17 +84,15 @@ class Table:
     Args:
         spec: Specification of the table.
         root: Parent of the run folders.
-        conf: Configuration folder.
         model: Model that replaces those of the spec, at the given scale.
         scale: Settings of that model; None for the models of the spec.
     """
 
     def __init__(
-        self, spec: TableSpec, root: Path, conf: Path, model: str | None = None, scale: Scale | None = None
+        self, spec: TableSpec, root: Path, model: str | None = None, scale: Scale | None = None
     ) -> None:
         self.spec = spec
         self.root = root
-        self.conf = conf.absolute()
         self.model = model
         self.scale = scale
         self.cells = [Cell(name, model) for model in self._models() for name in self._rows(model)]
@@ -157,9 +161,9 @@ class Table:
         scale = [] if self.scale is None else self.scale.evaluate
         overrides = (*_model(cell), *scale, *_own(row, cell))
         if row.after is None:
-            return [self._planned("eval.py", overrides, cell)]
+            return [self._planned("eval", overrides, cell)]
         starts = dict.fromkeys(self._start(row, cell.model, seed) for seed in self.run_seeds)
-        return [self._planned("eval.py", overrides, cell, start) for start in starts]
+        return [self._planned("eval", overrides, cell, start) for start in starts]
 
     def chosen(self, cell: Cell) -> str | None:
         """Return the candidate with the best dev score in the row's search, or in that of `choice_of`.
@@ -214,7 +218,7 @@ class Table:
         row = self.spec.rows[cell.row]
         start = self._start(row, cell.model, seed)
         overrides = (*self._shared(row.overrides), *_model(cell), *_own(row, cell))
-        return self._planned("train.py", (*overrides, f"seed={seed}", *choice), cell, start)
+        return self._planned("train", (*overrides, f"seed={seed}", *choice), cell, start)
 
     def _start(self, row: RowSpec, model: str | None, seed: int) -> Planned | None:
         if row.after is None:
@@ -231,7 +235,7 @@ class Table:
         preparation = self.spec.before[name]
         cell = Cell(name, model)
         overrides = (*self._shared(preparation.overrides), *_model(cell), *_own(preparation, cell))
-        return self._planned("train.py", overrides, cell)
+        return self._planned("train", overrides, cell)
 
     def _shared(self, overrides: Sequence[str]) -> tuple[str, ...]:
         """Return the overrides of the table, then those of the scale, which take precedence."""
@@ -247,20 +251,20 @@ class Table:
         )
 
     def _planned(
-        self, script: str, overrides: tuple[str, ...], cell: Cell, start: Planned | None = None
+        self, entry: Entry, overrides: tuple[str, ...], cell: Cell, start: Planned | None = None
     ) -> Planned:
         if start is not None:
-            key = "init_from" if script == "train.py" else "ckpt"
+            key = "init_from" if entry == "train" else "ckpt"
             # The configuration of the earlier run was composed here too, hence the consent.
             overrides = (*overrides, f"{key}={start.folder}", *start.trust.arguments())
         try:
             # The last override of a key takes precedence; Hydra rejects two for a group.
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
-            name, demand, trust = _identify(self.conf, Path(script).stem, overrides)
+            name, demand, trust = _identify(entry, overrides, folders())
         except (HydraException, OmegaConfBaseException) as error:
             reason = " ".join(str(error.__cause__ or error).split())
             raise ConfigError(f"{self.spec.title}, {cell.row}: {reason}") from error
-        return Planned(script, overrides, self.root / name, demand, start.folder if start else None, trust)
+        return Planned(entry, overrides, self.root / name, demand, start.folder if start else None, trust)
 
 
 def _own(row: RowSpec | Preparation, cell: Cell) -> tuple[str, ...]:
@@ -272,7 +276,9 @@ def _model(cell: Cell) -> tuple[str, ...]:
 
 
 @cache
-def _identify(conf: Path, config_name: str, overrides: tuple[str, ...]) -> tuple[str, Demand, Trust]:
+def _identify(
+    entry: Entry, overrides: tuple[str, ...], _folders: tuple[Path, ...]
+) -> tuple[str, Demand, Trust]:
     """Return the name of a run's folder, its requested GPUs, and the consent needed to read the folder.
 
     Runs that differ in the varying keys only are composed once, since composing takes a third of a second.
@@ -284,20 +290,22 @@ def _identify(conf: Path, config_name: str, overrides: tuple[str, ...]) -> tuple
         if key in varying:
             given[key] = varying[key](value)
     fixed = tuple(text for text in overrides if text.partition("=")[0] not in varying)
-    composed = compose_job(conf, config_name, fixed).copy()
+    composed = compose_job(entry, fixed).copy()
     with open_dict(composed):
         composed.update(given)
 
     def compose_stage(texts: list[str]) -> DictConfig:
-        return compose_job(conf, config_name, tuple(texts))
+        return compose_job(entry, tuple(texts))
 
     return job_folder(composed).name, demand_of(composed), job_trust(composed, fixed, compose_stage)
 
 
-@cache
-def compose_job(conf: Path, config_name: str, overrides: tuple[str, ...]) -> DictConfig:
+def compose_job(entry: Entry, overrides: tuple[str, ...]) -> DictConfig:
     """Compose the configuration of a job with the ``hydra`` node. The result is cached: do not modify it."""
-    GlobalHydra.instance().clear()
-    register_schemas()
-    with initialize_config_dir(str(conf), version_base="1.3"):
-        return compose(config_name, list(overrides), return_hydra_config=True)
+    return _composed(entry, overrides, folders())
+
+
+@cache
+def _composed(entry: Entry, overrides: tuple[str, ...], _folders: tuple[Path, ...]) -> DictConfig:
+    with composing():
+        return compose(entry, list(overrides), return_hydra_config=True)

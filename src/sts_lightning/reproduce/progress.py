@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from sts_lightning.conf_folders import files_of
 from sts_lightning.reproduce.papers import OTHERS, PAPERS, PARAMETERS
 from sts_lightning.reproduce.plan import Table
 from sts_lightning.reproduce.record import Record, compared_column, order_of, read_record
@@ -62,11 +63,10 @@ class Line:
         return list(PAPERS).index(self.paper), kind == "Figure", int(number)
 
 
-def state_page(conf: Path, records: Path) -> str:
+def state_page(records: Path) -> str:
     """Return the page as Markdown.
 
     Args:
-        conf: Configuration folder.
         records: Folder of the records.
 
     Raises:
@@ -74,10 +74,10 @@ def state_page(conf: Path, records: Path) -> str:
         DataError: A record is broken.
     """
     found = [read_record(path) for path in sorted(records.glob("*.json"))]
-    specs = _tables(conf)
+    specs = _tables()
     of_tables = {name: [record for record in found if record.table == name] for name in specs}
     lines = [
-        *(_table_line(conf, name, spec, of_tables[name]) for name, spec in specs.items()),
+        *(_table_line(name, spec, of_tables[name]) for name, spec in specs.items()),
         *_figure_lines(of_tables),
         *_other_lines(of_tables),
     ]
@@ -97,15 +97,15 @@ def _parse(title: str) -> tuple[str, str, str] | None:
     return match[1], match[2], match[3] + match[4]
 
 
-def _tables(conf: Path) -> dict[str, TableSpec]:
-    specs = {path.stem: load_spec(path) for path in sorted((conf / "reproduce").glob("*.yaml"))}
+def _tables() -> dict[str, TableSpec]:
+    specs = {name: load_spec(path) for name, path in files_of("reproduce").items()}
     return {name: spec for name, spec in specs.items() if _parse(spec.title) is not None}
 
 
-def _table_line(conf: Path, name: str, spec: TableSpec, records: list[Record]) -> Line:
+def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
     parsed = _parse(spec.title)
     assert parsed is not None
-    cells = [cell for cell in Table(spec, Path("runs"), conf).cells if spec.rows[cell.row].shown]
+    cells = [cell for cell in Table(spec, Path("runs")).cells if spec.rows[cell.row].shown]
     runs = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
     models = dict.fromkeys(cell.model for cell in cells if cell.model is not None)
     shown = len({cell.row for cell in cells})
@@ -120,7 +120,7 @@ def _table_line(conf: Path, name: str, spec: TableSpec, records: list[Record]) -
             f"{shown} run{f', {cited} cited' if cited else ''}",
             ", ".join(f"{model} ({PARAMETERS[model]})" for model in models),
             f"{runs} runs, each {gpus}, {needs.hours:g} h",
-            ", ".join(_data(conf, spec)),
+            ", ".join(_data(spec)),
             f"`make reproduce TABLE={name}`",
         ),
     )
@@ -140,7 +140,7 @@ def _state(spec: TableSpec, records: list[Record]) -> str:
     return f"{AGREES if order.agrees else RUNS} ({pairs}; {scale}{done} of {planned} runs; {record.source})"
 
 
-def _data(conf: Path, spec: TableSpec) -> list[str]:
+def _data(spec: TableSpec) -> list[str]:
     """Return the data of all runs of a table: what they train on, then what they are tested on."""
     train: dict[str, None] = {}
     tests: dict[str, None] = {}
@@ -149,7 +149,7 @@ def _data(conf: Path, spec: TableSpec) -> list[str]:
     for overrides in [*trained, *(row.overrides for row in spec.rows.values() if not row.trains)]:
         given = {text.partition("=")[0]: text.partition("=")[2] for text in (*spec.overrides, *overrides)}
         if overrides in trained:
-            train[given.get("data") or _data_of(conf, given.get("experiment", ""))] = None
+            train[given.get("data") or _data_of(given.get("experiment", ""))] = None
         tests[{"transfer": "transfer tasks", "mteb": "MTEB"}.get(given.get("suite", ""), "STS tasks")] = None
     if all(not row.shown for row in spec.rows.values() if row.trains):
         tests.pop("STS tasks", None)  # only preparations are trained, and their scores are not shown
@@ -157,9 +157,9 @@ def _data(conf: Path, spec: TableSpec) -> list[str]:
 
 
 @cache
-def _data_of(conf: Path, experiment: str) -> str:
+def _data_of(experiment: str) -> str:
     """Return the choice of the group data of an experiment, by its defaults."""
-    path = conf / "experiment" / f"{experiment}.yaml" if experiment else conf / "train.yaml"
+    path = files_of("experiment")[experiment] if experiment else files_of("")["train"]
     defaults = OmegaConf.to_container(OmegaConf.load(path))
     assert isinstance(defaults, dict)
     parents = []
@@ -170,7 +170,7 @@ def _data_of(conf: Path, experiment: str) -> str:
                     return str(value)
         elif entry != "_self_" and experiment:
             parents.append(str(entry))
-    return _data_of(conf, parents[0] if parents else "")
+    return _data_of(parents[0] if parents else "")
 
 
 def _figure_lines(of_tables: dict[str, list[Record]]) -> list[Line]:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from sts_lightning.conf_folders import PACKAGED, files_of
 from sts_lightning.errors import ConfigError
+
+Kind = Literal["table", "scale"]
+"""What a file below ``conf/reproduce`` specifies."""
+
+GROUPS: dict[Kind, str] = {"table": "reproduce", "scale": "reproduce/scale"}
+"""Folders of the kinds, below those of the configuration."""
 
 CITED = "cited"
 """Key of ``published`` for systems that are cited but not run here, and mark of their rows."""
@@ -50,7 +57,7 @@ class RowSpec:
     """One system of a table.
 
     Attributes:
-        overrides: Overrides of train.py, or of eval.py for a row without training.
+        overrides: Overrides of training, or of evaluation for a row without training.
         trains: True if the row is trained.
         after: Preparatory run or row that provides the initial, or the evaluated, weights; of a row, the run
             with the same seed.
@@ -155,7 +162,8 @@ def load_spec(path: Path) -> TableSpec:
     """
     text = _read(path, "table")
     if text.get("like") is not None:
-        base = _read(path.with_stem(text["like"]), "table")
+        beside = path.with_stem(text["like"])
+        base = _read(beside if beside.is_file() else spec_file("table", text["like"]), "table")
         base.merge_with(text)
         text = base
     spec = _typed(path, TableSpec, text)
@@ -226,10 +234,23 @@ def load_scale(path: Path) -> Scale:
     return scale
 
 
-def _read(path: Path, what: str) -> DictConfig:
+def spec_file(what: Kind, name: str) -> Path:
+    """Return the file of a table or scale, the user's own before that of the package; it may not be there.
+
+    Args:
+        what: Kind of specification.
+        name: Name of the file, without ``.yaml``.
+    """
+    return files_of(GROUPS[what]).get(name, PACKAGED / GROUPS[what] / f"{name}.yaml")
+
+
+def _read(path: Path, what: Kind) -> DictConfig:
     if not path.is_file():
-        known = ", ".join(sorted(other.stem for other in path.parent.glob("*.yaml")))
-        raise ConfigError(f"there is no {what} {path.stem}; there are: {known or 'none'}.")
+        known = {*files_of(GROUPS[what]), *(other.stem for other in path.parent.glob("*.yaml"))}
+        raise ConfigError(
+            f"there is no {what} {path.stem}; there are: {', '.join(sorted(known))}.",
+            key=what,
+        )
     try:
         text = OmegaConf.load(path)
     except (YAMLError, OmegaConfBaseException) as error:

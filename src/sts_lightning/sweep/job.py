@@ -17,6 +17,8 @@ import psutil
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from sts_lightning.conf_folders import VARIABLE as CONF_VARIABLE
+from sts_lightning.conf_folders import own_folder
 from sts_lightning.config.identity import configuration_hash, defining
 from sts_lightning.config.keys import stage_overrides
 from sts_lightning.config.trust import NOTHING, Trust, wanted
@@ -80,6 +82,7 @@ class Job:
         folder: Path of the run folder.
         demand: Requested GPUs.
         script: Path of the script; by default that of the current process.
+        conf: User's folder of the configuration; empty: none.
         trust: Consent needed to resume the run. The user has given it by composing the job's configuration.
         added: Further overrides, by which the sweep says how stages are shared.
         needs: Folders of the shared stages that the job starts from, each trained by a job of its own.
@@ -98,6 +101,7 @@ class Job:
     demand: Demand = Demand()
     script: str = field(default_factory=lambda: sys.argv[0])
     trust: Trust = NOTHING
+    conf: str = field(default_factory=lambda: str(own_folder() or ""))
     added: tuple[str, ...] = ()
     needs: tuple[Path, ...] = ()
     stage: str | None = None
@@ -211,7 +215,7 @@ def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
         arguments = [*job.overrides, *job.added, f"hydra.run.dir={job.folder}"]
     job.state, begin = "running", time.monotonic()
     environment = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"}
-    environment |= {PARENT: str(os.getpid()), **resources.environment}
+    environment |= {PARENT: str(os.getpid()), CONF_VARIABLE: job.conf, **resources.environment}
     with job.run_folder.output_file.open("ab") as output:
         job.process = subprocess.Popen(
             [sys.executable, job.script, *arguments],

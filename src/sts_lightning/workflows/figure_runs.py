@@ -14,6 +14,7 @@ from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.system_figures import System
 from sts_lightning.config.identity import VOLATILE
 from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
 
@@ -210,7 +211,7 @@ def probing_traces(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list
         if metrics.details.get("suite") != "probing" or run is None or step is None:
             raise CheckpointError(
                 f"{folder.name} is not an evaluation of a run's step on the probing tasks.",
-                hint="python eval.py ckpt=RUN step=N suite=probing makes one.",
+                hint=f"{command_line('eval', 'ckpt=RUN', 'step=N', 'suite=probing')} makes one.",
             )
         own = {name: score for name, score in metrics.scores.items() if name != "average"}
         if step in scores.setdefault(run, {}):

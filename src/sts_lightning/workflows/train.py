@@ -6,9 +6,7 @@ import contextlib
 import copy
 import logging
 import math
-import shlex
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +23,7 @@ from sts_lightning.config.build import name_setting
 from sts_lightning.config.machine import decided, fix_workspace, weights_device, without_repetition
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
+from sts_lightning.entry_points import command_line
 from sts_lightning.errors import InterruptedRunError, TrainingError, at_setting
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.limits import NOT_REPEATABLE
@@ -155,8 +154,7 @@ def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
     """Return the command that resumes a run, with the consent that its configuration needs."""
     with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
         trust |= wanted(cfg)
-    arguments = [Path(sys.argv[0]).name, f"resume={run.name}", *trust.arguments()]
-    return f"python {shlex.join(arguments)}"
+    return command_line("train", f"resume={run.name}", *trust.arguments())
 
 
 @dataclass(frozen=True)

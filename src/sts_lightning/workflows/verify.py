@@ -15,6 +15,7 @@ from sts_lightning.config.constraints import check_config, check_target
 from sts_lightning.config.keys import flat_keys
 from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
+from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
@@ -132,7 +133,8 @@ class _Folder:
         run = self.run
         if run.state in ("started", "cut"):
             raise CheckpointError(
-                "the run has not finished.", hint=f"Resume it with: python train.py resume={run.name}"
+                "the run has not finished.",
+                hint=f"Resume it with: {command_line('train', f'resume={run.name}')}",
             )
         metrics = run.metrics()
         for part in ("dev", "test"):

@@ -61,7 +61,7 @@ def test_the_real_data(data_root: str) -> None:
 
 def test_data_of_the_experiments(config: Callable[..., DictConfig]) -> None:
     """As Hydra composes them."""
-    found = experiment_data(CONF)
+    found = experiment_data()
     assert found["pcc"] == {"nli_triplets", "sts"}
     targets = {
         path.stem: yaml.safe_load(path.read_text())["_target_"] for path in (CONF / "data").glob("*.yaml")
@@ -78,7 +78,6 @@ def test_every_data_set_of_published_files_is_listed() -> None:
 
 
 def test_needed_by() -> None:
-    assert needed_by("wiki", CONF)[0] == ["data=sentences"]
-    assert "promptbert" in needed_by("wiki", CONF)[1]
-    assert needed_by("probing", CONF) == (["suite=probing"], [])
-    assert needed_by("wiki", Path("none"))[1] == []
+    assert needed_by("wiki")[0] == ["data=sentences"]
+    assert "promptbert" in needed_by("wiki")[1]
+    assert needed_by("probing") == (["suite=probing"], [])

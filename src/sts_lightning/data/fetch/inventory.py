@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
+from sts_lightning.conf_folders import files_of
 from sts_lightning.data.fetch.parts import NEEDS, PARTS, Part, place, try_count
 from sts_lightning.data.readers.text_files import read_lines
 from sts_lightning.errors import DataError
@@ -80,25 +81,24 @@ def _instead(part: Part, root: Path) -> Stock:
     return Stock(part, "missing", 0)
 
 
-def needed_by(part: str, conf: Path) -> tuple[list[str], list[str]]:
+def needed_by(part: str) -> tuple[list[str], list[str]]:
     """Return the choices of train.py and eval.py, and the experiments, that read a part.
 
     Args:
         part: Name of the part.
-        conf: Folder of the configuration; without one, there are no experiments.
     """
     choices = [choice for choice, parts in NEEDS.items() if part in parts]
     experiments = [
         name
-        for name, data in sorted(experiment_data(conf).items())
+        for name, data in sorted(experiment_data().items())
         if any(f"data={choice}" in choices for choice in data)
     ]
     return choices, experiments
 
 
-def experiment_data(conf: Path) -> dict[str, set[str]]:
+def experiment_data() -> dict[str, set[str]]:
     """Return the names of the data sets of each experiment."""
-    files = {path.stem: path for path in (conf / "experiment").glob("*.yaml")}
+    files = files_of("experiment")
     contents = {name: yaml.safe_load(path.read_text(encoding="utf-8")) for name, path in files.items()}
     return {name: set(_data_of(name, contents)) for name in contents}
 

@@ -1,0 +1,28 @@
+"""Evaluate a model or a run: the script of `python eval.py` and `sts-lightning eval`."""
+
+import hydra
+from omegaconf import DictConfig
+
+from sts_lightning.cli.hydra_app import job, run
+from sts_lightning.conf_folders import PACKAGED
+from sts_lightning.config.schema import register_schemas
+
+register_schemas()
+
+
+@hydra.main(version_base="1.3", config_path=str(PACKAGED), config_name="eval")
+@job
+def main(cfg: DictConfig) -> float:
+    """Evaluate and return the average score."""
+    from sts_lightning.workflows.evaluate import evaluate  # torch is not needed for --help
+
+    return evaluate(cfg)
+
+
+def start() -> None:
+    """Evaluate as the command line says, and exit."""
+    run(main, "eval")
+
+
+if __name__ == "__main__":
+    start()

@@ -1,0 +1,28 @@
+"""Fine-tune a sentence encoder: the script of `python train.py` and `sts-lightning train`."""
+
+import hydra
+from omegaconf import DictConfig
+
+from sts_lightning.cli.hydra_app import job, run
+from sts_lightning.conf_folders import PACKAGED
+from sts_lightning.config.schema import register_schemas
+
+register_schemas()
+
+
+@hydra.main(version_base="1.3", config_path=str(PACKAGED), config_name="train")
+@job
+def main(cfg: DictConfig) -> float:
+    """Train and return the dev score of the selected weights."""
+    from sts_lightning.workflows.stages import train  # torch is not needed for --help
+
+    return train(cfg)
+
+
+def start() -> None:
+    """Train as the command line says, and exit."""
+    run(main, "train")
+
+
+if __name__ == "__main__":
+    start()
