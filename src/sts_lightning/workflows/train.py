@@ -286,11 +286,12 @@ def _begin(experiment: Experiment) -> None:
         if parts.again:
             begin_again(parts.run)
         parts.run.save_config(decided(parts.cfg, parts.machine))
+    rows, drawn = len(parts.data.train), parts.data.epoch_rows
     if parts.machine.reasons:
         log.info("%s", parts.machine.describe())
     log.info(
-        "%s examples, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
-        f"{len(parts.data.train):,}",
+        "%s, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
+        f"{rows:,} examples" if rows == drawn else f"{rows:,} examples, {drawn:,} in an epoch",
         plan.total_steps,
         parts.data.batch_size,
         plan.val_steps,
