@@ -19,6 +19,7 @@ from sts_lightning.data.pair_tables import (
     require_varied_scores,
     sample_rows,
     select_rows,
+    warn_of_narrow_scores,
 )
 from sts_lightning.data.readers.row_values import checked_range, number, score, sentence
 from sts_lightning.data.readers.senteval import STSTask
@@ -101,6 +102,10 @@ class ScoredPairsData(SentenceDataModule):
         place = self.place(self.places[0])
         table = self.read_sources(self.training_sources(), lambda source: self.read(source, TRAINING))
         require_varied_scores(table, place)
+        if self.score_range is not None:
+            low, high = self.score_range
+            scores = [low + label * (high - low) / SCORE_RANGE[1] for label in table["label"]]
+            warn_of_narrow_scores(scores, self.score_range, place)
         if self.limit is not None:
             table = sample_rows(table, self.limit, self.counts)
         if self.places[1] is None:

@@ -16,9 +16,17 @@ from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.console import print_scores
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.ranks import RankResult, rank_tasks
-from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, spearman_row, table_cosines
+from sts_lightning.evaluation.sts import (
+    STSResult,
+    describe_binary,
+    encode_tables,
+    score_tasks,
+    spearman_row,
+    table_cosines,
+)
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_best
 from sts_lightning.runs.environment import environment
@@ -42,6 +50,7 @@ class Scores:
     test: STSResult | None
     test_cosines: list[np.ndarray]
     ranks: RankResult | None = None
+    binary: BinaryScores | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ def report(fitted: Fitted, started: float) -> float:
         details["rank"] = tuned.ranks
     # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
     run.save_metrics(
-        RunMetrics(tuned.test, {**tuned.dev}, {"dev_untuned": before, "worse_than_untuned": worse, **details})
+        RunMetrics(tuned.test, _dev(tuned), {"dev_untuned": before, "worse_than_untuned": worse, **details})
     )
     if worse:
         log.warning(
@@ -133,10 +142,19 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
     vectors = encode_tables(encoder, tables)
     dev_cosines, *cosines = table_cosines(vectors, tables)
-    dev = correlate(dev_cosines, np.asarray(data.dev["label"], dtype=np.float64))
-    test = score_tasks(tasks, cosines, evaluation.aggregate) if tasks else None
+    gold = np.asarray(data.dev["label"], dtype=np.float64)
+    dev = correlate(dev_cosines, gold)
+    two = is_binary(gold)
+    thresholds = best_thresholds(dev_cosines, gold) if two else None
+    test = score_tasks(tasks, cosines, evaluation.aggregate, thresholds) if tasks else None
     ranks = rank_tasks(tasks, vectors) if tasks and evaluation.rank else None
-    return Scores(dev, dev_cosines, test, cosines, ranks)
+    binary = score_binary(dev_cosines, gold) if two else None
+    return Scores(dev, dev_cosines, test, cosines, ranks, binary)
+
+
+def _dev(scores: Scores) -> dict[str, Any]:
+    """Return the entry of the dev pairs."""
+    return {**scores.dev} if scores.binary is None else {**scores.dev, "binary": scores.binary}
 
 
 def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float) -> dict[str, Any]:
@@ -215,3 +233,8 @@ def _print_scores(
     if parts.data.text is not None:
         how += f", senteval_text={parts.data.text}"
     print_scores(f"Spearman x 100 ({how})", rows)
+    for line in [
+        *([] if tuned.binary is None else [describe("dev", tuned.binary)]),
+        *([] if tuned.test is None else describe_binary(tuned.test)),
+    ]:
+        log.info("%s", line)

@@ -40,6 +40,7 @@ from sts_lightning.training.micro_batch import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
+from sts_lightning.workflows.cut_texts import report_cut
 from sts_lightning.workflows.report import Fitted, Scores, report, score
 from sts_lightning.workflows.validate import Parts, validate
 from sts_lightning.workflows.warm_start import warm_start
@@ -286,6 +287,9 @@ def _begin(experiment: Experiment) -> None:
         if parts.again:
             begin_again(parts.run)
         parts.run.save_config(decided(parts.cfg, parts.machine))
+    if parts.first:
+        tests = [table for task in parts.data.tests for table in task.subsets.values()]
+        report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
     if parts.machine.reasons:
         log.info("%s", parts.machine.describe())
