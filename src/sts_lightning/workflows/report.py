@@ -16,8 +16,10 @@ from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.console import print_scores
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.correlation import Correlations, correlate
+from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.ranks import RankResult, rank_tasks
 from sts_lightning.evaluation.sts import (
     STSResult,
@@ -36,6 +38,8 @@ from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.trainer import Plan
+from sts_lightning.workflows.logged import log_results
+from sts_lightning.workflows.run_page import changed_settings, write_page
 from sts_lightning.workflows.validate import Parts
 
 log = logging.getLogger(__name__)
@@ -109,10 +113,12 @@ def report(fitted: Fitted, started: float) -> float:
     details = _details(fitted, history, best_step, time.monotonic() - started)
     if tuned.ranks is not None:
         details["rank"] = tuned.ranks
+    details = {"dev_untuned": before, "worse_than_untuned": worse, **details}
+    metrics = RunMetrics(tuned.test, _dev(tuned), details)
+    write_page(run, metrics, _disagreements(tuned, data), changed_settings(cfg))
+    log_results(parts.loggers, run, metrics, fitted.plan.total_steps)
     # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
-    run.save_metrics(
-        RunMetrics(tuned.test, _dev(tuned), {"dev_untuned": before, "worse_than_untuned": worse, **details})
-    )
+    run.save_metrics(metrics)
     if worse:
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
@@ -150,6 +156,13 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
     ranks = rank_tasks(tasks, vectors) if tasks and evaluation.rank else None
     binary = score_binary(dev_cosines, gold) if two else None
     return Scores(dev, dev_cosines, test, cosines, ranks, binary)
+
+
+def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreement]:
+    """Return pairs of the test tasks, or of the dev pairs without these."""
+    if scores.test is not None:
+        return find_disagreements(data.tests, scores.test_cosines)
+    return find_disagreements([STSTask("dev", {"dev": data.dev})], [scores.dev_cosines])
 
 
 def _dev(scores: Scores) -> dict[str, Any]:

@@ -35,12 +35,14 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
+from sts_lightning.training.event_file import EventFileLogger
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.cut_texts import report_cut
+from sts_lightning.workflows.logged import log_settings
 from sts_lightning.workflows.report import Fitted, Scores, report, score
 from sts_lightning.workflows.validate import Parts, validate
 from sts_lightning.workflows.warm_start import warm_start
@@ -287,6 +289,8 @@ def _begin(experiment: Experiment) -> None:
         if parts.again:
             begin_again(parts.run)
         parts.run.save_config(decided(parts.cfg, parts.machine))
+        if not parts.resumed:
+            log_settings(parts.loggers, decided(parts.cfg, parts.machine))
     if parts.first:
         tests = [table for task in parts.data.tests for table in task.subsets.values()]
         report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
@@ -306,6 +310,9 @@ def _begin(experiment: Experiment) -> None:
 def _continue_history(parts: Parts) -> None:
     step = parts.run.read_checkpoint("last")["global_step"]
     log.info("resuming after step %d", step)
+    rows = [row for row in parts.run.history() if row["step"] <= step]
     for logger in parts.loggers:
         if isinstance(logger, HistoryLogger):
             logger.continue_from(step)
+        elif isinstance(logger, EventFileLogger):
+            logger.continue_from(step, rows)
