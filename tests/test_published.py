@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.sentences import SentencesData
+from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.data.sts import STSData
 from sts_lightning.published import TrainingCount
 from sts_lightning.testing.toy import ToyData

@@ -164,7 +164,7 @@ VALUES: dict[str, dict[str, str]] = {
     "energy": {"loss.margin": f"{NUMBER} -0.2"},
     "mixcse": {"loss.mix": f"{NUMBER} -1 2"},
     "file": {
-        "data.path": "null [] {a:1} ${nope}",
+        "data.path": "null [] 5 {} {a:0} {a:x} [a,a] ${nope}",
         "data.sentence1": "null [] 5 {a:1} sentence2 score ${nope}",
         "data.score_range": "null '' [] [0] [0,1,2] [0,inf] [nan,5] [5,0] [1,1] [low,high] 5 ${nope}",
         "data.dev_fraction": f"{NUMBER} 0 1 -1",

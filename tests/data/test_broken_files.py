@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from sts_lightning.data.evaluation_files import load_test_files
-from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.pairs_file import PairsFileData
 from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
 from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import SentencesData
+from sts_lightning.data.senteval_module import SentEvalData
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 
 SUBSETS = ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")
@@ -64,7 +64,7 @@ def senteval(folder: Path, name: str, content: bytes) -> Path:
 
 def pairs(folder: Path, name: str, content: bytes) -> Any:
     data = PairsFileData(str(put(folder / name, content)), batch_size=2, seed=0)
-    return [data.read(data.sources[0], "training pairs")[column][:] for column in ("sentence1", "label")]
+    return [data.read(data.places[0], "training pairs")[column][:] for column in ("sentence1", "label")]
 
 
 READERS: dict[str, Reader] = {

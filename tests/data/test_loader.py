@@ -9,7 +9,7 @@ import pytest
 from datasets import Dataset
 
 from sts_lightning.data.loader import ResumableLoader, prefetched
-from sts_lightning.errors import DataError
+from sts_lightning.errors import CheckpointError, DataError
 
 
 def numbers(examples: list[dict[str, Any]]) -> list[int]:
@@ -51,6 +51,48 @@ def test_resumes_after_the_last_batch_used(stop: int, epoch_batches: int | None,
     running.close()
 
 
+def test_weights_are_shares_of_an_epoch() -> None:
+    """10 rows twice, 5 rows once, 7 rows by less than a half."""
+    source = loader(shares=[(10, 20), (5, 5), (7, 3)])
+    epochs = [list(chain.from_iterable(source)) for _ in range(20)]
+    for rows in epochs:
+        assert sorted(row for row in rows if row < 15) == sorted([*range(10), *range(10), *range(10, 15)])
+        assert len({row for row in rows if row >= 15}) == sum(row >= 15 for row in rows) == 3
+    halves = [frozenset(row for row in rows if row >= 15) for rows in epochs]
+    assert len(set(halves)) > 5  # drawn anew
+    assert set().union(*halves) == set(range(15, 22))
+    assert len({tuple(rows) for rows in epochs}) == 20
+
+
+def test_a_share_resumes_in_the_middle_of_an_epoch() -> None:
+    shares = [(10, 25), (12, 5)]
+    whole = loader(shares=shares)
+    expected = [*whole, *whole]
+    begun = loader(shares=shares)
+    assert len(begun) == 8
+    assert list(begun) == expected[:8]
+    stream = iter(begun)
+    assert [next(stream) for _ in range(3)] == expected[8:11]
+    resumed = loader(shares=shares)
+    resumed.load_state_dict(begun.state_dict())
+    assert list(resumed) == expected[11:]
+
+
+def test_shares_of_one_are_the_plain_order() -> None:
+    assert list(loader(shares=[(10, 10), (12, 12)])) == list(loader())
+    assert list(loader(shares=[(22, 22), (0, 0)])) == list(loader())  # a file that the dev split took
+
+
+def test_other_data_than_before_the_stop_are_rejected() -> None:
+    state = loader().state_dict()
+    with pytest.raises(CheckpointError) as caught:
+        loader(rows=23).load_state_dict(state)
+    assert caught.value.key == "data"
+    former = loader(rows=23)
+    former.load_state_dict({"epoch": 0, "position": 1})
+    assert len(list(former)) == 5
+
+
 def test_a_last_batch_of_one_row_is_dropped() -> None:
     assert [len(batch) for batch in loader(rows=9)] == [4, 4]
     assert [len(batch) for batch in loader(rows=10)] == [4, 4, 2]
@@ -77,7 +119,7 @@ def test_batches_prepared_ahead_are_the_same_and_resume_the_same(epoch_batches: 
     begun = loader(epoch_batches=epoch_batches, ahead=2)
     stream = iter(begun)
     first = [next(stream), next(stream)]
-    assert begun.state_dict() == {"epoch": 0, "position": 2}  # not what the thread has prepared
+    assert begun.state_dict() == {"epoch": 0, "position": 2, "rows": 22}  # not what the thread has prepared
     resumed = loader(epoch_batches=epoch_batches, ahead=2)
     resumed.load_state_dict(begun.state_dict())
     assert [*first, *resumed] == list(loader(epoch_batches=epoch_batches))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data import module
+from sts_lightning.data import senteval_module
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import STSTask
@@ -15,7 +15,9 @@ from sts_lightning.errors import DataError
 @pytest.fixture(autouse=True)
 def one_test_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
-    monkeypatch.setattr(module, "load_sts_tasks", lambda root, **_: [STSTask("toy", {"test": table})])
+    monkeypatch.setattr(
+        senteval_module, "load_sts_tasks", lambda root, **_: [STSTask("toy", {"test": table})]
+    )
 
 
 def data(path: Path, **settings: Any) -> NLIPairsData:

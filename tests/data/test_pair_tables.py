@@ -3,33 +3,45 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sts_lightning.data.pair_tables import (
     SourceCount,
     check_limit,
-    keep_rows,
     make_table,
     require_varied_scores,
+    rows_to_keep,
     sample_rows,
+    select_rows,
 )
 from sts_lightning.errors import DataError
 
 
 def test_kept_rows_keep_their_order() -> None:
     table = make_table({"sentence1": ["a", "b", "c"], "sentence2": ["x", "x", "y"], "label": [1.0, 2.0, 3.0]})
-    kept = keep_rows(table, lambda first, second: first != "b")
+    kept = table.select(rows_to_keep(table, lambda first, second: first != "b"))
     assert kept.to_dict() == {"sentence1": ["a", "c"], "sentence2": ["x", "y"], "label": [1.0, 3.0]}
+
+
+def test_dropped_rows_are_counted_for_their_source() -> None:
+    table = make_table({"sentence1": list("abcdef")})
+    counts = [SourceCount("one", 3, {"before": 1}), SourceCount("two", 4)]
+    rest = select_rows(table, np.array([True, False, True, True, False, False]), counts, "now")
+    assert rest["sentence1"][:] == ["a", "c", "d"]
+    assert [count.dropped for count in counts] == [{"before": 1, "now": 1}, {"now": 2}]
+    assert [count.kept for count in counts] == [1, 2]
 
 
 def test_a_sample_is_fixed_and_in_file_order() -> None:
     table = make_table({"sentence1": [f"s{number:02}" for number in range(50)]})
-    sample, left_out = sample_rows(table, 9)
-    texts = list(sample["sentence1"])
-    assert (len(texts), left_out) == (9, 41)
+    count = SourceCount("s", 50)
+    texts = list(sample_rows(table, 9, [count])["sentence1"])
+    assert (len(texts), count.dropped) == (9, {"data.limit": 41})
     assert texts == sorted(texts)
-    assert texts == list(sample_rows(table, 9)[0]["sentence1"])
-    assert sample_rows(table, None)[1] == sample_rows(table, 50)[1] == 0
+    assert texts == list(sample_rows(table, 9, [SourceCount("s", 50)])["sentence1"])
+    assert len(sample_rows(table, None, [SourceCount("s", 50)])) == 50
+    assert len(sample_rows(table, 50, [SourceCount("s", 50)])) == 50
 
 
 def test_a_limit_leaves_rows_to_train_on() -> None:
@@ -49,5 +61,9 @@ def test_counts_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     count = SourceCount("STS-B", 5749, {"in a test set": 4758, "short": 0})
     with caplog.at_level(logging.INFO, logger="sts_lightning"):
         count.report()
+        SourceCount("mine.csv", 10, weight=0.25).report()
     assert count.kept == 991
-    assert caplog.messages == ["STS-B: 5,749 rows read, 4,758 dropped: in a test set, 991 kept"]
+    assert caplog.messages == [
+        "STS-B: 5,749 rows read, 4,758 dropped: in a test set, 991 kept",
+        "mine.csv: 10 rows read, 10 kept, weight 0.25: 2 rows in an epoch",
+    ]

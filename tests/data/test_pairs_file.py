@@ -212,3 +212,44 @@ def test_a_column_that_occurs_twice(kind: str, tmp_path: Path) -> None:
     unused = content.replace("score,score", "note,note").replace("sentence2,note", "sentence2,score")
     with pytest.raises(DataError, match="scores equal"):  # a surplus column may occur twice
         read(tmp_path / "mine.csv", unused.replace("score,note", "score,sentence"))
+
+
+def test_several_files_with_weights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The second file has one score only, which is fine beside the first one."""
+    for name, count in (("a", 30), ("b", 20)):
+        lines = [f"{name}{i},x{i},{i % 5 if name == 'a' else 5}" for i in range(count)]
+        (tmp_path / f"{name}.csv").write_text(HEAD + "\n".join(lines))
+    (tmp_path / "test.csv").write_text(HEAD + "a3,x3,1\nx4,b4,2\nb5,x5,2\n")
+    paths = {str(tmp_path / "a.csv"): 2, str(tmp_path / "b.csv"): 0.5}
+    data = PairsFileData(paths, batch_size=4, seed=1, test_path=str(tmp_path / "test.csv"))
+    with caplog.at_level("INFO"):
+        data.setup()
+    in_dev = [first[0] for first in data.dev["sentence1"]]
+    kept = [30 - in_dev.count("a"), 20 - in_dev.count("b")]
+    assert [(count.source, count.read, count.kept, count.weight) for count in data.counts] == [
+        ("a.csv, training pairs", 30, kept[0], 2),
+        ("b.csv, training pairs", 20, kept[1], 0.5),
+        ("test.csv, test pairs", 3, 3, 1),
+    ]
+    assert data.shares == [(kept[0], 2 * kept[0]), (kept[1], round(kept[1] / 2))]
+    assert "".join(first[0] for first in data.train["sentence1"]) == "a" * kept[0] + "b" * kept[1]
+    assert f"weight 0.5: {data.shares[1][1]} rows in an epoch" in caplog.text
+    found = {text for text in ("a3", "b4", "b5") if text in data.train["sentence1"][:]}
+    assert f"{len(found)} of {sum(kept)} training pairs also occur in the test pairs" in caplog.text
+    assert f"b.csv, training pairs: {len(found - {'a3'})}" in caplog.text
+
+
+def test_a_row_of_any_file_is_named(tmp_path: Path) -> None:
+    good = save(tmp_path, "csv")
+    bad = tmp_path / "parts" / "bad.tsv"
+    bad.parent.mkdir()
+    bad.write_text("sentence1\tsentence2\tscore\na\tb\t1\nc\td\tnine\n")
+    with pytest.raises(DataError) as caught:
+        PairsFileData([good, f"{tmp_path}/parts/*.tsv"], batch_size=4, seed=1).setup()
+    assert (caught.value.path, caught.value.line) == (bad, 3)
+
+
+def test_a_weight_that_leaves_no_row(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"0\.01 of mine\.csv, training pairs") as caught:
+        PairsFileData({save(tmp_path, "csv"): 0.01}, batch_size=4, seed=1).setup()
+    assert caught.value.key == "data.path"

@@ -36,3 +36,13 @@ def test_a_pair_of_the_dev_split_is_no_training_pair(
     )
     data.setup()
     assert "10 of 10 training pairs also occur in the test pairs" in caplog.text
+
+
+@pytest.mark.parametrize(("score_range", "warned"), [((0.0, 5.0), True), ((0.0, 1.0), False)])
+def test_scores_in_a_fifth_of_their_range_are_remarked_on(
+    score_range: tuple[float, float], warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("sentence1,sentence2,score\n" + "".join(f"a{i},b{i},{i % 2}\n" for i in range(40)))
+    PairsFileData(str(path), batch_size=4, seed=0, score_range=score_range).setup()
+    assert ("lie between 0 and 1, a fifth or less of the range [0, 5]" in caplog.text) == warned

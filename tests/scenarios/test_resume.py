@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.errors import ConfigError, InterruptedRunError
+from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import report, train
 from sts_lightning.workflows.train import train_in
@@ -160,3 +160,25 @@ def test_sigterm_in_the_final_evaluation(
     assert caught.value.exit_status == 143
     train_in(run, RunFolder(run).load_config(), resume=True)
     same_results(uninterrupted, run)
+
+
+def test_weighted_files_resume_to_the_bit_and_changed_files_are_rejected(
+    config: Config, tmp_path: Path
+) -> None:
+    for name in "ab":
+        rows = [f"{name} {i},{name} {i * i % 7},{i % 5}" for i in range(40)]
+        (tmp_path / f"{name}.csv").write_text("sentence1,sentence2,score\n" + "\n".join(rows))
+    data = ["data=pairs_file", f"path={{{tmp_path}/a.csv: 2, {tmp_path}/b.csv: 0.5}}", "data.batch_size=8"]
+    own = ["precision=32-true", "model=tiny_bert", *data, "name=test", *EPOCHS[-3:]]
+    train_in(tmp_path / "whole", config(*own))
+    run = tmp_path / "run"
+    with pytest.raises(InterruptedRunError):
+        train_in(run, config(*own), callbacks=[StopAt(15)])
+    content = (tmp_path / "b.csv").read_text()
+    (tmp_path / "b.csv").write_text(content + "\nc,d,1\ne,f,2\n")
+    with pytest.raises(CheckpointError) as caught:
+        train_in(run, RunFolder(run).load_config(), resume=True)
+    assert caught.value.key == "data"
+    (tmp_path / "b.csv").write_text(content)
+    train_in(run, RunFolder(run).load_config(), resume=True)
+    same_results(tmp_path / "whole", run)

@@ -44,7 +44,7 @@ def test_run_folder_holds_everything(uninterrupted: Path) -> None:
     hidden = [name for name in names if "/." in f"/{name}"]
     assert hidden == [".lock"]  # no temporary file is left
     result = metrics(uninterrupted)
-    assert result["data"] == [{"source": "toy pairs", "read": 256, "dropped": {}, "kept": 256}]
+    assert result["data"] == [{"source": "toy pairs", "read": 256, "dropped": {}, "weight": 1.0, "kept": 256}]
     assert result["versions"]["torch"] == torch.__version__
     assert result["steps"] == 32
     history = read_history(uninterrupted / "history.csv")

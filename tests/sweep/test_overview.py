@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+
+from rich.console import Console
 
 from sts_lightning.sweep.overview import overview_table
 from tests.sweep.conftest import jobs
@@ -19,3 +22,11 @@ def test_overview_counts(tmp_path: Path) -> None:
     for job in planned:
         job.state = "was done"
     assert overview_table(planned, 1, 0.0).title == "4 of 4 done, best 50.00"
+
+
+def test_a_list_in_a_setting_is_no_markup(tmp_path: Path) -> None:
+    planned = jobs(tmp_path, "one")
+    planned[0].overrides = ["path=[a.csv,b.csv]"]
+    console = Console(file=io.StringIO(), width=200)
+    console.print(overview_table(planned, 1, 0.0))
+    assert "path=[a.csv,b.csv]" in console.file.getvalue()  # type: ignore[attr-defined]  # as given

@@ -38,8 +38,11 @@ FITTING = {
     "pairs_file": SCORED,
     "pairs_hub": SCORED,
     "toy": SCORED,
+    "classes_file": {"angle", "cosent", "cross_entropy", "l1", "mse", "smooth_k2", "translated_relu"},
     "nli_pairs": {"angle", "cosent", "cross_entropy", "l1", "mse", "smooth_k2", "translated_relu"},
     "nli_triplets": CONTRASTIVE,
+    "triplets_file": CONTRASTIVE,
+    "sentences_file": CONTRASTIVE | {"mixcse", "rankcse"},
     "sentences": CONTRASTIVE | {"mixcse", "rankcse"},
 }
 """Losses that can use what each choice of `data` gives; `mix` has the needs of its terms."""

@@ -33,14 +33,14 @@ COMPANIONS = (
     "sts_lightning.training.teacher.Teacher",
     "sts_lightning.training.twin.TwinEncoder",
 )
+TENSORBOARD = _words("name version prefix sub_dir log_graph default_hp_metric max_queue flush_secs")
 PEFT = re.compile(r"peft\.[A-Z]\w*Config")
 
 ARGUMENTS: dict[str, dict[str, frozenset[str]]] = {
     "logger": {
         "sts_lightning.training.history.HistoryLogger": frozenset(),
-        "lightning.pytorch.loggers.TensorBoardLogger": _words(
-            "name version prefix sub_dir log_graph default_hp_metric max_queue flush_secs"
-        ),
+        "sts_lightning.training.event_file.EventFileLogger": TENSORBOARD,
+        "lightning.pytorch.loggers.TensorBoardLogger": TENSORBOARD,
         "lightning.pytorch.loggers.WandbLogger": _words(
             "name version id project entity group job_type tags notes prefix offline"
         ),

@@ -134,7 +134,7 @@ class TrainConfig:
     seed: int = _between(0, 2**32 - 1)  # the range of NumPy's seeds
     data_root: str = MISSING
     senteval_text: str = _one_of(SentEvalText)
-    path: str | None = None
+    path: Any = None
     precision: str = _one_of(TrainPrecision)
     debug: Any = field(default=MISSING, metadata=FLAG)
     published: dict[str, Any] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from sts_lightning.data.pair_tables import make_table, require_varied_scores
+from sts_lightning.data.pair_tables import make_table, require_varied_scores, warn_of_narrow_scores
 from sts_lightning.data.readers.row_values import number, score, sentence
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.data.readers.text_files import read_records
@@ -48,6 +48,8 @@ def load_test_files(
         firsts, seconds, scores = zip(*rows, strict=True)
         table = make_table({"sentence1": firsts, "sentence2": seconds, "label": scores})
         require_varied_scores(table, path)
+        if score_range is not None:
+            warn_of_narrow_scores(scores, score_range, str(path))
         tasks.append(STSTask(name, {"test": table}))
     return tasks
 

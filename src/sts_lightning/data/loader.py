@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
@@ -12,34 +12,55 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
 
+from sts_lightning.errors import CheckpointError
+
 ItemT = TypeVar("ItemT")
+
+Share = tuple[int, int]
+"""Number of rows of a source in the table, and the number of them in an epoch."""
 
 EPOCH_STRIDE = 1_000_003
 """Distance between the seeds of successive epochs: nearby run seeds then never share an order."""
 
 
 class EpochSampler(Sampler[int]):
-    """A permutation of ``range(length)`` that depends on ``(seed, epoch)`` alone.
+    """A random order of the rows of an epoch that depends on ``(seed, epoch)`` alone.
+
+    An epoch with more rows of a source than there are has each of them as often as possible, and a random
+    sample without replacement, drawn anew in each epoch, makes up the rest.
+
+    Args:
+        shares: Rows of each source, which follow each other in the table.
+        seed: Random seed.
 
     Attributes:
         epoch: Epoch of the next permutation.
         skip: Number of leading indices to skip in the next permutation.
     """
 
-    def __init__(self, length: int, seed: int) -> None:
-        self.length = length
+    def __init__(self, shares: Sequence[Share], seed: int) -> None:
+        self.shares = shares
         self.seed = seed
         self.epoch = 0
         self.skip = 0
 
     def __len__(self) -> int:
-        return self.length
+        return sum(drawn for _, drawn in self.shares)
 
     def __iter__(self) -> Iterator[int]:
         generator = torch.Generator().manual_seed(self.seed + EPOCH_STRIDE * self.epoch)
-        order = torch.randperm(self.length, generator=generator).tolist()
+        rows: list[int] = []
+        first = 0
+        for length, drawn in self.shares:
+            whole, rest = divmod(drawn, length) if length else (0, 0)
+            rows += list(range(first, first + length)) * whole
+            if rest:
+                sample = torch.randperm(length, generator=generator)[:rest]
+                rows += (first + sample).tolist()
+            first += length
+        order = torch.randperm(len(rows), generator=generator).tolist()
         start, self.skip = self.skip, 0
-        yield from order[start:]
+        yield from (rows[index] for index in order[start:])
 
 
 def prefetched(items: Iterator[ItemT], count: int) -> Iterator[ItemT]:
@@ -85,6 +106,7 @@ class ResumableLoader(DataLoader[Any]):
         ahead: Number of batches that a thread of the training process collates before they are asked for, so
             that a GPU does not wait for the tokeniser, which leaves Python's lock while it works. Without
             effect if there are worker processes, which do the same.
+        shares: Rows of each source and the number of them in an epoch; each row once if not given.
     """
 
     def __init__(
@@ -96,15 +118,16 @@ class ResumableLoader(DataLoader[Any]):
         num_workers: int = 0,
         epoch_batches: int | None = None,
         ahead: int = 0,
+        shares: Sequence[Share] | None = None,
     ) -> None:
-        self.order = EpochSampler(len(table), seed)
+        self.order = EpochSampler([(len(table), len(table))] if shares is None else shares, seed)
         super().__init__(
             table,
             batch_size=batch_size,
             sampler=self.order,
             collate_fn=collate,
             num_workers=num_workers,
-            drop_last=len(table) % batch_size == 1,
+            drop_last=len(self.order) % batch_size == 1,
             generator=torch.Generator().manual_seed(seed),
         )
         available = super().__len__()
@@ -127,12 +150,24 @@ class ResumableLoader(DataLoader[Any]):
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch and the number of batches yielded in it."""
-        return dict(getattr(self, "_state", {"epoch": 0, "position": 0}))
+        """Return the epoch, the number of batches yielded in it, and the number of its rows."""
+        return {**getattr(self, "_state", {"epoch": 0, "position": 0}), "rows": len(self.order)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Resume after the batch at which ``state`` was saved."""
+        """Resume after the batch at which ``state`` was saved.
+
+        Raises:
+            CheckpointError: An epoch had another number of rows then.
+        """
+        rows = state.get("rows", len(self.order))  # checkpoints of former versions do not say
+        if rows != len(self.order):
+            raise CheckpointError(
+                f"the training data have changed since the run was stopped: an epoch had {rows:,} rows, and "
+                f"has {len(self.order):,} now.",
+                key="data",
+                hint="Restore the files, or train in a new folder.",
+            )
         finished = state["position"] >= self.epoch_batches
         self._epoch = state["epoch"] if finished else state["epoch"] - 1
         self._position = 0 if finished else state["position"]
-        self._state = dict(state)
+        self._state = {"epoch": state["epoch"], "position": state["position"]}

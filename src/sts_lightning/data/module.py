@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from pathlib import Path
-from typing import Any, get_args
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from torch.utils.data import DataLoader
 
-from sts_lightning.choices import LabelKind, SentEvalText, TextFound
+from sts_lightning.choices import LabelKind, TextFound
 from sts_lightning.data.collate import Prepare, View, ViewCollator
-from sts_lightning.data.fetch.hints import fetch_hint
-from sts_lightning.data.loader import ResumableLoader
+from sts_lightning.data.loader import ResumableLoader, Share
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount
-from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb, text_found
+from sts_lightning.data.readers.senteval import STSTask, text_found
+from sts_lightning.data.training_files import summary
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import DataError
 from sts_lightning.published import TrainingCount
@@ -30,6 +30,9 @@ COLUMNS = ("sentence1", "sentence2", "sentence3")
 
 BATCH_SIZES, SEEDS, WORKERS = (2, 2**20), (0, 2**32 - 1), (0, 1024)
 """Least and greatest batch size, seed (the range of NumPy's) and number of workers."""
+
+TRAINING, DEV, TEST = "training pairs", "dev pairs", "test pairs"
+"""Use of a file of the user's own pairs, in counts and messages."""
 
 DEV_BATCH_SIZE = 128
 """Pairs in a dev batch: enough rows for chunks of similar length."""
@@ -54,10 +57,12 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         unit: Noun for the examples.
         num_classes: K, if the label is a class.
         counts: Rows read and dropped, by source; filled by `setup`.
+        sources: Those of the training examples among them.
         trained_on: Number of training examples next to the published one; set by `setup`.
         epoch_batches: Limit of the batches in an epoch, or None.
         batches_ahead: Batches that a thread prepares ahead of the consumer, if there are no worker processes.
         train, dev, tests: Training table, dev table and test tasks; filled by `setup`.
+        shares: Rows of each source and the number of them in an epoch; set by `setup`.
     """
 
     num_views: int = 2
@@ -65,6 +70,8 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
     unit: str = "pairs"
     num_classes: int = 0
     trained_on: TrainingCount
+    shares: list[Share]
+    sources: list[SourceCount]
 
     def __init__(self, batch_size: int, seed: int, num_workers: int = 0) -> None:
         super().__init__()
@@ -110,7 +117,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
             return
         self.counts.clear()
         self.train = self.load_train()
-        sources = list(self.counts)  # before those of dev and test files
+        self.sources = list(self.counts)
         self.dev, self.tests = self.load_dev(), self.load_tests()
         if len(self.train) < 2:
             reasons = [
@@ -123,9 +130,10 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
                 f"{len(self.train)} training example(s) left, but training needs at least two."
                 + (f" Dropped: {'; '.join(reasons)}." if reasons else "")
             )
+        self.shares = self._shares(self.sources)
         for count in self.counts:
             count.report()
-        self.trained_on = self._count(sources)
+        self.trained_on = self._count(self.sources)
         if self.trained_on.differs:
             log.info("on other data than published: %s", self.trained_on)
         self._loaded = True
@@ -145,8 +153,42 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         for source in sources:
             for why, count in source.dropped.items():
                 dropped[why] = dropped.get(why, 0) + count
-        names = " + ".join(source.source for source in sources)
+        names = summary([source.source for source in sources], " + ")
         return TrainingCount(names, self.unit, len(self.train), self.published_rows, dropped)
+
+    def _shares(self, sources: list[SourceCount]) -> list[Share]:
+        """Return the rows of each source and how many of them an epoch has.
+
+        Raises:
+            DataError: The weight of a source leaves none of its rows.
+        """
+        if all(source.weight == 1 for source in sources):
+            return [(len(self.train), len(self.train))]
+        for source in sources:
+            if source.kept and not source.drawn:
+                raise DataError(
+                    f"the weight {source.weight:g} of {source.source} leaves none of {source.kept:,} rows.",
+                    key="data.path",
+                )
+        return [(source.kept, source.drawn) for source in sources]
+
+    @property
+    def epoch_rows(self) -> int:
+        """Number of training examples in an epoch, of which weights of sources may repeat or omit some."""
+        return sum(drawn for _, drawn in self.shares)
+
+    def read_sources(self, sources: Mapping[str, float], read: Callable[[str], Dataset]) -> Dataset:
+        """Read the training sources into one table, one after another.
+
+        Args:
+            sources: Weight of each source.
+            read: Reader of a source, which appends its `SourceCount`.
+        """
+        tables = []
+        for source, weight in sources.items():
+            tables.append(read(source))
+            self.counts[-1].weight = weight
+        return tables[0] if len(tables) == 1 else concatenate_datasets(tables)
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -189,6 +231,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
             self.num_workers,
             self.epoch_batches,
             self.batches_ahead,
+            self.shares,
         )
 
     def val_dataloader(self) -> DataLoader[Any]:
@@ -199,64 +242,3 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         # A generator of its own: the loader would otherwise draw from the one that dropout uses.
         generator = torch.Generator().manual_seed(self.seed)
         return DataLoader(self.dev, batch_size=DEV_BATCH_SIZE, collate_fn=collate, generator=generator)
-
-
-class SentEvalData(SentenceDataModule):
-    """Training data of any kind, with STS-B dev for selection and the seven STS test sets.
-
-    Args:
-        root: Data root in SentEval's layout.
-        batch_size: Examples in a training batch.
-        seed: Random seed of the order of training examples.
-        num_workers: Number of worker processes that tokenise in the background.
-        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
-    """
-
-    def __init__(
-        self,
-        root: str,
-        batch_size: int,
-        seed: int,
-        num_workers: int = 0,
-        senteval_text: SentEvalText = "raw",
-    ) -> None:
-        super().__init__(batch_size, seed, num_workers)
-        if senteval_text not in get_args(SentEvalText):
-            known = ", ".join(get_args(SentEvalText))
-            raise ValueError(f"senteval_text must be one of {known}, got {senteval_text!r}.")
-        self.root = root
-        self.senteval_text: SentEvalText = senteval_text
-
-    def load_dev(self) -> Dataset:
-        """Return STS-B dev."""
-        return load_stsb(self.root, "dev", self.senteval_text)
-
-    def load_tests(self) -> list[STSTask]:
-        """Return the seven test sets."""
-        return load_sts_tasks(self.root, text=self.senteval_text)
-
-    def tables_to_avoid(self) -> list[Dataset]:
-        """Return the pairs of the test sets as the files have them, to compare training pairs with."""
-        return [table for task in load_sts_tasks(self.root) for table in task.subsets.values()]
-
-    def find(self, path: str | None, *names: str, part: str) -> Path:
-        """Return ``path`` if given, otherwise the first of ``names`` that exists under the root.
-
-        Args:
-            path: Path of a file, or None.
-            names: Paths below the root.
-            part: Argument of ``sts-lightning data get`` that fetches the first of them.
-
-        Raises:
-            DataError: None of them exists.
-        """
-        if path is not None:
-            return Path(path)
-        for name in names:
-            if (Path(self.root) / name).is_file():
-                return Path(self.root) / name
-        raise DataError(
-            f"no {' or '.join(names)} here; name the file with data.path=...",
-            self.root,
-            hint=fetch_hint(part, self.root),
-        )

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
+import numpy as np
 from datasets import Dataset
 
 from sts_lightning.choices import LabelKind, SentEvalText
-from sts_lightning.data.module import SentEvalData
 from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
 from sts_lightning.data.pair_tables import (
     SCORE_RANGE,
     SourceCount,
     check_limit,
-    keep_rows,
     make_table,
+    rows_to_keep,
     sample_rows,
+    select_rows,
 )
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
+from sts_lightning.data.training_files import Files, short_names, weighted
 from sts_lightning.errors import DataError
 from sts_lightning.published import DEFINITE_NLI_PAIRS, NLI_PAIRS
 
-CLASSES = ("contradiction", "neutral", "entailment")
+CLASSES: tuple[str, ...] = ("contradiction", "neutral", "entailment")
 """Classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""
 
 
@@ -31,17 +35,20 @@ class NLIPairsData(SentEvalData):
 
     Args:
         root: Data root, from which STS-B dev and the seven test sets are read, too.
-        path: CSV, TSV or JSONL file; ``nli/nli_pairs.tsv`` under the root if not given.
+        path: CSV, TSV or JSONL file, or several (see `Files`); ``nli/nli_pairs.tsv`` under the root if not
+            given.
         batch_size: Pairs in a batch.
         seed: Random seed of the order.
         columns: Names of the columns of premise, hypothesis and label.
+        classes: Names of the classes; a label is one of them, or its index.
         limit: Number of pairs to use, a fixed random sample; all if not given.
         filter: Criterion by which pairs that occur in a test set are dropped: ``none``, ``exact`` or
             ``normalized``.
-        scored: Whether to replace classes by scores, as AnglE does: entailment gets the highest score,
-            contradiction the lowest, and neutral pairs are dropped.
+        scored: Whether to replace classes by scores, as AnglE does: the last class (entailment) gets the
+            highest score, the first one (contradiction) the lowest, and other pairs are dropped.
         num_workers: Number of worker processes that tokenise in the background.
         senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
+        **own: The user's own dev and test pairs, see `OwnPairs`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -49,25 +56,32 @@ class NLIPairsData(SentEvalData):
 
     num_views = 2
     label: LabelKind = "class"
-    num_classes = len(CLASSES)
 
     def __init__(
         self,
         root: str,
         batch_size: int,
         seed: int,
-        path: str | None = None,
+        path: Files | None = None,
         columns: tuple[str, str, str] = ("premise", "hypothesis", "label"),
+        classes: tuple[str, ...] = CLASSES,
         limit: int | None = None,
         filter: OverlapFilter = "exact",
         scored: bool = False,
         num_workers: int = 0,
         senteval_text: SentEvalText = "raw",
+        **own: Unpack[OwnPairs],
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text, **own)
         if len(columns) != 3 or len(set(columns)) != 3:
             raise ValueError(f"columns must be three different names, got {', '.join(columns) or 'none'}.")
+        self.classes = tuple(name.strip().lower() for name in classes)
+        if len(set(self.classes)) < max(2, len(self.classes)):
+            raise ValueError(f"classes must be at least two different names, got {list(classes)}.")
+        self.num_classes = len(self.classes)
         check_limit(limit)
+        if path is not None:
+            weighted(path)
         self.path = path
         self.columns = tuple(columns)
         self.limit = limit
@@ -85,44 +99,47 @@ class NLIPairsData(SentEvalData):
 
     def load_train(self) -> Dataset:
         """Return the pairs, in file order."""
-        path = self.find(self.path, "nli/nli_pairs.tsv", part="pairs")
+        files = self.find(self.path, "nli/nli_pairs.tsv", part="pairs")
+        names = short_names(files)
+        table = self.read_sources(files, lambda file: self._read(Path(file), names[file]))
+        keep = np.zeros(len(table), dtype=bool)
+        keep[rows_to_keep(table, not_in(self.tables_to_avoid(), self.filter))] = True
+        table = select_rows(table, keep, self.counts, why_dropped(self.filter))
+        if self.scored:
+            top = self.num_classes - 1
+            definite = np.isin(np.asarray(table["label"]), (0, top))
+            why = self.classes[1] if self.num_classes == 3 else "neither the first nor the last class"
+            table = select_rows(table, definite, self.counts, why)
+            low, high = SCORE_RANGE
+            columns = {name: list(table[name]) for name in ("sentence1", "sentence2")}
+            scores = [high if label == top else low for label in table["label"]]
+            table = make_table({**columns, "label": scores})
+        return sample_rows(table, self.limit, self.counts)
+
+    def _read(self, path: Path, name: str) -> Dataset:
         rows = [
-            (
-                sentence(premise, path, line),
-                sentence(hypothesis, path, line),
-                _class(label, path, line),
-            )
+            (sentence(premise, path, line), sentence(hypothesis, path, line), self._class(label, path, line))
             for line, (premise, hypothesis, label) in read_records(
                 path, list(self.columns), numbers=self.columns[2:]
             )
         ]
-        whole = make_table(
+        self.counts.append(SourceCount(name, len(rows)))
+        return make_table(
             dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True))
         )
-        table = keep_rows(whole, not_in(self.tables_to_avoid(), self.filter))
-        dropped = {why_dropped(self.filter): len(whole) - len(table)}
-        if self.scored:
-            definite = [index for index, label in enumerate(table["label"]) if label != 1]
-            dropped["neutral"] = len(table) - len(definite)
-            table = table.select(definite)
-            low, high = SCORE_RANGE
-            columns = {name: list(table[name]) for name in ("sentence1", "sentence2")}
-            scores = [high if label == 2 else low for label in table["label"]]
-            table = make_table({**columns, "label": scores})
-        table, dropped["data.limit"] = sample_rows(table, self.limit)
-        self.counts.append(SourceCount(path.name, len(whole), dropped))
-        return table
 
+    def _class(self, text: str, path: Path, line: int) -> int:
+        """Return the index of a class given by name or by index.
 
-def _class(text: str, path: Path, line: int) -> int:
-    """Return the index of a class given by name or by index.
-
-    Raises:
-        DataError: The text is neither.
-    """
-    word = text.strip().lower()
-    if word in CLASSES:
-        return CLASSES.index(word)
-    if word in {"0", "1", "2"}:
-        return int(word)
-    raise DataError(f"the label {text!r} is not {', '.join(CLASSES)} (or 0, 1, 2 in this order).", path, line)
+        Raises:
+            DataError: The text is neither.
+        """
+        word = text.strip().lower()
+        if word in self.classes:
+            return self.classes.index(word)
+        if word in map(str, range(self.num_classes)):
+            return int(word)
+        indices = ", ".join(map(str, range(self.num_classes)))
+        raise DataError(
+            f"the label {text!r} is not {', '.join(self.classes)} (or {indices} in this order).", path, line
+        )

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
+import numpy as np
 from datasets import Dataset
+
+from sts_lightning.data.pair_tables import SourceCount, rows_to_keep
+
+log = logging.getLogger(__name__)
 
 OverlapFilter = Literal["none", "exact", "normalized"]
 """Criterion by which a training pair equals a test pair, in either order of its sentences.
@@ -54,3 +60,30 @@ def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
         if why_dropped(how) in dropped:
             return how, dropped[why_dropped(how)]
     return None
+
+
+def report_common(train: Dataset, sources: Sequence[SourceCount], table: Dataset, where: str) -> None:
+    """Warn of training pairs that also occur in other pairs, in either order.
+
+    Args:
+        train: Training pairs, one source after another.
+        sources: Counts of the sources, to name those with such pairs if there are several.
+        table: The other pairs.
+        where: Name of the other pairs.
+    """
+    common = np.ones(len(train), dtype=bool)
+    common[rows_to_keep(train, not_in([table], "exact"))] = False
+    if not common.any():
+        return
+    parts = np.split(common, np.cumsum([source.kept for source in sources])[:-1])
+    found = [
+        f"{source.source}: {part.sum():,}" for source, part in zip(sources, parts, strict=True) if part.any()
+    ]
+    log.warning(
+        "WARNING: %s of %s training pairs also occur in the %s%s, in the same or the other order; the scores "
+        "on these are too high.",
+        f"{common.sum():,}",
+        f"{len(train):,}",
+        where,
+        f" ({'; '.join(found)})" if len(sources) > 1 else "",
+    )

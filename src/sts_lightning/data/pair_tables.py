@@ -27,21 +27,31 @@ class SourceCount:
         source: Name of the source.
         read: Rows read.
         dropped: Rows dropped, by reason.
+        weight: Share of the remaining rows that an epoch has: 2 for each row twice, 0.5 for half of them.
     """
 
     source: str
     read: int
     dropped: dict[str, int] = field(default_factory=dict)
+    weight: float = 1.0
 
     @property
     def kept(self) -> int:
         """Rows that remain."""
         return self.read - sum(self.dropped.values())
 
+    @property
+    def drawn(self) -> int:
+        """Rows in an epoch."""
+        return round(self.kept * self.weight)
+
     def report(self) -> None:
         """Log the rows read, dropped (with reasons) and kept."""
         reasons = "".join(f", {count:,} dropped: {why}" for why, count in self.dropped.items() if count)
-        log.info("%s: %s rows read%s, %s kept", self.source, f"{self.read:,}", reasons, f"{self.kept:,}")
+        share = "" if self.weight == 1 else f", weight {self.weight:g}: {self.drawn:,} rows in an epoch"
+        log.info(
+            "%s: %s rows read%s, %s kept%s", self.source, f"{self.read:,}", reasons, f"{self.kept:,}", share
+        )
 
 
 def make_table(columns: Mapping[str, Sequence[Any]], description: str = "") -> Dataset:
@@ -50,15 +60,25 @@ def make_table(columns: Mapping[str, Sequence[Any]], description: str = "") -> D
     return Dataset.from_dict(values, info=DatasetInfo(description=description))
 
 
-def keep_rows(table: Dataset, keep: Callable[[str, str], bool]) -> Dataset:
-    """Return the rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
-    return table.select(rows_to_keep(table, keep))
-
-
 def rows_to_keep(table: Dataset, keep: Callable[[str, str], bool]) -> list[int]:
     """Return the indices of the rows of a pair table for which ``keep(sentence1, sentence2)`` holds."""
     pairs = zip(table["sentence1"], table["sentence2"], strict=True)
     return [row for row, pair in enumerate(pairs) if keep(*pair)]
+
+
+def select_rows(table: Dataset, keep: np.ndarray, counts: Sequence[SourceCount], why: str) -> Dataset:
+    """Return the rows of a mask, and count those dropped for each source.
+
+    Args:
+        table: Rows of all sources, one source after another.
+        keep: Mask of the rows to keep, (N,).
+        counts: Counts of the sources in this order; they are updated.
+        why: Reason of dropping.
+    """
+    ends = np.cumsum([count.kept for count in counts])
+    for count, part in zip(counts, np.split(keep, ends[:-1]), strict=True):
+        count.dropped[why] = int((~part).sum())
+    return table.select(np.flatnonzero(keep))
 
 
 def check_limit(limit: int | None) -> None:
@@ -71,12 +91,32 @@ def check_limit(limit: int | None) -> None:
         raise ValueError(f"limit must be at least 2, got {limit}.")
 
 
-def sample_rows(table: Dataset, limit: int | None) -> tuple[Dataset, int]:
-    """Return a fixed random sample of at most ``limit`` rows, and the number of rows left out."""
-    if limit is None or limit >= len(table):
-        return table, 0
-    chosen = np.random.default_rng(0).permutation(len(table))[:limit]
-    return table.select(np.sort(chosen)), len(table) - limit
+def sample_rows(table: Dataset, limit: int | None, counts: Sequence[SourceCount]) -> Dataset:
+    """Return a fixed random sample of at most ``limit`` rows; see `select_rows`."""
+    keep = np.ones(len(table), dtype=bool)
+    if limit is not None:
+        keep[np.random.default_rng(0).permutation(len(table))[limit:]] = False
+    return select_rows(table, keep, counts, "data.limit")
+
+
+def warn_of_narrow_scores(scores: Sequence[float], bounds: tuple[float, float], place: str) -> None:
+    """Warn of scores that fill a fifth of their range or less, which is mostly that of another scale.
+
+    Args:
+        scores: Scores within the range.
+        bounds: Lowest and highest allowed score.
+        place: Name of their source.
+    """
+    low, high = min(scores), max(scores)
+    if high - low <= (bounds[1] - bounds[0]) / 5:
+        log.warning(
+            "WARNING: %s: the scores lie between %g and %g, a fifth or less of the range [%g, %g]; "
+            "score_range=[lowest,highest] states the possible scores.",
+            place,
+            low,
+            high,
+            *bounds,
+        )
 
 
 def require_varied_scores(table: Dataset, path: Path | str) -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from datasets import Dataset
 
+from sts_lightning.data.module import TRAINING
 from sts_lightning.data.pair_tables import SCORE_RANGE
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.data.scored_pairs import ScoredPairsData
+from sts_lightning.data.training_files import Files, find_files, short_names, summary, weighted
 from sts_lightning.errors import DataError
 
 
 class PairsFileData(ScoredPairsData):
-    """Scored pairs of a file, with a dev split taken from them if no dev file is given.
+    """Scored pairs of files, with a dev split taken from them if no dev file is given.
 
     Scores are mapped linearly from ``score_range`` to [0, 5]. A pair that occurs more than once (in
     either order) is never split between training and dev.
 
     Args:
-        path: Training file; ``.csv`` (quoted), ``.tsv`` (not quoted) or ``.jsonl``.
+        path: Training file; ``.csv`` (quoted), ``.tsv`` (not quoted) or ``.jsonl``. Or several files, or
+            files with their weights, see `Files`.
         batch_size: Pairs in a batch.
         seed: Random seed of the order and of the split.
         sentence1: Name of the column of the first sentence.
@@ -37,7 +41,7 @@ class PairsFileData(ScoredPairsData):
 
     def __init__(
         self,
-        path: str,
+        path: Files,
         batch_size: int,
         seed: int,
         sentence1: str = "sentence1",
@@ -50,8 +54,10 @@ class PairsFileData(ScoredPairsData):
         num_workers: int = 0,
     ) -> None:
         columns = (sentence1, sentence2, score)
+        self.files = weighted(path)
+        self._names: dict[str, str] = {}
         super().__init__(
-            path,
+            summary(list(self.files)),
             dev_path,
             test_path,
             columns,
@@ -63,11 +69,18 @@ class PairsFileData(ScoredPairsData):
             num_workers,
         )
 
+    def training_sources(self) -> Mapping[str, float]:
+        """Return the training files with their weights."""
+        files = find_files(self.files)
+        self._names = short_names(files)
+        return files
+
     def read(self, source: str, role: str) -> Dataset:
         """Return the pairs of a file."""
         path = Path(source)
+        name = self._names.get(source, path.name) if role == TRAINING else path.name
         rows = read_records(path, self.columns, numbers=self.columns[2:])
-        return self.table(rows, source, role, path.name, lambda why, line: DataError(why, path, line))
+        return self.table(rows, source, role, name, lambda why, line: DataError(why, path, line))
 
     def place(self, source: str) -> str:
         """Return the path of a file."""

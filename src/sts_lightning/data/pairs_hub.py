@@ -7,9 +7,10 @@ from pathlib import Path
 
 from datasets import Dataset
 
+from sts_lightning.data.module import DEV, TEST, TRAINING
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import text_of
-from sts_lightning.data.scored_pairs import DEV, TEST, TRAINING, ScoredPairsData
+from sts_lightning.data.scored_pairs import ScoredPairsData
 from sts_lightning.errors import DataError
 
 SETTINGS = {TRAINING: "data.split", DEV: "data.dev_split", TEST: "data.test_split"}

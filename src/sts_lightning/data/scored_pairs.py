@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.overlap import not_in, pair_key
+from sts_lightning.data.module import DEV, TEST, TRAINING, SentenceDataModule
+from sts_lightning.data.overlap import pair_key, report_common
 from sts_lightning.data.pair_tables import (
     SCORE_RANGE,
     SourceCount,
@@ -18,6 +18,8 @@ from sts_lightning.data.pair_tables import (
     make_table,
     require_varied_scores,
     sample_rows,
+    select_rows,
+    warn_of_narrow_scores,
 )
 from sts_lightning.data.readers.row_values import checked_range, number, score, sentence
 from sts_lightning.data.readers.senteval import STSTask
@@ -30,8 +32,6 @@ Range = tuple[float, float]
 USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), SCORE_RANGE)
 """Ranges of scores that are recognised, the narrowest first."""
 
-TRAINING, DEV, TEST = "training pairs", "dev pairs", "test pairs"
-
 
 class ScoredPairsData(SentenceDataModule):
     """Scored pairs, with a dev split taken from them if none is given.
@@ -41,7 +41,7 @@ class ScoredPairsData(SentenceDataModule):
     file or of a split, in `read`.
 
     Args:
-        train: Source of the training pairs.
+        train: Source of the training pairs, or their names together (see `training_sources`).
         dev: Source of the dev pairs; None to take ``dev_fraction`` of the training pairs.
         test: Source of the test pairs for the report, or None.
         columns: Names of the columns of the first sentence, the second sentence and the score.
@@ -79,7 +79,7 @@ class ScoredPairsData(SentenceDataModule):
                 "{!r}.".format(*columns)
             )
         check_limit(limit)
-        self.sources = (train, dev, test)
+        self.places = (train, dev, test)
         self.columns = list(columns)
         self.score_range = None if score_range is None else checked_range(score_range)
         self.dev_fraction = dev_fraction
@@ -93,39 +93,47 @@ class ScoredPairsData(SentenceDataModule):
     def place(self, source: str) -> str:
         """Return the name of a source in messages."""
 
+    def training_sources(self) -> Mapping[str, float]:
+        """Return the sources of the training pairs with their weights."""
+        return {self.places[0]: 1.0}
+
     def load_train(self) -> Dataset:
         """Return the training pairs without the dev split."""
-        source, dev, _ = self.sources
-        table, left_out = sample_rows(self.read(source, TRAINING), self.limit)
-        if left_out:
-            self.counts[-1].dropped["data.limit"] = left_out
-        self._kept = table
-        if dev is None:
+        place = self.place(self.places[0])
+        table = self.read_sources(self.training_sources(), lambda source: self.read(source, TRAINING))
+        require_varied_scores(table, place)
+        if self.score_range is not None:
+            low, high = self.score_range
+            scores = [low + label * (high - low) / SCORE_RANGE[1] for label in table["label"]]
+            warn_of_narrow_scores(scores, self.score_range, place)
+        if self.limit is not None:
+            table = sample_rows(table, self.limit, self.counts)
+        if self.places[1] is None:
             in_dev = self._split(table)
             self._dev = table.select(np.flatnonzero(in_dev))
-            require_varied_scores(self._dev, self.place(source))
-            self.counts[-1].dropped["dev split"] = int(in_dev.sum())
-            self._kept = table.select(np.flatnonzero(~in_dev))
-        require_varied_scores(self._kept, self.place(source))
-        return self._kept
+            require_varied_scores(self._dev, place)
+            table = select_rows(table, ~in_dev, self.counts, "dev split")
+        require_varied_scores(table, place)
+        return table
 
     def load_dev(self) -> Dataset:
         """Return the dev pairs, or the dev split."""
-        dev = self.sources[1]
-        if dev is None:
-            return self._dev
-        table = self.read(dev, DEV)
-        self._report_common(table, dev, DEV)
-        return table
+        dev = self.places[1]
+        return self._dev if dev is None else self._read_other(dev, DEV)
 
     def load_tests(self) -> list[STSTask]:
         """Return the test pairs as one task, if given."""
-        test = self.sources[2]
+        test = self.places[2]
         if test is None:
             return []
-        table = self.read(test, TEST)
-        self._report_common(table, test, TEST)
-        return [STSTask(self.task_name(test), {"test": table})]
+        return [STSTask(self.task_name(test), {"test": self._read_other(test, TEST)})]
+
+    def _read_other(self, source: str, role: str) -> Dataset:
+        """Read dev or test pairs, and warn of training pairs among them."""
+        table = self.read(source, role)
+        require_varied_scores(table, self.place(source))
+        report_common(self.train, self.sources, table, f"{role} ({self.place(source)})")
+        return table
 
     def task_name(self, source: str) -> str:
         """Return the name of the test task."""
@@ -149,7 +157,7 @@ class ScoredPairsData(SentenceDataModule):
             at: Function that adds the place of a row to a message.
 
         Raises:
-            DataError: A row is malformed, or all scores are equal.
+            DataError: A row is malformed.
         """
         parsed = []
         for index, (first, second, gold) in rows:
@@ -162,15 +170,13 @@ class ScoredPairsData(SentenceDataModule):
         if self.score_range is None:
             self.score_range = self._recognised([value for *_, value in parsed], source)
         low, high = self.score_range
-        table = make_table(
+        return make_table(
             {
                 "sentence1": [first for first, _, _ in parsed],
                 "sentence2": [second for _, second, _ in parsed],
                 "label": [5 * (value - low) / (high - low) for *_, value in parsed],
             }
         )
-        require_varied_scores(table, self.place(source))
-        return table
 
     def _recognised(self, scores: Sequence[float], source: str) -> Range:
         low, high = min(scores, default=0.0), max(scores, default=0.0)
@@ -193,21 +199,6 @@ class ScoredPairsData(SentenceDataModule):
             hint=f"Give the lowest and the highest possible score: 'data.score_range=[{low:g},{high:g}]'.",
         )
 
-    def _report_common(self, table: Dataset, source: str, role: str) -> None:
-        """Warn of training pairs that also occur in dev or test pairs."""
-        keep = not_in([table], "exact")
-        pairs = zip(self._kept["sentence1"], self._kept["sentence2"], strict=True)
-        common = sum(not keep(*pair) for pair in pairs)
-        if common:
-            log.warning(
-                "WARNING: %s of %s training pairs also occur in the %s (%s), in the same or the other order; "
-                "the scores on these are too high.",
-                f"{common:,}",
-                f"{len(self._kept):,}",
-                role,
-                self.place(source),
-            )
-
     def _split(self, table: Dataset) -> np.ndarray:
         """Return a mask of the dev rows: a random fraction of the distinct pairs, drawn by ``seed``."""
         pairs = zip(table["sentence1"], table["sentence2"], strict=True)
@@ -218,7 +209,7 @@ class ScoredPairsData(SentenceDataModule):
             raise DataError(
                 f"{len(distinct)} distinct pair(s) are too few to take a dev split of {size} from; "
                 f"add pairs, or give dev pairs with {self.dev_setting}=...",
-                self.place(self.sources[0]),
+                self.place(self.places[0]),
             )
         drawn = np.random.default_rng(self.seed).permutation(len(distinct))[:size]
         dev = {distinct[index] for index in drawn}

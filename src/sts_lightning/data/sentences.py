@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from datasets import Dataset
 
 from sts_lightning.choices import SentEvalText
 from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
-from sts_lightning.data.module import COLUMNS, SentEvalData
+from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_lines
+from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
+from sts_lightning.data.training_files import Files, only_file, short_names, weighted
 from sts_lightning.errors import DataError
 from sts_lightning.published import SENTENCES
 
@@ -25,8 +28,8 @@ class SentencesData(SentEvalData):
 
     Args:
         root: Data root, from which STS-B dev and the seven test sets are read, too.
-        path: Text file with one sentence a line (empty lines are skipped); if not given, the first of
-            ``wiki1m_for_simcse.txt`` and ``unsup/sentences.txt`` under the root.
+        path: Text file with one sentence a line (empty lines are skipped), or several (see `Files`); if not
+            given, the first of ``wiki1m_for_simcse.txt`` and ``unsup/sentences.txt`` under the root.
         batch_size: Sentences in a batch.
         seed: Random seed of the order and of the repetitions.
         views: Number of views of a sentence: 2, 3 with the three templates of CoT-BERT, or 1 for
@@ -37,6 +40,7 @@ class SentencesData(SentEvalData):
         limit: Number of sentences to use, a fixed random sample; all if not given.
         num_workers: Number of worker processes that tokenise in the background.
         senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
+        **own: The user's own dev and test pairs, see `OwnPairs`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -50,16 +54,19 @@ class SentencesData(SentEvalData):
         root: str,
         batch_size: int,
         seed: int,
-        path: str | None = None,
+        path: Files | None = None,
         views: int = 2,
         repetition: float = 0.0,
         official_repetition: bool = False,
         limit: int | None = None,
         num_workers: int = 0,
         senteval_text: SentEvalText = "raw",
+        **own: Unpack[OwnPairs],
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text, **own)
         check_limit(limit)
+        if path is not None:
+            weighted(path)
         if official_repetition and not repetition:
             raise ValueError("official_repetition has no effect without repetition; set that, too.")
         self.path = path
@@ -75,19 +82,22 @@ class SentencesData(SentEvalData):
     @property
     def published_rows(self) -> int | None:
         """Number of sentences of SimCSE's file."""
-        return SENTENCES if self.path is None or Path(self.path).name == PUBLISHED else None
+        return SENTENCES if only_file(self.path) in (None, PUBLISHED) else None
 
     def load_train(self) -> Dataset:
         """Return the sentences, in file order."""
-        path = self.find(self.path, PUBLISHED, "unsup/sentences.txt", part="wiki")
+        files = self.find(self.path, PUBLISHED, "unsup/sentences.txt", part="wiki")
+        names = short_names(files)
+        table = self.read_sources(files, lambda file: self._read(Path(file), names[file]))
+        return sample_rows(table, self.limit, self.counts)
+
+    def _read(self, path: Path, name: str) -> Dataset:
         lines = read_lines(path)
         texts = [sentence(line, path, number) for number, line in enumerate(lines, start=1) if line.strip()]
         if not texts:
             raise DataError("the file has no sentences.", path)
-        dropped = {"empty line": len(lines) - len(texts)}
-        table, dropped["data.limit"] = sample_rows(make_table({COLUMNS[0]: texts}), self.limit)
-        self.counts.append(SourceCount(path.name, len(lines), dropped))
-        return table
+        self.counts.append(SourceCount(name, len(lines), {"empty line": len(lines) - len(texts)}))
+        return make_table({COLUMNS[0]: texts})
 
 
 def repeated_views(count: int, repetition: float, seed: int, official: bool = False) -> tuple[View, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict, get_args
+from typing import NotRequired, TypedDict, get_args
 
 import numpy as np
 from datasets import Dataset
@@ -11,17 +11,19 @@ from datasets import Dataset
 from sts_lightning.choices import Aggregate
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.binary import BinaryScores, Thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines
 from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
 
 
 class TaskResult(TypedDict):
-    """Aggregated score of a task, and the scores of its subsets."""
+    """Aggregated score of a task, and the scores of its subsets; ``binary`` if it has two labels only."""
 
     spearman: float
     pearson: float
     pairs: int
     subsets: dict[str, Correlations]
+    binary: NotRequired[BinaryScores]
 
 
 class STSResult(TypedDict):
@@ -86,13 +88,19 @@ def table_cosines(vectors: Embedded, tables: Sequence[Dataset]) -> list[np.ndarr
     ]
 
 
-def score_tasks(tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], aggregate: Aggregate) -> STSResult:
+def score_tasks(
+    tasks: Sequence[STSTask],
+    cosines: Sequence[np.ndarray],
+    aggregate: Aggregate,
+    thresholds: Thresholds | None = None,
+) -> STSResult:
     """Correlate cosines with gold scores.
 
     Args:
         tasks: At least one task.
         cosines: For each subset of each task in turn, the cosines of its pairs.
         aggregate: How the subsets of a task become one score.
+        thresholds: Thresholds for tasks with two labels; the best ones of each task if not given.
     """
     remaining = iter(cosines)
     results: dict[str, TaskResult] = {}
@@ -100,6 +108,9 @@ def score_tasks(tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], aggrega
         golds = [np.asarray(table["label"], dtype=np.float64) for table in task.subsets.values()]
         own = [next(remaining) for _ in golds]
         results[task.name] = score_subsets(list(task.subsets), own, golds, aggregate)
+        gold = np.concatenate(golds)
+        if is_binary(gold):
+            results[task.name]["binary"] = score_binary(np.concatenate(own), gold, thresholds)
     average = float(np.mean([result["spearman"] for result in results.values()]))
     return {"aggregate": aggregate, "average": average, "tasks": results}
 
@@ -119,7 +130,13 @@ def score_subsets(
         name: correlate(cosine, gold) for name, cosine, gold in zip(names, cosines, golds, strict=True)
     }
     if aggregate == "all":
-        return {**correlate(np.concatenate(cosines), np.concatenate(golds)), "subsets": subsets}
+        whole = correlate(np.concatenate(cosines), np.concatenate(golds))
+        return {
+            "spearman": whole["spearman"],
+            "pearson": whole["pearson"],
+            "pairs": whole["pairs"],
+            "subsets": subsets,
+        }
     sizes = [subset["pairs"] for subset in subsets.values()]
     weights = sizes if aggregate == "wmean" else None
     return {
@@ -128,6 +145,11 @@ def score_subsets(
         "pairs": sum(sizes),
         "subsets": subsets,
     }
+
+
+def describe_binary(result: STSResult) -> list[str]:
+    """Return a line for each task with two labels."""
+    return [describe(name, task["binary"]) for name, task in result["tasks"].items() if "binary" in task]
 
 
 def spearman_row(result: STSResult) -> dict[str, float]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from datasets import Dataset
 from omegaconf import DictConfig
 
 from sts_lightning.choices import SentEvalText, TextFound
@@ -38,10 +40,18 @@ from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.ranks import evaluate_ranks
 from sts_lightning.evaluation.relatedness import evaluate_relatedness
-from sts_lightning.evaluation.sts import check_aggregate, encode_pairs, score_tasks, spearman_row
+from sts_lightning.evaluation.sts import (
+    check_aggregate,
+    describe_binary,
+    encode_pairs,
+    score_tasks,
+    spearman_row,
+)
 from sts_lightning.evaluation.transfer import evaluate_transfer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions
+
+log = logging.getLogger(__name__)
 
 Scored = tuple[dict[str, Any], dict[str, float]]
 """Result of a suite for the metrics of the run, and its row for the terminal."""
@@ -57,10 +67,12 @@ class Suite:
     Attributes:
         score: Scores an encoder on them.
         text: Text of the sentences of STS12-16, STS-B and SICK, if the suite has some of these.
+        tables: Scored pairs of the suite ``sts``.
     """
 
     score: Score
     text: TextFound | None = None
+    tables: Sequence[Dataset] = ()
 
 
 class UnitVectors:
@@ -202,9 +214,11 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
         result = score_tasks(tasks, cosines, cfg.aggregate)
         folder.mkdir(parents=True, exist_ok=True)
         save_predictions(RunFolder(folder), tasks, cosines)
+        for line in describe_binary(result):
+            log.info("%s", line)
         return {**result}, spearman_row(result)
 
-    return Suite(score, text_found(tables))
+    return Suite(score, text_found(tables), tables)
 
 
 def _ranks(tasks: Sequence[STSTask]) -> Suite:

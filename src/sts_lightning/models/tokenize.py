@@ -176,6 +176,24 @@ class SentenceTokenizer:
             for text, spans in zip(texts, encoded["offset_mapping"], strict=True)
         ]
 
+    def count_cut(self, sentences: Sequence[str], max_length: int | None) -> int:
+        """Count the sentences with more than ``max_length`` tokens, which would be cut.
+
+        Args:
+            sentences: Texts.
+            max_length: Maximum number of tokens, counted as in training; None for any number.
+        """
+        if max_length is None or not sentences:
+            return 0
+        encoded = self.tokenizer(
+            list(sentences),
+            add_special_tokens=self.template is None,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )
+        return sum(len(row) > max_length for row in encoded["input_ids"])
+
     def rows(self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False) -> TokenizedBatch:
         """Tokenise as in evaluation and cut into chunks of at most ``chunk_tokens`` padded tokens.
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
-from sts_lightning.data.module import SentenceDataModule, SentEvalData
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.errors import ConfigError, DataError
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import make_plan

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 from string import Template
 
 from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.grids import MISSING, Grid, grids, notes
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.html import inline_image
 
 
 def page(collected: Collected, made: str = "") -> str:
@@ -57,18 +56,13 @@ def _runs(collected: Collected, system: System) -> str:
     settings = {run.folder: run.command for run in collected.table.seed_runs(system.cell)}
     parts = []
     for folder in system.folders:
-        images = "".join(_image(path) for path in sorted(RunFolder(folder).plots.glob("*.png")))
+        images = "".join(inline_image(path) for path in sorted(RunFolder(folder).plots.glob("*.png")))
         parts.append(
             f"<p><code>{escape(str(folder))}</code>: <code>{escape(settings[folder])}</code></p>"
             f'<div class="plots">{images}</div>'
         )
     count = f"{len(system.folders)} of {system.planned} runs"
     return f"<details><summary>{escape(system.name)}: {count}</summary>{''.join(parts)}</details>"
-
-
-def _image(path: Path) -> str:
-    data = base64.b64encode(path.read_bytes()).decode()
-    return f'<img loading="lazy" alt="{escape(path.stem)}" src="data:image/png;base64,{data}">'
 
 
 def _code(text: str) -> str:

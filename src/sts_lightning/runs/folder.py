@@ -12,6 +12,7 @@ checkpoints/step_N.ckpt     trained parameters after step N, if trainer.keep_eve
 stages.yaml                 configurations of the stages of a run; each stage has a subfolder, or one that
                             runs share, in `stages` beside the run folder
 plots/*.png, train.log      for the user
+report.html                 scores, plots, pairs of disagreement, changed settings and cost, on one page
 ==========================  ===========================================================================
 """
 
@@ -69,6 +70,7 @@ class RunFolder:
         self.output_file = self.path / "output.log"
         self.checkpoints = self.path / "checkpoints"
         self.plots = self.path / "plots"
+        self.page_file = self.path / "report.html"
         self.attempt = (self.history_file, self.checkpoints, self.path / "tensorboard")
         """Files written before the first checkpoint, removed when the run starts again."""
 

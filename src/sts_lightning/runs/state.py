@@ -86,7 +86,7 @@ def check_same(folder: RunFolder, composed: DictConfig) -> None:
     path = folder.stages_file if stages else folder.config_file
     read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read from the file
     wanted: Any = OmegaConf.to_container(read)
-    before, now = (_leaves(mapping, stages) for mapping in (_read(path), wanted))
+    before, now = (defining_leaves(mapping, stages) for mapping in (_read(path), wanted))
     absent = object()
     keys = sorted(
         key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent)
@@ -140,13 +140,18 @@ def _read(path: Path) -> Mapping[str, Any]:
     return read
 
 
-def _leaves(mapping: Mapping[str, Any], stages: bool) -> dict[str, Any]:
-    """Return the values that define a run by dotted key, without the location of the data."""
+def defining_leaves(mapping: Mapping[str, Any], stages: bool = False) -> dict[str, Any]:
+    """Return the values that define a run by dotted key, without the location of the data.
+
+    Args:
+        mapping: A configuration as plain values, or those of stages by name.
+        stages: Whether it is the latter.
+    """
     if stages:
         return {
             f"{name}.{key}": value
             for name, stage in mapping.items()
-            for key, value in _leaves(stage, False).items()
+            for key, value in defining_leaves(stage, False).items()
         }
     root = mapping.get("data_root")
     return {

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from sts_lightning.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError
@@ -128,5 +129,5 @@ def overview_table(jobs: Sequence[Job], workers: int, begin: float) -> Table:
     for job in jobs:
         score = "" if job.score is None else f"{job.score:.2f}"
         minutes = f"{job.seconds / 60:.1f}" if job.seconds else ""
-        table.add_row(job.title(shared), job.state, score, minutes, str(job.folder))
+        table.add_row(escape(job.title(shared)), job.state, score, minutes, str(job.folder))
     return table

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from omegaconf import DictConfig, open_dict
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from sts_lightning.errors import FailedJobsError, UserError
@@ -109,7 +110,7 @@ def plan_table(
         spent = [] if cost is None else [" + ".join(cost(cfg) for cfg in one.configs.values())]
         start = job.needs[-1].name if job.needs else ""
         gpus = _gpus(job.demand, gpus_per_job)
-        table.add_row(job.folder.name, job.title(shared), start, states[id(job)], gpus, *spent)
+        table.add_row(job.folder.name, escape(job.title(shared)), start, states[id(job)], gpus, *spent)
     return table
 
 

@@ -24,6 +24,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.state import check_free, check_same
+from sts_lightning.workflows.cut_texts import report_cut
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     suite = open_suite(cfg, cfg.senteval_text or _text_of(config))
     encoder, precision = _load_encoder(cfg, run, config, str(device))
     encoder = encoder.to(device).set_precision(precision).eval()
+    if suite.tables:
+        report_cut(encoder, suite.tables)
     result, row = suite.score(UnitVectors(encoder) if cfg.normalize else encoder, folder)
     RunFolder(folder).save_config(cfg)
     details = {

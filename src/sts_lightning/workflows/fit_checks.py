@@ -107,8 +107,9 @@ def check_extras(
         )
     if cfg.path is not None and cfg.data.get("path") != cfg.path:
         raise ConfigError(
-            f"path={cfg.path} has no effect on this data; add data=pairs_file or data=pairs_hub.",
+            f"path={cfg.path} has no effect on this data.",
             key="path",
+            hint="Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub.",
         )
     has_head = any(True for _ in loss.parameters())
     check_freeze(cfg.freeze, type(loss).__name__, has_head, regularizer is not None)

@@ -16,9 +16,19 @@ from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.console import print_scores
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.correlation import Correlations, correlate
+from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.ranks import RankResult, rank_tasks
-from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, spearman_row, table_cosines
+from sts_lightning.evaluation.sts import (
+    STSResult,
+    describe_binary,
+    encode_tables,
+    score_tasks,
+    spearman_row,
+    table_cosines,
+)
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_best
 from sts_lightning.runs.environment import environment
@@ -28,6 +38,8 @@ from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.trainer import Plan
+from sts_lightning.workflows.logged import log_results
+from sts_lightning.workflows.run_page import changed_settings, write_page
 from sts_lightning.workflows.validate import Parts
 
 log = logging.getLogger(__name__)
@@ -42,6 +54,7 @@ class Scores:
     test: STSResult | None
     test_cosines: list[np.ndarray]
     ranks: RankResult | None = None
+    binary: BinaryScores | None = None
 
 
 @dataclass(frozen=True)
@@ -100,10 +113,12 @@ def report(fitted: Fitted, started: float) -> float:
     details = _details(fitted, history, best_step, time.monotonic() - started)
     if tuned.ranks is not None:
         details["rank"] = tuned.ranks
+    details = {"dev_untuned": before, "worse_than_untuned": worse, **details}
+    metrics = RunMetrics(tuned.test, _dev(tuned), details)
+    write_page(run, metrics, _disagreements(tuned, data), changed_settings(cfg))
+    log_results(parts.loggers, run, metrics, fitted.plan.total_steps)
     # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
-    run.save_metrics(
-        RunMetrics(tuned.test, {**tuned.dev}, {"dev_untuned": before, "worse_than_untuned": worse, **details})
-    )
+    run.save_metrics(metrics)
     if worse:
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
@@ -133,10 +148,26 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
     vectors = encode_tables(encoder, tables)
     dev_cosines, *cosines = table_cosines(vectors, tables)
-    dev = correlate(dev_cosines, np.asarray(data.dev["label"], dtype=np.float64))
-    test = score_tasks(tasks, cosines, evaluation.aggregate) if tasks else None
+    gold = np.asarray(data.dev["label"], dtype=np.float64)
+    dev = correlate(dev_cosines, gold)
+    two = is_binary(gold)
+    thresholds = best_thresholds(dev_cosines, gold) if two else None
+    test = score_tasks(tasks, cosines, evaluation.aggregate, thresholds) if tasks else None
     ranks = rank_tasks(tasks, vectors) if tasks and evaluation.rank else None
-    return Scores(dev, dev_cosines, test, cosines, ranks)
+    binary = score_binary(dev_cosines, gold) if two else None
+    return Scores(dev, dev_cosines, test, cosines, ranks, binary)
+
+
+def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreement]:
+    """Return pairs of the test tasks, or of the dev pairs without these."""
+    if scores.test is not None:
+        return find_disagreements(data.tests, scores.test_cosines)
+    return find_disagreements([STSTask("dev", {"dev": data.dev})], [scores.dev_cosines])
+
+
+def _dev(scores: Scores) -> dict[str, Any]:
+    """Return the entry of the dev pairs."""
+    return {**scores.dev} if scores.binary is None else {**scores.dev, "binary": scores.binary}
 
 
 def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float) -> dict[str, Any]:
@@ -215,3 +246,8 @@ def _print_scores(
     if parts.data.text is not None:
         how += f", senteval_text={parts.data.text}"
     print_scores(f"Spearman x 100 ({how})", rows)
+    for line in [
+        *([] if tuned.binary is None else [describe("dev", tuned.binary)]),
+        *([] if tuned.test is None else describe_binary(tuned.test)),
+    ]:
+        log.info("%s", line)

@@ -34,11 +34,14 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
+from sts_lightning.training.event_file import EventFileLogger
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY, is_out_of_memory
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
+from sts_lightning.workflows.cut_texts import report_cut
+from sts_lightning.workflows.logged import log_settings
 from sts_lightning.workflows.report import Fitted, Scores, report, score
 from sts_lightning.workflows.validate import Parts, validate
 from sts_lightning.workflows.warm_start import warm_start
@@ -284,11 +287,17 @@ def _begin(experiment: Experiment) -> None:
         if parts.again:
             begin_again(parts.run)
         parts.run.save_config(decided(parts.cfg, parts.machine))
+        if not parts.resumed:
+            log_settings(parts.loggers, decided(parts.cfg, parts.machine))
+    if parts.first:
+        tests = [table for task in parts.data.tests for table in task.subsets.values()]
+        report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
+    rows, drawn = len(parts.data.train), parts.data.epoch_rows
     if parts.machine.reasons:
         log.info("%s", parts.machine.describe())
     log.info(
-        "%s examples, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
-        f"{len(parts.data.train):,}",
+        "%s, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
+        f"{rows:,} examples" if rows == drawn else f"{rows:,} examples, {drawn:,} in an epoch",
         plan.total_steps,
         parts.data.batch_size,
         plan.val_steps,
@@ -299,6 +308,9 @@ def _begin(experiment: Experiment) -> None:
 def _continue_history(parts: Parts) -> None:
     step = parts.run.read_checkpoint("last")["global_step"]
     log.info("resuming after step %d", step)
+    rows = [row for row in parts.run.history() if row["step"] <= step]
     for logger in parts.loggers:
         if isinstance(logger, HistoryLogger):
             logger.continue_from(step)
+        elif isinstance(logger, EventFileLogger):
+            logger.continue_from(step, rows)

@@ -1,0 +1,64 @@
+"""Test pairs on whose similarity an encoder and the gold scores disagree most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from sts_lightning.data.readers.senteval import STSTask
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A pair with its cosine and gold score, and the place of each among those of the task.
+
+    Attributes:
+        task: Name of the task.
+        sentence1: First sentence.
+        sentence2: Second sentence.
+        gold: Gold score.
+        cosine: Cosine.
+        gold_place: Share of the pairs of the task with a lower gold score, in [0, 1], ties counting half.
+        cosine_place: The same of the cosine.
+    """
+
+    task: str
+    sentence1: str
+    sentence2: str
+    gold: float
+    cosine: float
+    gold_place: float
+    cosine_place: float
+
+
+def find_disagreements(
+    tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], count: int = 20
+) -> list[Disagreement]:
+    """Find the pairs whose places by cosine and by gold score differ most, the largest difference first.
+
+    Places are compared, not scores, since Spearman's correlation is what is reported.
+
+    Args:
+        tasks: Tasks with scored pairs.
+        cosines: Cosines of the pairs of each subset of each task, in order.
+        count: Number of pairs.
+    """
+    remaining = iter(cosines)
+    found: list[Disagreement] = []
+    for task in tasks:
+        tables = list(task.subsets.values())
+        own = np.concatenate([next(remaining) for _ in tables])
+        gold = np.concatenate([np.asarray(table["label"], dtype=np.float64) for table in tables])
+        pairs = [
+            pair for table in tables for pair in zip(table["sentence1"], table["sentence2"], strict=True)
+        ]
+        places = [(rankdata(values) - 0.5) / len(values) for values in (gold, own)]
+        for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable")[:count]:
+            first, second = pairs[row]
+            shown = (float(values[row]) for values in (gold, own, *places))
+            found.append(Disagreement(task.name, first, second, *shown))
+    found.sort(key=lambda pair: -abs(pair.gold_place - pair.cosine_place))
+    return found[:count]

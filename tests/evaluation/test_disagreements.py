@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.evaluation.disagreements import find_disagreements
+
+
+def task(name: str, *golds: list[float]) -> STSTask:
+    tables = {
+        f"{name}{number}": make_table(
+            {
+                "sentence1": [f"{name}{number} {row}" for row in range(len(gold))],
+                "sentence2": ["other"] * len(gold),
+                "label": gold,
+            }
+        )
+        for number, gold in enumerate(golds)
+    }
+    return STSTask(name, tables)
+
+
+def test_places_by_hand() -> None:
+    tasks = [task("a", [0.0, 5.0], [1.0, 5.0]), task("b", [0.0, 1.0])]
+    cosines = [np.array([0.9, 0.8]), np.array([0.1, 0.2]), np.array([0.3, 0.2])]
+    found = find_disagreements(tasks, cosines, 3)
+    assert [(pair.task, pair.sentence1) for pair in found] == [("a", "a0 0"), ("b", "b0 0"), ("b", "b0 1")]
+    first = found[0]
+    assert (first.gold, first.cosine, first.sentence2) == (0.0, 0.9, "other")
+    assert (first.gold_place, first.cosine_place) == (pytest.approx(1 / 8), pytest.approx(7 / 8))
+    tied = next(pair for pair in find_disagreements(tasks, cosines) if pair.sentence1 == "a0 1")
+    assert tied.gold_place == pytest.approx(3 / 4)  # half of two pairs above two others
+    assert len(find_disagreements(tasks, cosines)) == 6

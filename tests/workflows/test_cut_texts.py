@@ -1,0 +1,34 @@
+"""Shares of texts that are cut, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from sts_lightning.data.pair_tables import make_table
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.workflows import cut_texts
+from sts_lightning.workflows.cut_texts import cut_share, report_cut
+
+TABLE = make_table(
+    {"sentence1": ["a", "a a a", "a a a a a a"], "sentence2": ["a", "b", "a a a a a a a"], "label": [0.0] * 3}
+)
+
+
+def test_distinct_texts_with_too_many_tokens(encoder: SentenceEncoder) -> None:
+    one = len(encoder.tokenizer(["a"])[0]) - 2  # without the special tokens
+    assert cut_share(encoder, [TABLE], 2 + 3 * one) == pytest.approx(2 / 5)
+    assert cut_share(encoder, [TABLE, TABLE], 2 + 6 * one) == pytest.approx(1 / 5)
+    assert cut_share(encoder, [TABLE], None) == cut_share(encoder, [], 3) == 0
+
+
+def test_many_texts_are_sampled(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut_texts, "MOST", 2)  # the first and the last text
+    assert cut_share(encoder, [TABLE], 2 + 6 * (len(encoder.tokenizer(["a"])[0]) - 2)) == pytest.approx(1 / 2)
+
+
+def test_the_line(encoder: SentenceEncoder, caplog: pytest.LogCaptureFixture) -> None:
+    encoder.tokenizer.set_evaluation_length(3)
+    with caplog.at_level("INFO"):
+        report_cut(encoder, [TABLE], TABLE)
+    assert f"0 % of the training texts (after {encoder.tokenizer.max_length} tokens), " in caplog.text
+    assert "60 % of the dev and test texts (after 3 tokens)" in caplog.text

@@ -1,0 +1,125 @@
+"""The page of a run, parsed."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig
+
+from sts_lightning.evaluation.disagreements import Disagreement
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.workflows.run_page import changed_settings, write_page
+from tests.reproduce.test_page import Checker
+from tests.shared_runs.entries import SHORT, composed, train_py
+
+PNG = b"\x89PNG not looked into"
+
+
+class Texts(HTMLParser):
+    """Headings of a page, and the cells of its tables."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tag = ""
+        self.headings: list[str] = []
+        self.cells: list[str] = []
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tag = tag
+        if tag == "td":
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tag = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.tag == "h2":
+            self.headings.append(data)
+        if self.tag == "td":
+            self.cells[-1] += data
+
+
+def scores(**more: object) -> RunMetrics:
+    return RunMetrics(None, {"spearman": 70.0, "pearson": 71.0, "pairs": 9, **more})
+
+
+def test_everything_on_a_page_that_asks_for_nothing(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.plots.mkdir()
+    (run.plots / "curves.png").write_bytes(PNG)
+    run.history_file.write_text("step,steps_per_second,tokens_per_second\n1,2,100\n2,4,400\n")
+    binary = {"average_precision": 90.0, "f1": 80.0, "accuracy": 85.0, "chosen_on": "dev"}
+    details = {
+        "wall_seconds": 90.0,
+        "peak_memory_bytes": {"host": 2_000_000_000},
+        "steps": 2,
+        "data": [{"source": "<a>.csv", "read": 1000, "kept": 900, "weight": 0.5}],
+    }
+    metrics = RunMetrics(None, scores(binary=binary).dev, details)
+    pair = Disagreement("mine", "<script>alert(1)</script>", "a & b", 5.0, 0.1, 0.9, 0.05)
+    write_page(run, metrics, [pair], {"optim.lr": (5e-5, 1e-4), "path": (None, "<b>")})
+    page = Texts(run.page_file)
+    assert page.headings == [
+        "Scores",
+        "Two labels",
+        "Curves",
+        "Largest disagreements",
+        "Changed settings",
+        "Data",
+        "Cost",
+    ]
+    for cell in ("70.00", "<script>alert(1)</script>", "a & b", "0.0001", "null", "<b>", "<a>.csv", "0.5"):
+        assert cell in page.cells, cell
+    assert page.cells[-8:] == [
+        "time",
+        "1.5 min",
+        "peak memory",
+        "2.00 GB",
+        "tokens per second",
+        "250",
+        "tokens, about",
+        "150",
+    ]
+    checker = Checker()
+    checker.feed(run.page_file.read_text())
+    assert "script" not in checker.seen
+    assert all(source.startswith("data:image/png;base64,") for source in checker.sources)
+    assert len(checker.sources) == 1
+
+
+def test_a_run_without_inputs_has_a_shorter_page(tmp_path: Path) -> None:
+    write_page(RunFolder(tmp_path), scores())
+    assert Texts(tmp_path / "report.html").headings == ["Scores"]
+
+
+def test_outside_a_job_the_defaults_are_not_known() -> None:
+    GlobalHydra.instance().clear()
+    assert changed_settings(DictConfig({"name": "x"})) is None
+
+
+def test_changed_settings_are_those_that_were_given(tmp_path: Path) -> None:
+    with composed("train", "optim.lr=1e-4", "name=mine", "loss=cosent", output=tmp_path) as cfg:
+        changed = changed_settings(cfg)
+    assert changed is not None
+    assert changed["optim.lr"] == (5e-5, 1e-4)
+    assert changed["loss._target_"][1].endswith("CoSENTLoss")
+    assert changed["loss.scale"][0] == ""  # the default loss has no such setting
+    assert "seed" not in changed
+    assert not [key for key in changed if key.startswith(("data", "model", "hydra", "name"))]
+
+
+@pytest.mark.slow
+def test_each_run_has_one_and_a_repeated_report_draws_it_again(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_py(run, *SHORT)
+    page = Texts(run / "report.html")
+    assert {"Scores", "Curves", "Largest disagreements", "Cost"} <= set(page.headings)
+    (run / "report.html").unlink()
+    (run / "metrics.json").unlink()  # as if it had been killed in its report
+    train_py(tmp_path / "x", f"resume={run}")
+    assert Texts(run / "report.html").headings == page.headings
