@@ -24,6 +24,7 @@ ADDED: dict[tuple[str, ...], Any] = {
     ("evaluation", "rank"): False,
     ("callbacks", "rank_monitor", "views"): "none",
     ("trainer", "keep_every"): None,
+    ("trainer", "dropout"): "process",
     ("step",): None,
     ("test",): None,
     ("sentence1",): "sentence1",
