@@ -212,7 +212,7 @@ def test_a_run_that_is_worse_than_its_start_says_so_first(
     )
     [log] = logged
     [selected] = said.findall(log)
-    # Of weights that have collapsed, whose ranks are rounding errors, the report finds a slightly other score.
+    # The ranks of collapsed weights are rounding errors, and differ a little in the report.
     assert float(selected) == pytest.approx(after, abs=1)
     assert metrics(uninterrupted)["worse_than_untuned"] is False
     assert "worse than" not in (uninterrupted / "train.log").read_text()
