@@ -49,6 +49,7 @@ UNNAMED = ("encoder", "decoder")
 BIG = tuple(name for name in choices("model") if "7b" in name)
 
 
+@pytest.mark.slow  # each composes a run
 @pytest.mark.parametrize("chosen", [*together(GROUPS), *together(("experiment",))])
 def test_every_choice_fits_its_target_and_needs_no_consent(chosen: str, tmp_path: Path) -> None:
     extra = UNPUBLISHED if any(f"model={name}" in chosen.split() for name in BIG) else []
