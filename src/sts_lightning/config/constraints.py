@@ -49,9 +49,8 @@ def check_config(cfg: DictConfig) -> DictConfig:
     except InterpolationToMissingValueError as error:
         raise unset(error) from error
     except OmegaConfBaseException as error:
-        raise ConfigError(
-            f"{error.full_key}: {str(error).splitlines()[0]}", key=str(error.full_key)
-        ) from error
+        key = str(error.full_key or _wrong_reference(cfg, ""))
+        raise ConfigError(f"{key}: {str(error).splitlines()[0]}", key=key) from error
     with open_dict(resolved):
         for key in unpublished:  # nothing refers to it
             del resolved[GROUP][key.partition(".")[2]]
@@ -62,6 +61,22 @@ def check_config(cfg: DictConfig) -> DictConfig:
         if isinstance(node, DictConfig):
             _check_targets(key, node)
     return resolved
+
+
+def _wrong_reference(node: DictConfig, path: str) -> str:
+    """Return the key of the first group that refers to another kind of value; errors do not name it."""
+    for key in node:
+        child = node._get_node(key)
+        if not isinstance(child, DictConfig) or child._is_none() or child._is_missing():
+            continue
+        found = f"{path}{key}"
+        if not child._is_interpolation():
+            found = _wrong_reference(child, f"{found}.")
+        elif isinstance(OmegaConf.select(node, str(key)), DictConfig):
+            found = ""
+        if found:
+            return found
+    return ""
 
 
 def check_flags(cfg: DictConfig) -> None:
