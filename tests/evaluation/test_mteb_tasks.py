@@ -153,6 +153,37 @@ def test_the_score_is_that_of_the_subsets_that_are_named(tmp_path: Path) -> None
     assert wanted["en-de"] != pytest.approx(wanted["es-es"])
 
 
+def test_a_benchmark_is_its_tasks_as_mteb_defines_them() -> None:
+    import mteb
+
+    benchmark = mteb.get_benchmark("MTEB(eng, v2)")
+    tasks = find_mteb_tasks(["MTEB(eng, v2)"])
+    found = {task.metadata.name: (task.hf_subsets, task.eval_splits) for task in tasks}
+    assert found == {task.metadata.name: (task.hf_subsets, task.eval_splits) for task in benchmark.tasks}
+    assert len(found) == 41  # as published: arXiv 2502.13595, Section 3
+
+
+def test_the_tasks_of_one_type() -> None:
+    tasks = find_mteb_tasks(["STS12", "MTEB(eng, v2)/STS"], splits=["test"])
+    names = [task.metadata.name for task in tasks]
+    assert names[0] == "STS12"
+    assert sorted(names) == [
+        *("BIOSSES", "SICK-R", "STS12", "STS13", "STS14", "STS15", "STS17", "STS22.v2", "STSBenchmark")
+    ]
+    with pytest.raises(ConfigError) as caught:
+        find_mteb_tasks(["MTEB(eng, v2)/Similarity"])
+    assert caught.value.key == "tasks"
+    assert "Summarization" in str(caught.value)
+
+
+def test_means_by_type(tmp_path: Path) -> None:
+    first, second = similarity_task(), pairs_task("STS17", STS17, subsets=["en-de"])
+    result = evaluate_mteb(tiny_bert(), [first, second], tmp_path)
+    scores = [task["score"] for task in result["tasks"].values()]
+    assert result["types"] == {"STS": pytest.approx(np.mean(scores))}
+    assert len(scores) == 2
+
+
 def test_unknown_tasks_and_absent_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"Banking77Classificatio"):
         find_mteb_tasks(["Banking77Classificatio"])

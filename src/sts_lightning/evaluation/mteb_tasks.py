@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
@@ -26,9 +28,10 @@ class MTEBScore(TypedDict):
 
 
 class MTEBResult(TypedDict):
-    """Main scores by task; ``average`` is their plain mean."""
+    """Main scores by task; ``average`` is their plain mean, ``types`` has the means by type of task."""
 
     average: float
+    types: dict[str, float]
     tasks: dict[str, MTEBScore]
 
 
@@ -79,7 +82,8 @@ def find_mteb_tasks(
     """MTEB's tasks of these names, each with the subsets and splits that will be scored.
 
     Args:
-        names: The tasks.
+        names: Names of tasks such as STS17, of benchmarks such as ``MTEB(eng, v2)``, whose tasks have the
+            subsets and splits of the benchmark, or of a type of their tasks, ``MTEB(eng, v2)/STS``.
         languages: Codes such as eng or eng-Latn; a subset is scored if all its languages are among them, so
             that English alone leaves out cross-lingual pairs. English if neither these nor subsets are given.
         subsets: Names of subsets such as en-en, for those of the tasks that have them.
@@ -99,24 +103,48 @@ def find_mteb_tasks(
         raise ConfigError(
             "languages and subsets both choose subsets of a task; give one of them.", key="languages"
         )
-    tasks = []
+    benchmarks = {benchmark.name: benchmark for benchmark in mteb.get_benchmarks()}
+    tasks: dict[str, Any] = {}
     for name in names:
-        try:
-            tasks.append(mteb.get_task(name))
-        except KeyError as error:
-            raise ConfigError(f"MTEB: {' '.join(str(error.args[0]).split())}", key="tasks") from error
-    for task in tasks:
-        _choose_subsets(task, languages, subsets)
-        if splits is not None:
-            _choose_splits(task, splits)
+        benchmark, _, kind = name.rpartition("/") if "/" in name else (name, "", "")
+        members = _members(benchmarks[benchmark], kind) if benchmark in benchmarks else [_task(mteb, name)]
+        for task in members:
+            if benchmark not in benchmarks or languages is not None or subsets is not None:
+                _choose_subsets(task, languages, subsets)
+            if splits is not None:
+                _choose_splits(task, splits)
+            tasks.setdefault(task.metadata.name, task)
     for key, wanted, found in (
-        ("subsets", subsets, {subset for task in tasks for subset in task.hf_subsets}),
-        ("splits", splits, {split for task in tasks for split in task.eval_splits}),
+        ("subsets", subsets, {subset for task in tasks.values() for subset in task.hf_subsets}),
+        ("splits", splits, {split for task in tasks.values() for split in task.eval_splits}),
     ):
         unused = [name for name in wanted or () if name not in found]
         if unused:
             raise ConfigError(f"{key}: no task of {', '.join(names)} has {', '.join(unused)}.", key=key)
-    return tasks
+    return list(tasks.values())
+
+
+def _task(mteb: Any, name: str) -> Any:
+    try:
+        return mteb.get_task(name)
+    except KeyError as error:
+        raise ConfigError(
+            f"MTEB: {' '.join(str(error.args[0]).split())}",
+            key="tasks",
+            hint="Benchmarks are named too, such as 'MTEB(eng, v2)', or 'MTEB(eng, v2)/STS' for a type of "
+            "their tasks.",
+        ) from error
+
+
+def _members(benchmark: Any, kind: str) -> list[Any]:
+    """Return the tasks of a benchmark, all or those of a type."""
+    types = sorted({task.metadata.type for task in benchmark.tasks})
+    if kind and kind not in types:
+        raise ConfigError(
+            f"tasks: {benchmark.name} has no tasks of the type {kind}; its types are {', '.join(types)}.",
+            key="tasks",
+        )
+    return [copy.deepcopy(task) for task in benchmark.tasks if kind in ("", task.metadata.type)]
 
 
 def _choose_subsets(task: Any, languages: Sequence[str] | None, subsets: Sequence[str] | None) -> None:
@@ -185,4 +213,8 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
             },
         }
     average = float(np.mean([result["score"] for result in results.values()]))
-    return {"average": average, "tasks": results}
+    by_type: dict[str, list[float]] = defaultdict(list)
+    for task in tasks:
+        by_type[task.metadata.type].append(results[task.metadata.name]["score"])
+    types = {kind: float(np.mean(scores)) for kind, scores in by_type.items()}
+    return {"average": average, "types": types, "tasks": results}
