@@ -190,13 +190,19 @@ NEEDS = {
     "data=nli_triplets": ("sts", "triplets"),
     "data=nli_pairs": ("sts", "pairs"),
     "data=sentences": ("sts", "wiki"),
+    "data=triplets_file": ("sts",),
+    "data=classes_file": ("sts",),
+    "data=sentences_file": ("sts",),
     "suite=sts": ("sts",),
     "suite=rank": ("sts",),
     "suite=relatedness": ("sts",),
     "suite=transfer": ("transfer",),
     "suite=probing": ("probing",),
 }
-"""Parts that a choice of train.py or eval.py reads; training data come with STS-B dev and the test sets."""
+"""Parts that a choice of train.py or eval.py reads; training data come with STS-B dev and the test sets.
+
+Files of one's own read them unless ``data.dev_path`` is given.
+"""
 
 
 def parts_of(names: Sequence[str]) -> list[Part]:
