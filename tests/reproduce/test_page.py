@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from html.parser import HTMLParser
 
 from sts_lightning.reproduce.collect import collect
@@ -40,3 +41,21 @@ def test_page_needs_nothing_else(table: Table, scores: dict[str, list[float]]) -
     assert "Toy &amp; &lt;others&gt;" in text
     assert "a|b_c: 3 of 3 runs" in text
     assert "absent: missing" in text
+
+
+def test_best_scores_chart_and_seeds(table: Table, scores: dict[str, list[float]]) -> None:
+    text = page(collect(table, 50))
+    best = f"{statistics.mean(scores['a|b_c']):.2f}"
+    assert text.count(f"<b>{best}</b>") == text.count("<b>") == 2  # STSB and the average of one row
+    chart = text[text.index('<svg class="chart"') : text.index("</svg>")]
+    assert chart.count('class="series"') == 2  # neither what is missing nor what is cited
+    assert chart.count('class="one"') == 6
+    assert f"<title>a|b_c: {best} (" in chart
+    details = text[text.index("<details><summary>a|b_c") :]
+    assert [f"<td>{score:.2f}</td>" in details for score in scores["a|b_c"]] == [True] * 3
+
+
+def test_one_row_alone_is_not_the_best(table: Table) -> None:
+    text = page(collect(table, 50))
+    assert "<b>" not in text
+    assert "<svg" not in text

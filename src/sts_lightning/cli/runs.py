@@ -14,13 +14,12 @@ from rich.table import Table
 
 from sts_lightning.cli.arguments import Commands, add_runs_folder
 from sts_lightning.errors import UserError
+from sts_lightning.files import check_output, write_atomic
 
 if TYPE_CHECKING:
     from sts_lightning.runs.listing import Group, ListedRun
 
 log = logging.getLogger(__name__)
-
-COST = ("minutes", "GB")
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -40,6 +39,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--each", action="store_true", help="a row for each seed")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table to a file")
     parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write the table and the dev curves of the best to a page"
+    )
+    parser.add_argument(
         "--best", action="store_true", help="print the folder of the best run on dev, for scripts"
     )
     parser.set_defaults(run=run)
@@ -47,8 +49,15 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the runs in a folder, best first, or the path of the best one."""
-    from sts_lightning.runs.listing import find_runs, group_seeds  # --help does not wait for it
+    from sts_lightning.runs.board import board
+    from sts_lightning.runs.listing import (  # --help does not wait for these
+        find_runs,
+        group_seeds,
+        sort_column,
+        sort_groups,
+    )
 
+    check_output("--html", options.html, options.csv)
     runs = [one for one in find_runs(options.folder) if _fits(one.settings, options.where)]
     if not runs:
         raise UserError(
@@ -59,9 +68,12 @@ def run(options: argparse.Namespace) -> None:
         return
     groups = group_seeds(runs, options.each)
     scores = list(dict.fromkeys(name for one in runs if one.metrics for name in one.metrics.scores))
-    groups = _sorted(groups, options.sort, scores)
+    by = sort_column(options.sort, scores)
+    groups = sort_groups(groups, by)
     if options.csv is not None:
         _write(options.csv, groups, scores)
+    if options.html is not None:
+        write_atomic(options.html, board(groups, scores, options.folder, by))
     _print(groups, scores, options.folder)
     for one in runs:
         if one.problem:
@@ -97,21 +109,9 @@ def _best(runs: Sequence[ListedRun]) -> ListedRun:
     return max(scored, key=lambda pair: pair[0])[1]
 
 
-def _sorted(groups: Sequence[Group], column: str | None, scores: Sequence[str]) -> list[Group]:
-    known = [*scores, *COST]
-    if column is not None and column not in known:
-        raise UserError(f"--sort {column}: no such column; there are {', '.join(known)}.")
-    by = column or next((name for name in ("average", "dev") if name in scores), "dev")
-    sign = 1 if by in COST else -1
-
-    def place(group: Group) -> tuple[bool, float]:
-        mean = group.mean(by)
-        return mean is None, 0.0 if mean is None else sign * mean
-
-    return sorted(groups, key=place)
-
-
 def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
+    from sts_lightning.runs.listing import COST
+
     shown = [name for name in ("dev", "average", "rank") if name in scores] or list(scores[:1])
     table = Table(title=f"{sum(len(group.runs) for group in groups)} runs in {folder}", title_justify="left")
     for heading in (
@@ -125,37 +125,15 @@ def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None
     for heading in (*shown, *COST):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
-        path = group.runs[0].folder.path
-        name = str(path.relative_to(folder)) if path != folder else str(path)
         state = [group.state] if any(g.state != "finished" for g in groups) else []
-        row = [f"{name} +{len(group.runs) - 1}" if len(group.runs) > 1 else name, _settings(group), *state]
-        table.add_row(
-            *row, " ".join(map(str, group.seeds)), *(_cell(group, name) for name in (*shown, *COST))
-        )
+        row = [group.name(folder), group.settings_text, *state, " ".join(map(str, group.seeds))]
+        table.add_row(*row, *(group.cell(name) or "-" for name in (*shown, *COST)))
     Console(width=None if Console().is_terminal else 160).print(table)
 
 
-def _settings(group: Group) -> str:
-    return " ".join(f"{key}={_shown(value)}" for key, value in group.settings.items() if value != {})
-
-
-def _shown(value: Any) -> str:
-    """Return a value as it is written on the command line."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _cell(group: Group, column: str) -> str:
-    mean, deviation = group.mean(column), group.deviation(column)
-    if mean is None:
-        return "-"
-    digits = 2 if column not in COST else 1
-    spread = f" ± {deviation:.{digits}f}" if deviation is not None and column not in COST else ""
-    return f"{mean:.{digits}f}{spread}"
-
-
 def _write(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
+    from sts_lightning.runs.listing import COST
+
     keys = list(dict.fromkeys(key for group in groups for key in group.settings))
     columns = [*scores, *COST]
     with path.open("w", newline="", encoding="utf-8") as file:

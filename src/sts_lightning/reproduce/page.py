@@ -8,12 +8,13 @@ from string import Template
 
 from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.grids import MISSING, Grid, grids, notes
+from sts_lightning.runs.charts import Estimate, estimate_chart
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.html import inline_image
+from sts_lightning.runs.html import inline_image, sorting_script, text_table
 
 
 def page(collected: Collected, made: str = "") -> str:
-    """Return a page with sortable tables, and the settings and plots of every finished run.
+    """Return a page with sortable tables, a chart, and scores, settings and plots of every finished run.
 
     Args:
         collected: Collected table.
@@ -28,25 +29,54 @@ def page(collected: Collected, made: str = "") -> str:
     return template.substitute(
         title=escape(collected.title),
         notes="<ul>" + "".join(f"<li>{_code(note)}</li>" for note in notes(collected)) + "</ul>",
-        tables="\n".join(parts),
+        tables="\n".join([*parts[:1], _chart(collected), *parts[1:]]),
         runs="\n".join(_runs(collected, system) for system in systems),
         made=escape(made),
+        sorting=sorting_script(),
     )
 
 
 def _table(grid: Grid) -> str:
-    def cell(tag: str, index: int, text: str) -> str:
+    def cell(tag: str, index: int, text: str, best: bool = False) -> str:
         kinds = [*(["word"] if index < grid.words else []), *(["missing"] if text == MISSING else [])]
         kind = f' class="{" ".join(kinds)}"' if kinds else ""
         inner = f'<button type="button">{escape(text)}</button>' if tag == "th" else escape(text)
+        inner = f"<b>{inner}</b>" if best else inner
         return f"<{tag}{kind}>{inner}</{tag}>"
 
     head = "".join(cell("th", index, text or "system") for index, text in enumerate(grid.header))
     lines = []
-    for row in grid.rows:
+    for number, row in enumerate(grid.rows):
         kind = ' class="published"' if any(text.startswith("published") for text in row[:2]) else ""
-        lines.append(f"<tr{kind}>{''.join(cell('td', i, text) for i, text in enumerate(row))}</tr>")
+        cells = "".join(cell("td", i, text, (number, i) in grid.best) for i, text in enumerate(row))
+        lines.append(f"<tr{kind}>{cells}</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _chart(collected: Collected) -> str:
+    """Return a chart of our own averages, or else dev scores; an empty text if there are none."""
+    column = next((name for name in ("average", "dev") if name in collected.columns), None)
+    if column is None:
+        return ""
+    rows = []
+    for system in collected.systems:
+        mean, spread = system.mean(column), system.spread(column)
+        interval = collected.intervals.get(system.name, {}).get(column)
+        if mean is None:
+            continue
+        bounds = None if spread is None else (mean - spread, mean + spread)
+        if interval is not None:
+            bounds = (interval.low, interval.high)
+        rows.append(
+            Estimate(system.name, mean, bounds, [row[column] for row in system.scores if column in row])
+        )
+    if not rows:
+        return ""
+    note = (
+        "Dot: mean over the seeds; circles: single seeds; line: 95 % interval over test pairs or, for runs "
+        "without predictions, one standard deviation of the seeds to each side."
+    )
+    return f"<h2>Systems</h2>\n<p>{note}</p>\n{estimate_chart(rows, column)}"
 
 
 def _runs(collected: Collected, system: System) -> str:
@@ -54,7 +84,12 @@ def _runs(collected: Collected, system: System) -> str:
         return f"<p>{escape(system.name)}: {MISSING}</p>"
     assert system.cell is not None
     settings = {run.folder: run.command for run in collected.table.seed_runs(system.cell)}
-    parts = []
+    columns = [column for column in collected.columns if column != "std"]
+    rows = [
+        [seed, *(f"{scores[column]:.2f}" if column in scores else "" for column in columns)]
+        for seed, scores in zip(system.seeds, system.scores, strict=True)
+    ]
+    parts = [text_table(["seed", *columns], rows, words=1)]
     for folder in system.folders:
         images = "".join(inline_image(path) for path in sorted(RunFolder(folder).plots.glob("*.png")))
         parts.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 
 
@@ -14,21 +15,42 @@ def inline_image(path: Path) -> str:
     return f'<img loading="lazy" alt="{escape(path.stem)}" src="data:image/png;base64,{data}">'
 
 
-def text_table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int) -> str:
+def heading(text: str, word: bool, sortable: bool) -> str:
+    """Return the heading of a column.
+
+    Args:
+        text: Its text, which is escaped.
+        word: Whether the column has words, aligned left; otherwise it has numbers.
+        sortable: Whether a click sorts the table, on a page with `sorting_script`.
+    """
+    inner = f'<button type="button">{escape(text)}</button>' if sortable else escape(text)
+    return f"<th{' class=word' if word else ''}>{inner}</th>"
+
+
+def text_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], words: int, sortable: bool = False
+) -> str:
     """Return a table of texts, which are escaped.
 
     Args:
         header: Heading of each column.
         rows: Cells of each row.
         words: Number of leading columns with words, aligned left; the others have numbers.
+        sortable: Whether a click on a heading sorts it, on a page with `sorting_script`.
     """
 
-    def cells(tag: str, texts: Sequence[str]) -> str:
+    def cells(texts: Sequence[str]) -> str:
         return "".join(
-            f"<{tag}{' class=word' if index < words else ''}>{escape(text)}</{tag}>"
+            f"<td{' class=word' if index < words else ''}>{escape(text)}</td>"
             for index, text in enumerate(texts)
         )
 
-    body = "".join(f"<tr>{cells('td', row)}</tr>\n" for row in rows)
-    head = f"<tr>{cells('th', header)}</tr>"
-    return f'<div class="wide"><table><thead>{head}</thead><tbody>\n{body}</tbody></table></div>'
+    body = "".join(f"<tr>{cells(row)}</tr>\n" for row in rows)
+    head = "".join(heading(text, index < words, sortable) for index, text in enumerate(header))
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
+
+
+def sorting_script() -> str:
+    """Return the script element by which a click on a heading with a button sorts its table."""
+    code = (files("sts_lightning.runs") / "sorting.js").read_text(encoding="utf-8")
+    return f"<script>\n{code}</script>"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sts_lightning.config.identity import VOLATILE
-from sts_lightning.errors import CheckpointError
+from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.runs.folder import RunFolder, State
 from sts_lightning.runs.metrics import RunMetrics
 
@@ -21,6 +21,9 @@ Settings = Mapping[str, Any]
 
 NOT_SHOWN = (*VOLATILE, "name")
 """Keys that tell nothing about a run."""
+
+COST = ("minutes", "GB")
+"""Columns of what a run took."""
 
 TARGET = "_target_"
 
@@ -178,6 +181,33 @@ class Group:
         values = self.values(column)
         return statistics.stdev(values) if len(values) > 1 else None
 
+    def cell(self, column: str) -> str:
+        """Return the mean in a column, and the deviation of a score; an empty text where it is unknown."""
+        mean, deviation = self.mean(column), self.deviation(column)
+        if mean is None:
+            return ""
+        digits = 2 if column not in COST else 1
+        spread = f" ± {deviation:.{digits}f}" if deviation is not None and column not in COST else ""
+        return f"{mean:.{digits}f}{spread}"
+
+    def name(self, root: Path) -> str:
+        """Return the path of the first run below a folder, and the number of the others."""
+        path = self.runs[0].folder.path
+        name = str(path.relative_to(root)) if path != root else str(path)
+        return f"{name} +{len(self.runs) - 1}" if len(self.runs) > 1 else name
+
+    @property
+    def settings_text(self) -> str:
+        """What distinguishes it, as written on the command line."""
+        return " ".join(f"{key}={shown(value)}" for key, value in self.settings.items() if value != {})
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
 
 def _value(metrics: RunMetrics, column: str) -> float | None:
     if column == "minutes":
@@ -221,3 +251,35 @@ def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int 
     if before is not None and depth:
         same["init_from"] = _without_seed(before, known, depth - 1)
     return same
+
+
+def sort_column(column: str | None, scores: Sequence[str]) -> str:
+    """Return the column by which a list is sorted.
+
+    Args:
+        column: A score, ``minutes`` or ``GB``; None for the average, or else the dev score.
+        scores: Names of the scores.
+
+    Raises:
+        UserError: There is no such column.
+    """
+    known = [*scores, *COST]
+    if column is not None and column not in known:
+        raise UserError(f"--sort {column}: no such column; there are {', '.join(known)}.")
+    return column or next((name for name in ("average", "dev") if name in scores), "dev")
+
+
+def sort_groups(groups: Sequence[Group], by: str) -> list[Group]:
+    """Return groups with the highest score or the lowest cost first, those without a value last.
+
+    Args:
+        groups: Groups.
+        by: Column.
+    """
+    sign = 1 if by in COST else -1
+
+    def place(group: Group) -> tuple[bool, float]:
+        mean = group.mean(by)
+        return mean is None, 0.0 if mean is None else sign * mean
+
+    return sorted(groups, key=place)
