@@ -69,7 +69,7 @@ def _wrong_reference(node: DictConfig, path: str) -> str:
         child = node._get_node(key)
         if not isinstance(child, DictConfig) or child._is_none() or child._is_missing():
             continue
-        found = f"{path}{key}"
+        found = f"{path}{key!s}"
         if not child._is_interpolation():
             found = _wrong_reference(child, f"{found}.")
         elif isinstance(OmegaConf.select(node, str(key)), DictConfig):
