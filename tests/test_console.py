@@ -36,6 +36,14 @@ def test_a_wide_table_is_transposed() -> None:
     ]
 
 
+def test_brackets_in_names_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_scores("scores [/b]", {"tuned": {"[/i]": 80.0, ":smile:": 81.0}})
+    text = capsys.readouterr().out
+    assert "[/b]" in text
+    assert "[/i]" in text
+    assert ":smile:" in text
+
+
 def test_log_lines_are_copied_to_the_file_until_the_end(tmp_path: Path) -> None:
     logger = logging.getLogger("sts_lightning.anything")
     with log_to(tmp_path / "train.log"):

@@ -56,7 +56,7 @@ def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: C
         console: Console to print to; standard output by default.
     """
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
-    console = console or Console()
+    console = console or Console(markup=False, emoji=False)  # names may contain brackets
     table = Table(title=title, title_justify="left")
     if len(columns) > len(rows):
         table.add_column("")

@@ -44,6 +44,12 @@ def test_sorted_and_filtered(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert "82.00" not in text
 
 
+def test_brackets_in_settings_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder / "d", settings(1, loss="[/b]"), 79.0)
+    main(["runs", str(folder)])
+    assert "loss=[/b]" in capsys.readouterr().out
+
+
 def test_best_run_for_scripts(
     folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

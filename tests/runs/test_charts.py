@@ -50,6 +50,14 @@ def test_a_single_point_is_a_dot() -> None:
     assert len(list(ET.fromstring(chart).iter("circle"))) == 1
 
 
+def test_rounding_errors_do_not_fill_the_axis() -> None:
+    chart = line_chart([Series("a", [[(0, 50.0), (1, 50.0 - 1e-6)]])], "step", "score")
+    numbers = [float(text) for text in axis(chart) if text.replace(".", "").isdecimal()]
+    assert len(numbers) == len(set(numbers)) >= 5
+    ((first, second),) = points(chart)
+    assert first[1] == second[1]
+
+
 def test_estimates_have_bounds_and_single_values() -> None:
     long = "x" * (LONGEST_LABEL + 1)
     rows = [Estimate("a", 80.0, (79.0, 82.0), (79.5, 80.5)), Estimate(long, 74.0)]

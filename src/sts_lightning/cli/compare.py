@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> None:
     for task, interval in difference.items():
         mark = " *" if interval.low > 0 or interval.high < 0 else "  "
         table.add_row(task, _unsigned(one[task]), _unsigned(two[task]), f"{interval}{mark}")
-    Console(width=None if Console().is_terminal else 120).print(table)
+    width = None if Console().is_terminal else 120
+    Console(width=width, markup=False, emoji=False).print(table)  # names may contain brackets
 
 
 def _name(runs: Sequence[Path]) -> str:

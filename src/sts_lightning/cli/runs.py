@@ -128,7 +128,8 @@ def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None
         state = [group.state] if any(g.state != "finished" for g in groups) else []
         row = [group.name(folder), group.settings_text, *state, " ".join(map(str, group.seeds))]
         table.add_row(*row, *(group.cell(name) or "-" for name in (*shown, *COST)))
-    Console(width=None if Console().is_terminal else 160).print(table)
+    width = None if Console().is_terminal else 160
+    Console(width=width, markup=False, emoji=False).print(table)  # settings contain brackets
 
 
 def _write(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:

@@ -28,6 +28,9 @@ LONGEST_LABEL = 44
 ROW = 26
 """Height of a row."""
 
+LEAST = 0.1
+"""Least range of an axis: smaller differences of scores times 100 are rounding errors."""
+
 
 @dataclass(frozen=True)
 class Series:
@@ -139,8 +142,11 @@ def _ticks(values: Sequence[float], whole: bool = False) -> list[float]:
     """Return round numbers around all values, the first and the last as ends of an axis."""
     from matplotlib.ticker import MaxNLocator  # most commands need no chart
 
+    low, high = min(values), max(values)
+    if high - low < LEAST:
+        low, high = (low + high - LEAST) / 2, (low + high + LEAST) / 2
     locator = MaxNLocator(6, steps=[1, 2, 5, 10], integer=whole, min_n_ticks=2)
-    return [float(tick) for tick in locator.tick_values(min(values), max(values))]
+    return [float(tick) for tick in locator.tick_values(low, high)]
 
 
 def _scaled(value: float, ticks: Sequence[float], start: float, end: float) -> float:
