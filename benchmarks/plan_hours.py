@@ -22,7 +22,7 @@ GOAL = 0.3
 COMMON = ["model=minilm", "logger=csv", "trainer.max_epochs=-1", "evaluation.final=false"]
 RUNS = [
     ["loss=pearson", "precision=32-true", "trainer.max_steps=20"],
-    ["loss=pearson", "precision=bf16-mixed", "trainer.max_steps=20"],
+    ["loss=pearson", "precision=auto", "trainer.max_steps=20"],
     ["loss=cosent", "data.batch_size=16", "precision=32-true", "trainer.max_steps=80"],
     ["loss=smooth_k2", "precision=32-true", "trainer.max_steps=20"],
     ["loss=infonce", "data=nli_triplets", "precision=32-true", "trainer.max_steps=10"],

@@ -40,6 +40,7 @@ def similarity_task() -> Any:
     return with_rows("STS12", DatasetDict(test=Dataset.from_dict(rows)))
 
 
+@pytest.mark.slow  # mteb takes seconds to import
 def test_vectors_are_the_encoders_own(tmp_path: Path) -> None:
     """MTEB's STS score equals scipy's on the cosines of the encoder, template applied."""
     from scipy import stats

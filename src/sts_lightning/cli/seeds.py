@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
     for name, row in rows.items():
         undefined = [task for task, score in row.items() if not math.isfinite(score)]
         if undefined:
-            raise UserError(f"{name}: the score of {undefined[0]} in metrics.json is not a finite number.")
+            raise UserError(f"{name}: its score of {undefined[0]} is not a finite number.")
     if len({tuple(row) for row in rows.values()}) > 1:
         tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
         raise UserError(f"the runs were reported on different tasks ({tasks}).")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from html import escape
-from importlib.resources import files
-from string import Template
 
 from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.grids import MISSING, Grid, grids, notes
 from sts_lightning.runs.charts import Estimate, estimate_chart
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.html import inline_image, sorting_script, text_table
+from sts_lightning.runs import html
 
 
 def page(collected: Collected, made: str = "") -> str:
@@ -20,37 +18,36 @@ def page(collected: Collected, made: str = "") -> str:
         collected: Collected table.
         made: Command that made the page, for its footer.
     """
-    template = Template((files("sts_lightning.reproduce") / "page.html").read_text(encoding="utf-8"))
-    parts = []
-    for number, grid in enumerate(grids(collected)):
-        heading = "" if number == 0 else f"<h2>{escape(grid.title)}</h2>\n"
-        parts.append(f'{heading}<div class="wide">{_table(grid)}</div>')
+    first, *others = grids(collected)
     systems = [system for system in collected.systems if system.cell is not None]
-    return template.substitute(
-        title=escape(collected.title),
-        notes="<ul>" + "".join(f"<li>{_code(note)}</li>" for note in notes(collected)) + "</ul>",
-        tables="\n".join([*parts[:1], _chart(collected), *parts[1:]]),
-        runs="\n".join(_runs(collected, system) for system in systems),
-        made=escape(made),
-        sorting=sorting_script(),
+    return html.page(
+        collected.title,
+        (
+            "<ul>" + "".join(f"<li>{_code(note)}</li>" for note in notes(collected)) + "</ul>",
+            _table(first),
+            _chart(collected),
+            *(f"<h2>{escape(grid.title)}</h2>\n{_table(grid)}" for grid in others),
+            "<h2>Runs</h2>",
+            *(_runs(collected, system) for system in systems),
+            f"<p>{escape(made)}</p>",
+            html.sorting_script(),
+        ),
     )
 
 
 def _table(grid: Grid) -> str:
-    def cell(tag: str, index: int, text: str, best: bool = False) -> str:
-        kinds = [*(["word"] if index < grid.words else []), *(["missing"] if text == MISSING else [])]
+    def cell(text: str, word: bool, best: bool) -> str:
+        kinds = [*(["word"] if word else []), *(["missing"] if text == MISSING else [])]
         kind = f' class="{" ".join(kinds)}"' if kinds else ""
-        inner = f'<button type="button">{escape(text)}</button>' if tag == "th" else escape(text)
-        inner = f"<b>{inner}</b>" if best else inner
-        return f"<{tag}{kind}>{inner}</{tag}>"
+        return f"<td{kind}>{f'<b>{escape(text)}</b>' if best else escape(text)}</td>"
 
-    head = "".join(cell("th", index, text or "system") for index, text in enumerate(grid.header))
-    lines = []
+    headings = (html.heading(text or "system", i < grid.words, True) for i, text in enumerate(grid.header))
+    rows = []
     for number, row in enumerate(grid.rows):
         kind = ' class="published"' if any(text.startswith("published") for text in row[:2]) else ""
-        cells = "".join(cell("td", i, text, (number, i) in grid.best) for i, text in enumerate(row))
-        lines.append(f"<tr{kind}>{cells}</tr>")
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+        cells = (cell(text, i < grid.words, (number, i) in grid.best) for i, text in enumerate(row))
+        rows.append(f"<tr{kind}>{''.join(cells)}</tr>")
+    return html.table(headings, rows)
 
 
 def _chart(collected: Collected) -> str:
@@ -89,9 +86,9 @@ def _runs(collected: Collected, system: System) -> str:
         [seed, *(f"{scores[column]:.2f}" if column in scores else "" for column in columns)]
         for seed, scores in zip(system.seeds, system.scores, strict=True)
     ]
-    parts = [text_table(["seed", *columns], rows, words=1)]
+    parts = [html.text_table(["seed", *columns], rows, words=1)]
     for folder in system.folders:
-        images = "".join(inline_image(path) for path in sorted(RunFolder(folder).plots.glob("*.png")))
+        images = "".join(html.inline_image(path) for path in sorted(RunFolder(folder).plots.glob("*.png")))
         parts.append(
             f"<p><code>{escape(str(folder))}</code>: <code>{escape(settings[folder])}</code></p>"
             f'<div class="plots">{images}</div>'

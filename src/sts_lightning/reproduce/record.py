@@ -91,7 +91,7 @@ def record_of(collected: Collected, table: str, evaluate: Sequence[str] = ()) ->
             scores = {column: round(value, 4) for column, value in means.items() if value is not None}
             cell = system.cell
             results.append(Result(cell.row, cell.model, len(system.scores), system.planned, scores))
-    return Record(table, collected.table.model, list(evaluate), "metrics.json of the runs", results)
+    return Record(table, collected.table.model, list(evaluate), "the run folders", results)
 
 
 def write_record(path: Path, record: Record) -> None:

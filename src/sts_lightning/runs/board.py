@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.charts import STYLES, Series, line_chart, swatch
-from sts_lightning.runs.html import sorting_script, text_table
+from sts_lightning.runs.html import page, sorting_script, text_table
 from sts_lightning.runs.listing import COST, Group, ListedRun, shown
 
 DEV = "dev/spearman"
@@ -27,16 +25,17 @@ def board(groups: Sequence[Group], scores: Sequence[str], root: Path, by: str) -
         root: Folder of the runs.
         by: Column by which the groups are sorted.
     """
-    template = Template((files("sts_lightning.runs") / "board.html").read_text(encoding="utf-8"))
     problems = [run.problem for group in groups for run in group.runs if run.problem]
     drawn, unreadable = _drawn(groups, root)
     notes = "".join(f"<li>{escape(problem)}</li>" for problem in (*problems, *unreadable))
-    return template.substitute(
-        title=escape(f"{sum(len(group.runs) for group in groups)} runs in {root}"),
-        table=_table(groups, scores, root),
-        curves=_curves(drawn, len(groups), by),
-        problems=f"<h2>Not readable</h2>\n<ul>{notes}</ul>" if notes else "",
-        sorting=sorting_script(),
+    return page(
+        f"{sum(len(group.runs) for group in groups)} runs in {root}",
+        (
+            _table(groups, scores, root),
+            _curves(drawn, len(groups), by),
+            f"<h2>Not readable</h2>\n<ul>{notes}</ul>" if notes else "",
+            sorting_script(),
+        ),
     )
 
 

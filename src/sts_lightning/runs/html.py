@@ -7,6 +7,18 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from string import Template
+
+
+def page(title: str, parts: Iterable[str]) -> str:
+    """Return a page that needs no other file.
+
+    Args:
+        title: Title and first heading, which is escaped.
+        parts: HTML of its parts, in order; empty ones are left out.
+    """
+    template = Template((files("sts_lightning.runs") / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(title=escape(title), body="\n".join(part for part in parts if part))
 
 
 def inline_image(path: Path) -> str:
@@ -45,9 +57,19 @@ def text_table(
             for index, text in enumerate(texts)
         )
 
-    body = "".join(f"<tr>{cells(row)}</tr>\n" for row in rows)
-    head = "".join(heading(text, index < words, sortable) for index, text in enumerate(header))
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>'
+    head = (heading(text, index < words, sortable) for index, text in enumerate(header))
+    return table(head, (f"<tr>{cells(row)}</tr>" for row in rows))
+
+
+def table(headings: Iterable[str], rows: Iterable[str]) -> str:
+    """Return a table that scrolls where the page is narrower.
+
+    Args:
+        headings: HTML of the headings of its columns.
+        rows: HTML of its rows.
+    """
+    head, body = "".join(headings), "\n".join(rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
 
 
 def sorting_script() -> str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
-from importlib.resources import files
 from statistics import median
-from string import Template
 from typing import Any
 
 from hydra import compose
@@ -20,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.evaluation.disagreements import Disagreement
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.html import inline_image, text_table
+from sts_lightning.runs.html import inline_image, page, text_table
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.state import defining_leaves
 
@@ -71,7 +68,6 @@ def write_page(
         pairs: Pairs on which the encoder and the gold scores disagree most.
         settings: Default and value of each changed setting.
     """
-    template = Template((files("sts_lightning.workflows") / "run_page.html").read_text(encoding="utf-8"))
     images = "".join(inline_image(path) for path in sorted(run.plots.glob("*.png")))
     sections = {
         "Scores": _table(("", "score"), [(name, f"{value:.2f}") for name, value in metrics.scores.items()]),
@@ -94,9 +90,8 @@ def write_page(
         ),
         "Cost": _table(("", ""), list(_cost(metrics, run.history()))),
     }
-    text = "\n".join(f"<h2>{name}</h2>\n{content}" for name, content in sections.items() if content)
-    title = escape(f"Run {run.path.resolve().name}")
-    write_atomic(run.page_file, template.substitute(title=title, sections=text))
+    parts = (f"<h2>{name}</h2>\n{content}" for name, content in sections.items() if content)
+    write_atomic(run.page_file, page(f"Run {run.path.resolve().name}", parts))
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:

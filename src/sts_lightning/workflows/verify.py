@@ -107,7 +107,9 @@ class _Folder:
 
     def _configuration(self) -> str:
         if not self.run.config_file.is_file():
-            raise CheckpointError(f"{self.run.path} is not a run folder: it has no config.yaml.")
+            raise CheckpointError(
+                f"{self.run.path} is not a run folder: it has no {self.run.config_file.name}."
+            )
         cfg = read_config(self.run.config_file, self.trust)
         evaluation = "suite" in cfg
         if not evaluation:
