@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.errors import UserError
+from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.evaluation.vector_cache import PROBES
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows.evaluate import evaluate_in
 
 Config = Callable[..., DictConfig]
@@ -34,3 +40,37 @@ def test_evaluation_settings(overrides: list[str], key: str, config: Config, tmp
         evaluate_in(tmp_path / "run", config("model=tiny_bert", *overrides, of="eval"))
     assert key in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_second_evaluation_encodes_nothing(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ["sentence1,sentence2,score", "aa bb,aa bc,5", "aa,cc dd,1", "bb,cd,0", "ab ab,ab,4"]
+    (tmp_path / "pairs.csv").write_text("\n".join(rows))
+    asked: list[str] = []
+    encode = SentenceEncoder.encode
+
+    def noted(self: SentenceEncoder, sentences: Sequence[str], *rest: Any, **options: Any) -> np.ndarray:
+        asked.extend(sentences)
+        return encode(self, sentences, *rest, **options)
+
+    def scores(name: str, *overrides: str) -> RunMetrics:
+        test = [f"test={tmp_path / 'pairs.csv'}", f"cache_dir={tmp_path / 'vectors'}", "accelerator=cpu"]
+        evaluate_in(tmp_path / name, config("model=tiny_bert", *test, *overrides, of="eval"))
+        return RunFolder(tmp_path / name).metrics()
+
+    monkeypatch.setattr(SentenceEncoder, "encode", noted)
+    first = scores("first")
+    assert {"aa bb", "cd"} <= set(asked)
+    asked.clear()
+    second = scores("second")
+    assert asked == list(PROBES)
+    assert second.scores == first.scores
+    assert (first.details["vectors_from_cache"], second.details["vectors_from_cache"]) == (0, 8)
+    asked.clear()
+    scores("other", "model.pooling=cls")
+    assert "aa bb" in asked
+    (tmp_path / "vectors" / "file").touch()
+    with pytest.raises(ConfigError) as caught:
+        scores("broken", f"cache_dir={tmp_path / 'vectors' / 'file'}")
+    assert caught.value.key == "cache_dir"

@@ -217,17 +217,18 @@ def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
             continue
         hint = hints.get(name, Any)
         if parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
-            types_ |= typing.get_type_hints(typing.get_args(hint)[0])
+            settings = typing.get_args(hint)[0]
+            types_ |= dict.fromkeys(settings.__annotations__, Any) | _hints(settings)
         else:
             types_[name] = hint
     return types_
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function, without those that cannot be resolved at run time."""
-    scope = getattr(inspect.unwrap(function), "__globals__", {})
+def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function or `TypedDict`, without those that cannot be resolved at run time."""
+    scope = getattr(inspect.unwrap(annotated), "__globals__", {})
     hints: dict[str, Any] = {}
-    for name, annotation in getattr(function, "__annotations__", {}).items():
+    for name, annotation in getattr(annotated, "__annotations__", {}).items():
         with contextlib.suppress(NameError):
             one = types.SimpleNamespace(__annotations__={name: annotation})
             hints |= typing.get_type_hints(one, scope)

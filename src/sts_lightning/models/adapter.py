@@ -20,7 +20,7 @@ from peft import (
     get_peft_model,
     get_peft_model_state_dict,
 )
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
@@ -159,10 +159,3 @@ def _scale_prefix(whole: PeftModel, backbone: PreTrainedModel) -> None:
     for encoder in whole.modules():
         if isinstance(encoder, PrefixEncoder) and not encoder.prefix_projection and scale is not None:
             encoder.embedding.weight.mul_(scale)
-
-
-def plain(backbone: nn.Module) -> PreTrainedModel:
-    """Return the backbone inside an adapter; a backbone without an adapter is returned unchanged."""
-    model: Any = backbone.get_base_model() if isinstance(backbone, PeftModel) else backbone
-    assert isinstance(model, PreTrainedModel)
-    return model

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import sys
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from peft import PeftModel
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from sts_lightning.choices import Precision
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapter import plain
 from sts_lightning.models.backbone import DTYPES
 from sts_lightning.models.example_dropout import checkpoint_contexts
 from sts_lightning.models.quantization import follow_weights
+
+if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
+    from peft import PeftModel
 
 
 class BackboneModule(nn.Module):
@@ -74,3 +76,12 @@ class BackboneModule(nn.Module):
         if precision not in DTYPES:
             raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
         return self.to(DTYPES[precision])
+
+
+def plain(backbone: nn.Module) -> PreTrainedModel:
+    """Return the backbone inside an adapter; a backbone without an adapter is returned unchanged."""
+    peft = sys.modules.get("peft")  # whoever made an adapter has imported it
+    adapted = peft is not None and isinstance(backbone, peft.PeftModel)
+    model: Any = backbone.get_base_model() if adapted else backbone  # type: ignore[operator]
+    assert isinstance(model, PreTrainedModel)
+    return model

@@ -5,18 +5,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from peft import PeftConfig
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise, Quantization, TextEdit
-from sts_lightning.models.adapter import add_adapter
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName, load_backbone
 from sts_lightning.models.backbone_module import BackboneModule
@@ -31,6 +29,9 @@ from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.tokenize import Augment, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
+
+if TYPE_CHECKING:
+    from peft import PeftConfig, PeftModel
 
 
 class SentenceEncoder(BackboneModule):
@@ -108,7 +109,7 @@ class SentenceEncoder(BackboneModule):
             size = backbone.config.hidden_size
             self.projector = projector or nn.Sequential(nn.Linear(size, size), nn.Tanh())
         self.normalize = normalize
-        self.backbone = backbone if adapter is None else add_adapter(backbone, adapter)
+        self.backbone = backbone if adapter is None else _adapted(backbone, adapter)
         self.pooling: Pooling = pooling
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         without_weights = backbone.device.type == "meta"  # there is nothing to compare
@@ -317,3 +318,9 @@ class SentenceEncoder(BackboneModule):
     def _reads_inner_layers(self) -> bool:
         """Whether pooling needs the output of a layer other than the last."""
         return self.pooling == "first_last_mean" or self.layer != -1
+
+
+def _adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
+    from sts_lightning.models.adapter import add_adapter  # imports peft, which takes seconds
+
+    return add_adapter(backbone, adapter)

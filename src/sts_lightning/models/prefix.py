@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from peft import PeftModel
 from torch import Tensor, nn
 from transformers import DynamicCache
 
-from sts_lightning.models.adapter import plain
+from sts_lightning.models.backbone_module import plain
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 
@@ -39,7 +38,8 @@ def can_share(backbone: nn.Module) -> bool:
     Recurrent and convolutional layers need their states too, and peft's prompt learning passes keys and
     values of its own.
     """
-    if isinstance(backbone, PeftModel) and backbone.active_peft_config.is_prompt_learning:
+    adapter: Any = getattr(backbone, "active_peft_config", None)
+    if adapter is not None and adapter.is_prompt_learning:
         return False
     model = plain(backbone)
     kinds = set(getattr(model.config, "layer_types", None) or ())

@@ -16,8 +16,11 @@ from sts_lightning.config.constraints import check_config
 from sts_lightning.config.trust import Trust
 from sts_lightning.console import print_scores
 from sts_lightning.errors import CheckpointError, ConfigError, at_setting
+from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
+from sts_lightning.evaluation.vector_cache import CachedVectors
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.fingerprint import fingerprint
 from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
@@ -72,7 +75,11 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     encoder = encoder.to(device).set_precision(precision).eval()
     if suite.tables:
         report_cut(encoder, suite.tables)
-    result, row = suite.score(UnitVectors(encoder) if cfg.normalize else encoder, folder)
+    cached = None if cfg.cache_dir is None else _cached(encoder, cfg.cache_dir)
+    reader: Encoder = cached or encoder
+    result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
+    if cached is not None:
+        log.info("%d vectors from %s, %d encoded", cached.found, cached.folder, cached.encoded)
     RunFolder(folder).save_config(cfg)
     details = {
         "suite": cfg.suite,
@@ -84,6 +91,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
+        "vectors_from_cache": 0 if cached is None else cached.found,
         "trained_on": [] if run is None else as_plain(run.trained_on()),
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),
@@ -104,6 +112,14 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     print_scores(title, {Path(name.partition("@")[0]).name: row})
     log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
     return float(result["average"])
+
+
+def _cached(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
+    folder = Path(cache_dir)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"cache_dir {folder} is not a folder.", key="cache_dir")
+    with at_setting("cache_dir"):
+        return CachedVectors(encoder, folder / fingerprint(encoder)[:16])
 
 
 def _training(run: RunFolder | None) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""Vectors that are kept on disk, so that no model encodes a sentence twice."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from sts_lightning.errors import DataError
+from sts_lightning.evaluation.correlation import require_finite
+from sts_lightning.evaluation.encoding import Encoder
+from sts_lightning.files import replacing
+
+log = logging.getLogger(__name__)
+
+PROBES = ("A man is playing a guitar.", "the Price rose by 3.5 % in May, he said", "no", "x " * 600)
+"""Sentences whose vectors must be those of the folder: with capitals, numbers, a single word, a long one."""
+
+TOLERANCE = 1e-3
+"""Largest difference of a probe's vector, as a share of its length: rounding of another machine."""
+
+
+class CachedVectors:
+    """An encoder that looks vectors up in a folder, and adds to it what it had to encode.
+
+    The folder has one file for each call that encoded something. Other processes may read and add at the same
+    time. No file is ever changed; delete the folder to free the space. A file that cannot be read or written is
+    a warning: its sentences are encoded again.
+
+    Args:
+        encoder: Encoder of the sentences that are not in the folder.
+        folder: Folder of this encoder's vectors alone; made with the first file.
+
+    Attributes:
+        found: Number of vectors that were looked up so far.
+        encoded: Number of vectors that were encoded so far.
+
+    Raises:
+        DataError: The folder holds vectors that this encoder would not give, as after a change of its code.
+    """
+
+    def __init__(self, encoder: Encoder, folder: Path) -> None:
+        self.encoder, self.folder = encoder, folder
+        self.found = self.encoded = 0
+        self._rows: dict[bytes, np.ndarray] = {}
+        for path in sorted(folder.glob("*.safetensors")):
+            self._read(path)
+        if self._rows and not self._fits():
+            raise DataError("holds other vectors than this encoder gives now; delete the folder.", folder)
+
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        """Return vectors of shape (len(sentences), D) in float32.
+
+        Raises:
+            TrainingError: A vector is NaN or infinite; nothing is kept then.
+        """
+        digests = [_digest(text) for text in sentences]
+        missing = {
+            digest: text for digest, text in zip(digests, sentences, strict=True) if digest not in self._rows
+        }
+        self.encoded += len(missing)
+        self.found += len(sentences) - len(missing)
+        if missing or not self._rows:  # the first file has the probes too
+            probes = {} if self._rows else {_digest(text): text for text in PROBES}
+            self._add(probes | missing)
+        if not digests:
+            return np.zeros((0, len(next(iter(self._rows.values())))), dtype=np.float32)
+        return np.stack([self._rows[digest] for digest in digests])
+
+    def _read(self, path: Path) -> None:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                digests, vectors = file.get_tensor("digests"), file.get_tensor("vectors")
+        except (OSError, SafetensorError) as error:
+            log.warning("%s cannot be read and is left out: %s", path, error)
+            return
+        self._rows.update((digest.tobytes(), vector) for digest, vector in zip(digests, vectors, strict=True))
+
+    def _add(self, texts: dict[bytes, str]) -> None:
+        """Encode texts, and keep their vectors."""
+        vectors = require_finite(np.asarray(self.encoder.encode(list(texts.values()))))
+        vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+        self._rows.update(zip(texts, vectors, strict=True))
+        digests = np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(len(texts), -1)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with replacing(self.folder / f"{uuid.uuid4().hex}.safetensors") as temporary:
+                save_file({"digests": digests, "vectors": vectors}, temporary)
+        except (OSError, SafetensorError) as error:
+            log.warning("%s: %d vectors are not kept: %s", self.folder, len(texts), error)
+
+    def _fits(self) -> bool:
+        """Whether the folder has the probes, with the vectors that the encoder gives now."""
+        before = [self._rows[digest] for digest in map(_digest, PROBES) if digest in self._rows]
+        now = np.asarray(self.encoder.encode(list(PROBES)))
+        if len(before) < len(now) or now.shape[1] != len(before[0]):
+            return False
+        differences = np.linalg.norm(now - np.stack(before), axis=1)
+        return bool((differences <= TOLERANCE * np.linalg.norm(now, axis=1)).all())
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
