@@ -55,6 +55,7 @@ def on_page_markdown(markdown: str, **_: object) -> str:
 
 
 def _linked(text: str) -> str:
+    text = text.replace("[Notebooks](notebooks) · ", "")  # not on the site
     return text.replace("](docs/", "](").replace("](CONTRIBUTING.md)", "](contributing.md)")
 
 

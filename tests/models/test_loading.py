@@ -22,6 +22,7 @@ from tests.conftest import SHORT_RUN
 Config = Callable[..., DictConfig]
 
 HEAVY = (
+    "peft",
     "lightning",
     "pytorch_lightning",
     "torchmetrics",

@@ -9,7 +9,6 @@ from omegaconf import DictConfig
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LRScheduler
-from transformers import get_scheduler
 
 from sts_lightning.choices import Schedule
 from sts_lightning.errors import ConfigError
@@ -165,6 +164,8 @@ def make_schedule(
     """
     planned = round(stretch * total_steps)
     steps = check_warmup(warmup, planned)
+    from transformers import get_scheduler  # imports peft, for seconds: data and model are checked before
+
     scheduler: LRScheduler = get_scheduler(
         schedule, optimizer, num_warmup_steps=steps, num_training_steps=planned
     )
