@@ -225,7 +225,7 @@ def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function or `TypedDict`, without those that cannot be resolved at run time."""
+    """Return the annotations of a function or `TypedDict`, but for those that cannot be resolved."""
     scope = getattr(inspect.unwrap(annotated), "__globals__", {})
     hints: dict[str, Any] = {}
     for name, annotation in getattr(annotated, "__annotations__", {}).items():

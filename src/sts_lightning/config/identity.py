@@ -22,6 +22,7 @@ VOLATILE = (
     "share_stages",
     "stage",
     "shared",
+    "cache_dir",
 )
 """Keys that do not affect the result of a run."""
 

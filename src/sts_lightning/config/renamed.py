@@ -25,6 +25,7 @@ ADDED: dict[tuple[str, ...], Any] = {
     ("callbacks", "rank_monitor", "views"): "none",
     ("trainer", "keep_every"): None,
     ("trainer", "dropout"): "process",
+    ("trainer", "select_untuned"): False,
     ("step",): None,
     ("test",): None,
     ("sentence1",): "sentence1",

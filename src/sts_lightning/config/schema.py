@@ -94,6 +94,7 @@ class TrainerConfig:
     val_every: float = MISSING
     save_every: int = MISSING
     keep_every: int | None = None
+    select_untuned: Any = field(default=False, metadata=FLAG)
     gradient_clip_val: float | None = None
     log_every_n_steps: int = MISSING
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})

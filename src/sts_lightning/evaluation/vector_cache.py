@@ -30,8 +30,8 @@ class CachedVectors:
     """An encoder that looks vectors up in a folder, and adds to it what it had to encode.
 
     The folder has one file for each call that encoded something. Other processes may read and add at the same
-    time. No file is ever changed; delete the folder to free the space. A file that cannot be read or written is
-    a warning: its sentences are encoded again.
+    time. No file is ever changed; delete the folder to free the space. Of a file that cannot be read or
+    written a warning says so, and its sentences are encoded again.
 
     Args:
         encoder: Encoder of the sentences that are not in the folder.

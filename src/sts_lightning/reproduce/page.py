@@ -6,9 +6,9 @@ from html import escape
 
 from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.grids import MISSING, Grid, grids, notes
+from sts_lightning.runs import html
 from sts_lightning.runs.charts import Estimate, estimate_chart
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs import html
 
 
 def page(collected: Collected, made: str = "") -> str:

@@ -5,15 +5,43 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lightning.pytorch as pl
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
 
 
 class BestCheckpoint(ModelCheckpoint):
     """Keeps the checkpoint of the best score.
 
     Lightning's own callback forgets the best score if the folder was moved before the run is resumed, so that
-    the next evaluation would replace the best weights by worse ones.
+    the next evaluation would replace the best weights by worse ones. It also never keeps weights before the
+    first step.
+
+    Args:
+        *arguments: Arguments of `ModelCheckpoint`.
+        untuned: Whether the weights before training are a candidate, by their score in the
+            `Trainer.validate` before `Trainer.fit`.
+        **settings: Further arguments of `ModelCheckpoint`.
     """
+
+    def __init__(self, *arguments: Any, untuned: bool = False, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.untuned = untuned
+        self._before: Tensor | None = None
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save if a score is the best so far, and note that before training."""
+        if trainer.state.fn == TrainerFn.VALIDATING and trainer.global_step == 0:
+            self._before = trainer.callback_metrics.get(str(self.monitor))
+        super().on_validation_end(trainer, pl_module)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save the weights before training if they are a candidate."""
+        super().on_train_start(trainer, pl_module)
+        if self.untuned and self._before is not None and trainer.global_step == 0:
+            metrics = self._monitor_candidates(trainer)
+            self._save_monitor_checkpoint(trainer, {**metrics, str(self.monitor): self._before})
 
     @property
     def state_key(self) -> str:

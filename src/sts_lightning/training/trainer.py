@@ -102,7 +102,7 @@ def make_trainer(
         partly_used: Whether some trainable weights do not contribute to the vectors.
     """
     log_every = min(cfg.log_every_n_steps, plan.epoch_steps)
-    best = _best_checkpoint(run, callbacks)
+    best = _best_checkpoint(run, callbacks, cfg.select_untuned)
     last = RunRecorder(run.checkpoint("last"), cfg.save_every, log_every, resume_command)
     always: list[Callback] = [RandomState(), Throughput(), DevReport(), best, last]
     if cfg.keep_every is not None:  # before the last one: a run that resumes from step N has kept it
@@ -149,7 +149,7 @@ def _environment() -> list[ClusterEnvironment]:
     return [LightningEnvironment() if PARENT in os.environ else SLURMEnvironment(auto_requeue=False)]
 
 
-def _best_checkpoint(run: RunFolder, callbacks: Sequence[Callback]) -> BestCheckpoint:
+def _best_checkpoint(run: RunFolder, callbacks: Sequence[Callback], untuned: bool) -> BestCheckpoint:
     """Return the callback that keeps the weights of the best dev score."""
     # Dev scores are those of the averaged weights, which only a complete checkpoint contains.
     averages = any(isinstance(callback, WeightAveraging) for callback in callbacks)
@@ -160,4 +160,5 @@ def _best_checkpoint(run: RunFolder, callbacks: Sequence[Callback]) -> BestCheck
         mode="max",
         save_weights_only=not averages,
         enable_version_counter=False,
+        untuned=untuned,
     )

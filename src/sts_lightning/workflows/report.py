@@ -122,7 +122,7 @@ def report(fitted: Fitted, started: float) -> float:
     if worse:
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
-            "optim.lr or train longer.",
+            "optim.lr or train longer; trainer.select_untuned=true would keep the untuned weights.",
             selected,
             before,
         )
