@@ -14,7 +14,7 @@ from transformers import get_scheduler
 from sts_lightning.choices import Schedule
 from sts_lightning.errors import ConfigError
 
-NO_DECAY = ("bias", "norm.weight", "Norm.weight")
+NO_DECAY = ("bias", "norm.weight", "Norm.weight", "log_scale")
 """Name endings of parameters that weight decay leaves alone."""
 
 
