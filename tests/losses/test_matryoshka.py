@@ -8,7 +8,6 @@ from torch import Tensor
 
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.angle import AnglELoss
-from sts_lightning.losses.base import Loss
 from sts_lightning.losses.cosent import CoSENTLoss
 from sts_lightning.losses.gist import GISTLoss
 from sts_lightning.losses.infonce import InfoNCELoss
@@ -31,7 +30,7 @@ def test_is_the_weighted_sum_over_sizes() -> None:
 def test_around_every_loss_without_a_head(stem: str) -> None:
     inner = make(stem)
     if any(isinstance(part, torch.nn.Linear) for part in inner.modules()):
-        with pytest.raises(ValueError, match="^inner is .* without a head"):
+        with pytest.raises(ValueError, match=r"^inner is .* without a head"):
             MatryoshkaLoss(inner, [4])
         return
     loss = MatryoshkaLoss(inner, [4, DIMENSION])
@@ -99,7 +98,6 @@ def test_rejects(settings: dict[str, Any], message: str) -> None:
 
 
 def test_a_size_that_the_inner_loss_cannot_read() -> None:
-    inner: Loss = AnglELoss()
-    views, labels = batch(inner)
-    with pytest.raises(ValueError, match="even"):
-        MatryoshkaLoss(inner, [3])(views, labels)
+    for inner in (AnglELoss(), MixLoss({"a": AnglELoss()}, {"a": 1.0})):
+        with pytest.raises(ValueError, match="even size, but they have 3"):
+            MatryoshkaLoss(inner, [4, 3])

@@ -49,7 +49,7 @@ class GISTLoss(Loss):
 
     views = (2, 3)
     labels = ("none",)
-    takes = ("teacher",)
+    takes: tuple[str, ...] = ("teacher",)
 
     def __init__(self, temperature: float = 0.05, guide: Guide = "self", margin: float = 0.1) -> None:
         super().__init__()

@@ -21,9 +21,9 @@ class KendallLoss(Loss):
     with x the cosine of a pair, y its score, and s the standard deviation of the batch's cosines. As t goes
     to 0 the tanh becomes a sign and the fraction Kendall's tau-b, whose two roots correct for ties. Because
     of s the loss does not change when all cosines are shifted or scaled; of the scores only the order
-    matters. L lies in [0, 2]; time and memory are O(B^2). On a batch of equal cosines or equal scores the correlation is
-    taken as 0 and there is no gradient. Smoothing the sign is the usual relaxation (as in soft ranks); no
-    paper that this project reproduces has this loss.
+    matters. L lies in [0, 2]; time and memory are O(B^2). On a batch of equal cosines or equal scores the
+    correlation is taken as 0 and there is no gradient. Smoothing the sign is the usual relaxation; no paper
+    that this project reproduces has this loss.
 
     Use it when every two pairs in the wrong order should count alike. `SpearmanLoss` weighs them by the
     distance of their ranks; `CoSENTLoss` also compares two pairs at a time, but its log-sum-exp is ruled by

@@ -62,11 +62,11 @@ class MatryoshkaLoss(Loss):
         sizes = list(dimensions or [])
         ordered = all(a < b for a, b in pairwise(sizes)) or all(a > b for a, b in pairwise(sizes))
         if not sizes or min(sizes) < 1 or not ordered:
-            raise ValueError(
-                f"dimensions must be different sizes of at least 1, in order, got {dimensions}."
-            )
+            raise ValueError(f"dimensions must be different sizes of at least 1, in order, got {dimensions}.")
         if dimension is not None and max(sizes) > dimension:
             raise ValueError(f"dimensions must be at most {dimension}, the size of a vector, got {sizes}.")
+        for size in sizes:
+            inner.check_dimension(size)
         self.weights = [1.0] * len(sizes) if weights is None else list(weights)
         if len(self.weights) != len(sizes):
             raise ValueError(f"weights must be one for each of {len(sizes)} dimensions, got {self.weights}.")

@@ -18,7 +18,8 @@ class SimilarityDistillationLoss(Loss):
     r"""Difference of the student's and the teacher's similarities of a batch (relational distillation).
 
     .. math:: L_{\text{kl}} = \frac1B \sum_i
-        \mathrm{KL}\bigl(\sigma(t_i / \tau_t) \,\|\, \sigma(s_i / \tau)\bigr), \quad L_{\text{mse}} = \frac{1}{B^2} \sum_{ij} (s_{ij} - t_{ij})^2
+        \mathrm{KL}\bigl(\sigma(t_i / \tau_t) \,\|\, \sigma(s_i / \tau)\bigr),
+        \quad L_{\text{mse}} = \frac{1}{B^2} \sum_{ij} (s_{ij} - t_{ij})^2
 
     with :math:`s_{ij} = \cos(u_i, v_j)`, t the same of the teacher, and :math:`\sigma` the softmax over j.
     The first is the loss of SEED (Fang et al. 2021, arXiv 2101.04731) on a batch instead of a queue; the
