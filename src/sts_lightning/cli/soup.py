@@ -24,7 +24,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--greedy",
         action="store_true",
-        help="take the runs by falling dev score, and keep each that does not lower the dev score of the average",
+        help="take the runs by falling dev score, and keep each that does not lower that of the average",
     )
     parser.add_argument(
         "--with-start",
@@ -54,16 +54,16 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.config.trust import Trust  # --help does not wait for these
     from sts_lightning.console import print_scores
     from sts_lightning.export.export import check_new_folder
-    from sts_lightning.workflows.soup import make_soup, read_parents
+    from sts_lightning.workflows.soup import make_soup
+    from sts_lightning.workflows.soup_parents import read_parents
 
     check_new_folder(options.to)
     parents = read_parents(options.runs, Trust.of(options.trust, options.trust_remote_code))
     soup = make_soup(parents, options.to, options.greedy, options.with_start)
     rows = {parent.run.name: {"dev": dev} for parent, dev in zip(parents, soup.singles, strict=True)}
-    for candidate in soup.tried:
-        name = "average" if options.greedy is False else f"average of {len(candidate.members)}"
-        share = "" if candidate.alpha == 1 else f", alpha {candidate.alpha:g}"
-        rows[f"{name}{share}"] = {"dev": candidate.dev}
+    for step, candidate in enumerate(soup.tried, 1):
+        name = f"average {step}: runs {len(candidate.members)}, alpha {candidate.alpha:g}"
+        rows[name] = {"dev": candidate.dev}
     print_scores("Spearman x 100", rows)
     best = soup.best
     log.info(
