@@ -13,6 +13,7 @@ from tests.cli.helpers import leaves
 from tests.workflows.soup_runs import write_run
 
 
+@pytest.mark.slow  # takes seconds
 def test_writes_a_run_and_prints_what_was_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [str(write_run(tmp_path / f"seed{seed}", 0.02, seed)) for seed in (1, 2)]
     main(["soup", *runs, "--to", str(tmp_path / "soup"), "--greedy", "--with-start", "0.5"])
