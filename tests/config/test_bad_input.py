@@ -27,6 +27,8 @@ from tests.conftest import CONF, SHORT_RUN
 TRIPLETS = ["loss=infonce", "data.kind=triplets"]
 SENTENCES = ["loss=infonce", "data.kind=sentences", "data.repetition=0.2"]
 MIX = ["loss=mix", "+loss.terms.a._target_=sts_lightning.losses.pearson.PearsonLoss", "+loss.weights.a=1"]
+MATRYOSHKA = ["loss=matryoshka", "+loss.inner._target_=sts_lightning.losses.spearman.SpearmanLoss"]
+MATRYOSHKA += ["+loss.inner.temperature=0.2", "loss.dimensions=[32,16]", "loss.weights=[1.0,1.0]"]
 
 BASES: dict[str, list[str]] = {
     "pairs": [],
@@ -38,6 +40,10 @@ BASES: dict[str, list[str]] = {
     "decoder": ["model=tiny_mistral", "prompt=eol"],
     "mix": MIX,
     **{name: [f"loss={name}"] for name in ("angle", "cosent", "ibn", "l1", "smooth_k2", "spearman")},
+    **{name: [f"loss={name}"] for name in ("kendall", "listmle", "listnet", "rank_margin")},
+    **{name: [f"loss={name}", "data.kind=triplets"] for name in ("gist", "hardness", "sigmoid")},
+    "matryoshka": MATRYOSHKA,
+    "orthogonal": ["regularizer=global_orthogonal"],
     "decoupled": ["loss=decoupled", "data.kind=triplets"],
     "energy": ["loss=energy", "data.kind=triplets"],
     "mixcse": ["loss=mixcse", "data.kind=sentences"],
@@ -164,6 +170,19 @@ VALUES: dict[str, dict[str, str]] = {
     "l1": {"loss.spacing": f"{NUMBER} 0 -1", "loss.features": CHOICE, "loss.clamp": CHOICE},
     "smooth_k2": {"loss.k": f"{NUMBER} 0 -2"},
     "spearman": {"loss.temperature": f"{NUMBER} 0 -1"},
+    "kendall": {"loss.temperature": f"{NUMBER} 0 -1"},
+    "listmle": {"loss.scale": f"{NUMBER} 0 -20"},
+    "listnet": {"loss.scale": f"{NUMBER} 0", "loss.score_temperature": f"{NUMBER} 0 -1"},
+    "rank_margin": {"loss.gap": f"{NUMBER} -1", "loss.scale": f"{NUMBER} 0"},
+    "gist": {"loss.guide": CHOICE, "loss.margin": f"{NUMBER} 2 -2"},
+    "hardness": {"loss.hardness": f"{NUMBER} -1", "loss.prior": f"{NUMBER} -0.1 1"},
+    "sigmoid": {"loss.scale": f"{NUMBER} 0 -1", "loss.bias": NUMBER},
+    "matryoshka": {
+        "loss.inner.temperature": f"{NUMBER} 0 -1",
+        "loss.dimensions": "null [] 5 fast [32,32] [0] [1.5] [1000000]",
+        "loss.weights": "fast [] [1] [0,0] [1,-1] [1,nan]",
+    },
+    "orthogonal": {"regularizer.coefficient": f"{NUMBER} -1"},
     "decoupled": {"loss.uniformity_weight": f"{NUMBER} -1"},
     "energy": {"loss.margin": f"{NUMBER} -0.2"},
     "mixcse": {"loss.mix": f"{NUMBER} -1 2"},

@@ -18,6 +18,8 @@ from sts_lightning.models.batch_probe import PROVEN
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.limits import NOT_REPEATABLE, number_positions
 from sts_lightning.models.pooling import Pooling
+from sts_lightning.regularizers.base import Regularizer
+from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows import train
@@ -84,9 +86,10 @@ def test_no_loss_uses_one(stem: str) -> None:
     assert not recorder.rejected
 
 
-def test_the_regularizer_uses_none() -> None:
+@pytest.mark.parametrize("regularizer", [RankReduction(), GlobalOrthogonal()])
+def test_the_regularizers_use_none(regularizer: Regularizer) -> None:
     with Recorder() as recorder:
-        RankReduction()(torch.rand(2, 8, 16, requires_grad=True)).backward()
+        regularizer(torch.rand(2, 8, 16, requires_grad=True)).backward()
     assert not recorder.rejected
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import TOP_SCORE, Loss
 from sts_lightning.losses.cosine_mse import CosineMSELoss
+from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
 
@@ -23,6 +24,8 @@ def make(stem: str, dimension: int = DIMENSION) -> Loss:
     torch.manual_seed(0)
     if kind is MixLoss:
         return MixLoss({"r": PearsonLoss(), "mse": CosineMSELoss()}, {"r": 1.0, "mse": 0.5}).double()
+    if kind is MatryoshkaLoss:
+        return MatryoshkaLoss(CosineMSELoss(), [dimension, dimension // 2]).double()
     facts = {"dimension": dimension, "top_label": 2 if stem == "cross_entropy" else TOP_SCORE}
     taken = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in facts.items() if name in taken}).double()

@@ -12,11 +12,15 @@ from torch.multiprocessing.spawn import spawn
 
 from sts_lightning.distributed import Shard
 from sts_lightning.losses.base import Loss
+from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.gather import gather_examples
 from tests.losses.cases import DIMENSION, batch, make
 
-LOSSES = ("infonce", "pearson", "spearman", "cosent", "smooth_k2", "mse", "mixcse")
+LOSSES = (
+    *("infonce", "pearson", "spearman", "cosent", "smooth_k2", "mse", "mixcse", "listnet", "listmle"),
+    *("concordance", "kendall", "gated_angle", "sigmoid", "gist", "hardness", "matryoshka"),
+)
 INPUTS = 3
 
 
@@ -32,7 +36,7 @@ def problem(stem: str, size: int) -> tuple[nn.Module, Loss, Tensor, Tensor | Non
 
 def value(loss: Loss, views: Tensor, labels: Tensor | None) -> Tensor:
     torch.manual_seed(6)
-    total: Tensor = loss(views, labels) + RankReduction(0.3)(views)
+    total: Tensor = loss(views, labels) + RankReduction(0.3)(views) + GlobalOrthogonal()(views)
     return total
 
 

@@ -71,7 +71,11 @@ def assert_same(one: Tensor, two: Tensor, tolerance: float = 1e-6) -> None:
     assert (one - two).abs().max() <= tolerance * one.abs().max()
 
 
-@pytest.mark.parametrize("loss", ["infonce", "pearson", "spearman", "cosent", "smooth_k2", "ibn"])
+CACHED = ("infonce", "pearson", "spearman", "cosent", "smooth_k2", "ibn", "listnet", "listmle")
+CACHED += ("concordance", "kendall", "gated_angle", "sigmoid", "gist", "hardness", "matryoshka")
+
+
+@pytest.mark.parametrize("loss", CACHED)
 @pytest.mark.parametrize("regularizer", [None, RankReduction(0.5)], ids=["", "rank_reduction"])
 def test_equals_the_whole_batch(loss: str, regularizer: RankReduction | None) -> None:
     """Without dropout, where the draws do not depend on the chunks: against one chunk of all rows."""

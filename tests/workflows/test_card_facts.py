@@ -43,6 +43,16 @@ def test_scores_have_intervals_and_the_recipe_its_values(tmp_path: Path) -> None
     assert (facts.base.hub_id, facts.base.revision, facts.base.licence) == ("owner/base", "abc123", {})
 
 
+def test_an_average_names_its_runs(tmp_path: Path) -> None:
+    parents = [{"run": f"runs/{name}", "averaged": name != "c"} for name in "abc"]
+    write_run(tmp_path / "whole", soup={"parents": parents, "alpha": 1.0})
+    recipe = card_facts(tmp_path / "whole").recipe
+    assert recipe["average of the weights of"] == "a, b (settings of the first)"
+    assert not [name for name in recipe if name.startswith("share")]
+    write_run(tmp_path / "half", soup={"parents": parents, "alpha": 0.5})
+    assert 0.5 in card_facts(tmp_path / "half").recipe.values()
+
+
 def test_no_interval_of_another_number(tmp_path: Path) -> None:
     score = write_run(tmp_path / "run", aggregate="mean")["STSB"]
     run = RunFolder(tmp_path / "run")

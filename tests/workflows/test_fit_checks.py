@@ -22,35 +22,48 @@ Config = Callable[..., DictConfig]
 
 SCORED = {
     "angle",
+    "concordance",
     "cosent",
     "cosine_mse",
+    "gated_angle",
     "ibn",
+    "kendall",
     "l1",
+    "listmle",
+    "listnet",
     "mse",
     "pearson",
+    "rank_margin",
     "smooth_k2",
     "spearman",
     "translated_relu",
 }
-CONTRASTIVE = {"infonce", "decoupled", "energy", "infocse"}
+ORDERED = {"angle", "cosent", "gated_angle", "kendall", "l1", "listmle", "mse", "rank_margin", "smooth_k2"}
+CLASSES = ORDERED | {"cross_entropy", "translated_relu"}
+DISTILLED = {"score_distillation", "similarity_distillation"}
+CONTRASTIVE = {"infonce", "decoupled", "energy", "gist", "hardness", "infocse", "sigmoid"}
+VIEWS = CONTRASTIVE | DISTILLED | {"mixcse", "rankcse"}
 FITTING = {
-    "sts": SCORED,
-    "pairs_file": SCORED,
-    "pairs_hub": SCORED,
-    "toy": SCORED,
-    "classes_file": {"angle", "cosent", "cross_entropy", "l1", "mse", "smooth_k2", "translated_relu"},
-    "nli_pairs": {"angle", "cosent", "cross_entropy", "l1", "mse", "smooth_k2", "translated_relu"},
+    "sts": SCORED | DISTILLED,
+    "pairs_file": SCORED | DISTILLED,
+    "pairs_hub": SCORED | DISTILLED,
+    "toy": SCORED | DISTILLED,
+    "classes_file": CLASSES | DISTILLED,
+    "nli_pairs": CLASSES | DISTILLED,
     "nli_triplets": CONTRASTIVE,
     "triplets_file": CONTRASTIVE,
-    "sentences_file": CONTRASTIVE | {"mixcse", "rankcse"},
-    "sentences": CONTRASTIVE | {"mixcse", "rankcse"},
+    "sentences_file": VIEWS,
+    "sentences": VIEWS,
 }
-"""Losses that can use what each choice of `data` gives; `mix` has the needs of its terms."""
+"""Losses that can use what each choice of `data` gives; `mix` and `matryoshka` have the needs of others."""
+
+
+WRAPPERS = {"matryoshka", "mix"}
 
 
 @pytest.fixture(scope="module")
 def heads() -> dict[str, Loss]:
-    return {stem: make(stem) for stem in all_losses() if stem != "mix"}
+    return {stem: make(stem) for stem in all_losses() if stem not in WRAPPERS}
 
 
 @pytest.mark.parametrize("data", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
@@ -64,7 +77,7 @@ def test_loss_and_data_fit_or_are_rejected(data: str, heads: dict[str, Loss], co
             ConfigError, match=r"needs .* but .* gives .* Losses that fit this data: "
         ) as caught:
             check_fit(head, source)
-        assert set(str(caught.value).rpartition(": ")[2].rstrip(".").split(", ")) - {"mix"} == FITTING[data]
+        assert set(str(caught.value).rpartition(": ")[2].rstrip(".").split(", ")) - WRAPPERS == FITTING[data]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ COMMANDS = (
     "score",
     "search",
     "seeds",
+    "soup",
     "verify",
 )
 """Commands, each in a module of its name."""

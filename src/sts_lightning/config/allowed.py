@@ -27,7 +27,10 @@ ENCODERS = (
     "sts_lightning.models.SentenceEncoder.from_pretrained",
     "sts_lightning.models.encoder.SentenceEncoder.from_pretrained",
 )
-REGULARIZERS = ("sts_lightning.regularizers.rank_reduction.RankReduction",)
+REGULARIZERS = (
+    "sts_lightning.regularizers.global_orthogonal.GlobalOrthogonal",
+    "sts_lightning.regularizers.rank_reduction.RankReduction",
+)
 COMPANIONS = (
     "sts_lightning.training.masked_lm.MaskedLanguageModel",
     "sts_lightning.training.teacher.Teacher",

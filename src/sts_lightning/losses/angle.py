@@ -44,7 +44,12 @@ class AnglELoss(CoSENTLoss):
 
     def __init__(self, scale: float = 20.0, dimension: int | None = None) -> None:
         super().__init__(scale)
-        if dimension is not None and dimension % 2:
+        if dimension is not None:
+            self.check_dimension(dimension)
+
+    def check_dimension(self, dimension: int) -> None:
+        """Reject an odd size; see `Loss.check_dimension`."""
+        if dimension % 2:
             raise ValueError(f"AnglELoss needs embeddings of even size, but they have {dimension}.")
 
     def similarity(self, first: Tensor, second: Tensor) -> Tensor:

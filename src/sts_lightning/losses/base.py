@@ -51,6 +51,16 @@ class Loss(nn.Module, ABC):
         kinds = " or ".join(LABEL_WORDS[kind] for kind in self.labels)
         return f"{' or '.join(map(str, self.views))} views and {kinds}"
 
+    def check_dimension(self, dimension: int) -> None:
+        """Reject embeddings of a size that the loss cannot read; most losses read any.
+
+        Args:
+            dimension: D, the size of an embedding.
+
+        Raises:
+            ValueError: The loss cannot read it.
+        """
+
     @abstractmethod
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch.

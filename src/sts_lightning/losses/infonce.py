@@ -26,7 +26,8 @@ class InfoNCELoss(Loss):
 
     Use it when there are positives but no scores: sentences encoded twice, or NLI triplets.
     `DecoupledLoss` leaves the positive out of the denominator, `MixCSELoss` adds harder negatives,
-    `EnergyLoss` adds a margin to the hardest one, and `IBNLoss` is the form for scored pairs.
+    `HardnessLoss` weights the hard ones, `GISTLoss` drops false ones, `EnergyLoss` adds a margin to the
+    hardest one, `SigmoidLoss` judges each pair by itself, and `IBNLoss` is the form for scored pairs.
 
     Args:
         temperature: tau, positive.

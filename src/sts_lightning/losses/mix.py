@@ -69,6 +69,11 @@ class MixLoss(Loss):
                 + "."
             )
 
+    def check_dimension(self, dimension: int) -> None:
+        """Reject a size that a term cannot read; see `Loss.check_dimension`."""
+        for _, term in self._items():
+            term.check_dimension(dimension)
+
     def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
         """Compute the weighted sum of the terms; see `Loss.forward`.
 

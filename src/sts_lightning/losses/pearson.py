@@ -23,7 +23,7 @@ class PearsonLoss(Loss):
 
     Use it when pairs have fine-grained scores and batches are large enough for a correlation.
     `SpearmanLoss` correlates ranks, `CoSENTLoss` uses the order only, `CosineMSELoss` fixes the
-    values as well.
+    values as well, and `ConcordanceLoss` does both.
 
     Deviation from the paper's code, which ``official`` switches on: it divides a mean over B by `unbiased
     variances

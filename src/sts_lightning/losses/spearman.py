@@ -47,12 +47,15 @@ class SpearmanLoss(Loss):
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
-        cosines = cosine_rows(views[0], views[1])
-        variance = cosines.var(correction=0)
-        # Equal cosines are not scaled up; the correlation then treats them as constant.
-        spread = torch.where(variance <= RESOLUTION**2, 1.0, variance).sqrt()
-        ranks = soft_ranks(cosines / spread, self.temperature)
+        ranks = soft_ranks(in_deviations(cosine_rows(views[0], views[1])), self.temperature)
         return 1 - pearson_correlation(ranks, mid_ranks(require_labels(self, labels)).to(ranks.dtype))
+
+
+def in_deviations(values: Tensor) -> Tensor:
+    """Divide values by their standard deviation, (B,) -> (B,); constant ones are left as they are."""
+    variance = values.var(correction=0)
+    # Rounding is not scaled up; a correlation then treats the values as constant.
+    return values / torch.where(variance <= RESOLUTION**2, 1.0, variance).sqrt()
 
 
 def soft_ranks(values: Tensor, temperature: float) -> Tensor:

@@ -6,8 +6,10 @@ import math
 from typing import Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
+
+from sts_lightning.regularizers.base import Regularizer
 
 Which = Literal["first", "second", "both", "each"]
 """Rows to read: those of the first view, of the second, of both together, or of each separately."""
@@ -17,7 +19,7 @@ Direction = Literal["decrease", "increase", "none"]
 SIGNS: dict[Direction, float] = {"decrease": 1.0, "increase": -1.0, "none": 0.0}
 
 
-class RankReduction(nn.Module):
+class RankReduction(Regularizer):
     r"""Coefficient times the von Neumann entropy of the embeddings (rank-reduction paper, Eq. 6).
 
     .. math:: \gamma S = -\gamma \sum_j \lambda_j \log \lambda_j
@@ -34,7 +36,8 @@ class RankReduction(nn.Module):
     paper's Table 1; `RankMonitor` detects the switch during training and sets ``phase``.
 
     Use it when contrastive training leaves embeddings of higher rank than the task needs. It adds to any
-    loss, and its coefficient is tuned on dev data.
+    loss, and its coefficient is tuned on dev data. `GlobalOrthogonal` acts the other way: it spreads the
+    embeddings out.
 
     Args:
         coefficient: gamma, not negative. The paper uses 1e-3 for most models, and 1e-4 to 3e-3.

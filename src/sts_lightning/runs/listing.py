@@ -83,7 +83,10 @@ def _read(folder: RunFolder) -> ListedRun:
     if state != "finished":
         return ListedRun(folder, state, settings)
     try:
-        return ListedRun(folder, state, settings, last.metrics())
+        metrics = last.metrics()
+        if metrics.averaged:  # otherwise the settings are those of the first run of the average
+            settings["soup"] = [Path(run).name for run in metrics.averaged]
+        return ListedRun(folder, state, settings, metrics)
     except CheckpointError as error:
         return ListedRun(folder, state, settings, problem=str(error))
 

@@ -70,6 +70,12 @@ class RunMetrics:
         return tuple(None if stage is None else TrainingCount.read(stage) for stage in stages)
 
     @property
+    def averaged(self) -> tuple[str, ...]:
+        """Folders of the runs whose weights were averaged; none for a run that was trained."""
+        parents = (self.details.get("soup") or {}).get("parents") or []
+        return tuple(str(parent["run"]) for parent in parents if parent["averaged"])
+
+    @property
     def peak_memory_gb(self) -> float | None:
         """Peak memory in GB, of the GPU if there was one; None if not measured."""
         peak = self.details.get("peak_memory_bytes") or {}
@@ -117,7 +123,8 @@ def read_metrics(path: Path) -> RunMetrics:
         values = json.loads(path.read_text(encoding="utf-8"))
         details = {name: value for name, value in values.items() if name not in ("dev", "test")}
         metrics = RunMetrics(values.get("test"), values.get("dev"), details)
-        _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.total_seconds, metrics.trained_on)
+        _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.total_seconds)
+        _ = (metrics.trained_on, metrics.averaged)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
     except BROKEN as error:

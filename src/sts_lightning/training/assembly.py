@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 from sts_lightning.config.build import build, check_kind
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.companion import Companion
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
@@ -40,7 +40,7 @@ def make_module(
     precision: str,
     encoder: SentenceEncoder,
     loss: Loss,
-    regularizer: RankReduction | None,
+    regularizer: Regularizer | None,
     plan: Plan,
     keep: Set[str] = frozenset(),
     companion: Companion | None = None,

@@ -25,7 +25,7 @@ from sts_lightning.models.example_dropout import check_example_dropout, row_keys
 from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
-from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.companion import Companion, Step
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
@@ -70,7 +70,7 @@ class STSModule(pl.LightningModule):
         schedule: Callable[[Optimizer], LRScheduler],
         frozen: Frozen = "none",
         keep: Set[str] = frozenset(),
-        regularizer: RankReduction | None = None,
+        regularizer: Regularizer | None = None,
         queue: MomentumQueue | None = None,
         micro_batch_size: int | Literal["auto"] | None = None,
         official_gather: bool = False,

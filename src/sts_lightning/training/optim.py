@@ -13,7 +13,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from sts_lightning.choices import Schedule
 from sts_lightning.errors import ConfigError
 
-NO_DECAY = ("bias", "norm.weight", "Norm.weight")
+NO_DECAY = ("bias", "norm.weight", "Norm.weight", "log_scale")
 """Name endings of parameters that weight decay leaves alone."""
 
 

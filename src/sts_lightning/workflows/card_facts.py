@@ -107,7 +107,7 @@ def card_facts(folder: Path) -> CardFacts:
     return CardFacts(
         name=str(settings.get("name") or folder.resolve().name),
         base=_base(_group(settings, "model")),
-        recipe=_recipe(settings, details),
+        recipe=_averaged(metrics) | _recipe(settings, details),
         data=metrics.trained_on if metrics else (None,),
         scores=scores,
         without_intervals=why,
@@ -190,6 +190,16 @@ def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str
         "commit of the code": details.get("git_commit"),
     }
     return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
+
+
+def _averaged(metrics: RunMetrics | None) -> dict[str, Any]:
+    """Return the runs that an average was made of; the recipe is that of the first."""
+    if metrics is None or not metrics.averaged:
+        return {}
+    names = ", ".join(Path(run).name for run in metrics.averaged)
+    share = metrics.details["soup"].get("alpha")
+    rest = {} if share == 1 else {"share of the average, the rest being the start": share}
+    return {"average of the weights of": f"{names} (settings of the first)", **rest}
 
 
 def _described(part: Mapping[Any, Any]) -> str | None:

@@ -12,7 +12,7 @@ from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
 from sts_lightning.models.freezing import check_freeze, trains
 from sts_lightning.models.template import check_template
-from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.companion import Companion
 from sts_lightning.training.queue import check_queue
 from sts_lightning.training.rank_monitor import RankMonitor
@@ -63,7 +63,7 @@ def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
 
 
 def check_extras(
-    cfg: DictConfig, loss: Loss, regularizer: RankReduction | None, callbacks: list[Callback]
+    cfg: DictConfig, loss: Loss, regularizer: Regularizer | None, callbacks: list[Callback]
 ) -> None:
     """Reject a start, a queue, a regularizer, a file or a frozen encoder that would have no effect.
 
@@ -73,7 +73,7 @@ def check_extras(
     for name, callback in zip(cfg.callbacks, callbacks, strict=True):
         check_kind(f"callbacks.{name}", callback, Callback)
     if regularizer is not None:
-        check_kind("regularizer", regularizer, RankReduction)
+        check_kind("regularizer", regularizer, Regularizer)
     if cfg.model.get("adapter") is None and trains(cfg.freeze):
         for key, usual in (("dtype", "float32"), ("quantization", "none")):
             if cfg.model.get(key, usual) != usual:

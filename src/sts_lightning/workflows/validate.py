@@ -16,7 +16,7 @@ from sts_lightning.config.machine import Machine, decide, decided
 from sts_lightning.config.trust import check_links
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError
-from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
@@ -32,8 +32,8 @@ from sts_lightning.workflows.fit_checks import (
 )
 from sts_lightning.workflows.trainer_checks import check_trainer
 
-TRIAL_SIZES = (2, 1.0)
-"""Size of an embedding and highest label with which the settings of a loss are checked.
+TRIAL_SIZES = (65_536, 1.0)
+"""Size of an embedding, beyond that of any model, and highest label with which a loss is checked.
 
 The loss that trains is built after the model, of which nothing has been loaded yet.
 """
@@ -66,7 +66,7 @@ class Parts:
     data: SentenceDataModule
     loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
-    regularizer: RankReduction | None
+    regularizer: Regularizer | None
     companion: Companion | None
 
 
@@ -119,7 +119,7 @@ class Built:
     data: SentenceDataModule
     loggers: list[Logger]
     callbacks: list[Callback]
-    regularizer: RankReduction | None
+    regularizer: Regularizer | None
     companion: Companion | None
 
 

@@ -1,0 +1,92 @@
+"""InfoNCE without the negatives that a guide takes for positives."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.losses.base import Loss, cosine_matrix, upcast
+from sts_lightning.losses.infonce import check_temperature
+
+Guide = Literal["self", "teacher"]
+"""Whose similarities tell false negatives: those of the model in training, or of a teacher."""
+
+
+class GISTLoss(Loss):
+    r"""InfoNCE with masked false negatives (GISTEmbed, Solatorio 2024; Qwen3 Embedding, Zhang et al. 2025).
+
+    .. math:: L = -\frac{1}{B} \sum_i \log \frac{e^{\cos(z_i, z_i^+) / \tau}}
+        {\sum_{n \in N_i} e^{\cos(z_i, n) / \tau}}, \quad
+        n \notin N_i \iff g_{in} > g_{ii} + m
+
+    where the candidates are all positives of the batch and, with three views, all hard negatives. A candidate
+    that the guide's similarities g place above the positive by more than a margin m is left out. The positive
+    itself and the anchor's own hard negative, which the data vouch for, never are. ``observed`` has the
+    fraction of the other candidates that are masked.
+
+    The guide is the model itself (``guide=self``; its similarities have no gradient here), as in Qwen3
+    Embedding with m = 0.1 (arXiv 2506.05176); or a frozen teacher (``guide=teacher companion=teacher``), as
+    in GISTEmbed with m = 0 (arXiv 2402.16829), which knows false negatives before the model does. A teacher
+    has read anchors and positives alone, so it masks no hard negatives. GISTEmbed's further blocks (anchors
+    against anchors, positives against positives) are left out, so that with nothing masked this is
+    `InfoNCELoss`.
+
+    Use it when batches contain duplicates and paraphrases, as large batches of captions or questions do.
+    `HardnessLoss` does the opposite and raises the weight of similar negatives.
+
+    Args:
+        temperature: tau, positive.
+        guide: Source of g.
+        margin: m, in cosines, in (-2, 2).
+
+    Example:
+        >>> loss = GISTLoss()
+        >>> value = loss(torch.randn(3, 8, 16))
+    """
+
+    views = (2, 3)
+    labels = ("none",)
+    takes: tuple[str, ...] = ("teacher",)
+
+    def __init__(self, temperature: float = 0.05, guide: Guide = "self", margin: float = 0.1) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        if guide not in get_args(Guide):
+            raise ValueError(f"guide must be one of {', '.join(get_args(Guide))}, got {guide!r}.")
+        if not -2 < margin < 2:
+            raise ValueError(f"margin must lie in (-2, 2), got {margin}.")
+        self.temperature = temperature
+        self.guide: Guide = guide
+        self.margin = margin
+        self.takes = self.requires = ("teacher",) if guide == "teacher" else ()
+
+    def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
+        """Compute the loss of views (2 or 3, B, D); labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Anchors, positives[, hard negatives].
+            labels: Ignored.
+            teacher: The teacher's similarities of anchors to positives, (B, B).
+
+        Raises:
+            ValueError: The guide is a teacher, but there is none.
+        """
+        cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, B) or (B, 2 B)
+        size = len(cosines)
+        if self.guide == "self":
+            guide = cosines.detach()
+        elif teacher is None:
+            raise ValueError("GISTLoss needs the teacher's similarities unless guide is self.")
+        else:
+            guide = upcast(teacher)
+        own = torch.eye(size, dtype=torch.bool, device=cosines.device).repeat(1, len(views) - 1)
+        masked = torch.zeros_like(own)
+        known = guide.shape[1]  # candidates that the guide has read
+        masked[:, :known] = guide > guide.diagonal()[:, None] + self.margin
+        masked &= ~own
+        self.observed = {"masked": masked.sum() / (~own).sum().clamp(min=1)}
+        logits = cosines.masked_fill(masked, -torch.inf) / self.temperature
+        return F.cross_entropy(logits, torch.arange(size, device=logits.device))

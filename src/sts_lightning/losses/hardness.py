@@ -1,0 +1,78 @@
+"""Contrastive learning with hard negatives by weighting."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.losses.base import Loss, cosine_matrix
+from sts_lightning.losses.infonce import check_temperature
+
+
+class HardnessLoss(Loss):
+    r"""InfoNCE with negatives weighted by their similarity (Robinson et al. 2021, arXiv 2010.04592).
+
+    .. math:: L = -\frac1B \sum_i \log \frac{e^{p_i}}{e^{p_i} + Q\,G_i}, \quad
+        G_i = \max\Bigl(e^{-1/\tau},\; \frac{1}{1 - \pi}
+        \Bigl(\sum_j w_{ij} e^{n_{ij}} - \pi e^{p_i}\Bigr)\Bigr), \quad
+        w_{ij} = \frac{e^{\beta n_{ij}}}{\sum_k e^{\beta n_{ik}}}
+
+    with :math:`p_i = \cos(z_i, z_i^+) / \tau` and n the same of the Q negatives of an anchor: the positives
+    of the other rows and, with three views, all hard negatives. The prior pi is the assumed fraction of false
+    negatives, whose share is subtracted (Chuang et al. 2020, "Debiased contrastive learning"). With beta = 0
+    and pi = 0 it is `InfoNCELoss`. The weights w have a gradient, as in `the authors' code
+    <https://github.com/joshr17/HCL/blob/7b4647fac271c78a2a9d619fe3f2929ecfaf33df/image/main.py#L30-L58>`_,
+    which also takes positives as anchors, and other anchors as negatives.
+
+    Use it when most negatives are easy. Where batches contain false negatives, raise ``prior`` with
+    ``hardness``, or mask them with `GISTLoss`; `MixCSELoss` makes harder negatives instead of weighting.
+
+    Args:
+        temperature: tau, positive.
+        hardness: beta, not negative; 0 weighs all negatives alike.
+        prior: pi in [0, 1).
+
+    Example:
+        >>> loss = HardnessLoss()
+        >>> value = loss(torch.randn(2, 8, 16))
+    """
+
+    views = (2, 3)
+    labels = ("none",)
+
+    def __init__(self, temperature: float = 0.05, hardness: float = 1.0, prior: float = 0.0) -> None:
+        super().__init__()
+        check_temperature(temperature)
+        if not 0 <= hardness < math.inf:
+            raise ValueError(f"hardness must be finite and not negative, got {hardness}.")
+        if not 0 <= prior < 1:
+            raise ValueError(f"prior must lie in [0, 1), got {prior}.")
+        self.temperature = temperature
+        self.hardness = hardness
+        self.prior = prior
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        """Compute the loss of views (2 or 3, B, D), B at least 2; labels are ignored. See `Loss.forward`.
+
+        Raises:
+            ValueError: The batch is one row without hard negatives, so it has no negatives.
+        """
+        size = views.shape[1]
+        if size < 2 and len(views) < 3:
+            raise ValueError("HardnessLoss needs at least two rows, or three views; got one row.")
+        logits = cosine_matrix(views[0], views[1:].flatten(0, 1)) / self.temperature
+        positive = logits.diagonal()
+        own = torch.eye(size, logits.shape[1], dtype=torch.bool, device=logits.device)
+        negative = logits.masked_fill(own, -torch.inf)
+        count = logits.shape[1] - 1
+        weights = (self.hardness * logits).masked_fill(own, -torch.inf).logsumexp(dim=1)
+        mean = ((1 + self.hardness) * negative).logsumexp(dim=1) - weights
+        # In logarithms: exp(mean) - prior exp(positive) = exp(mean) (1 - prior exp(positive - mean)).
+        share = self.prior * (positive - mean).clamp(max=80).exp()
+        rest = mean + torch.log1p(-torch.where(share < 1, share, 0.0)) - math.log1p(-self.prior)
+        least = torch.full_like(rest, -1 / self.temperature)
+        hard = torch.where(share >= 1, least, torch.maximum(rest, least))
+        return F.softplus(math.log(count) + hard - positive).mean()

@@ -1,0 +1,96 @@
+"""Matryoshka representation learning around any loss without a head."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from sts_lightning.choices import LabelKind
+from sts_lightning.losses.base import Loss
+
+EMBEDDINGS = ("negatives", "twin")
+"""Further arguments of a loss that are embeddings, and so are cut like the views."""
+
+
+class MatryoshkaLoss(Loss):
+    r"""Weighted sum of a loss on the first values of the embeddings (Kusupati et al. 2022, arXiv 2205.13147).
+
+    .. math:: L = \sum_{d \in M} c_d\, L_{\text{inner}}\bigl(z_{1:d}\bigr)
+
+    so that the first d values of a vector are an embedding of their own, for every d in M. ``observed`` has
+    the inner loss of each size, and what it observes at the largest. The inner loss may be any other one,
+    ``loss=mix`` included, but none with a head, since a head has weights for all D values.
+
+    Use it when vectors will be stored or compared at several sizes. Name D itself among the sizes, unless the
+    whole vector is not used.
+
+    Args:
+        inner: The loss.
+        dimensions: M, sizes in falling or rising order, each at least 1 and at most D.
+        weights: c, one for each size, finite, not negative and not all 0; null for 1 each.
+        dimension: D, the size of an embedding, if it is known.
+
+    Raises:
+        ValueError: The loss is missing or has a head, or a size or weight is out of range.
+
+    Example:
+        >>> loss = MatryoshkaLoss(PearsonLoss(), [16, 8, 4])
+        >>> value = loss(torch.randn(2, 8, 16), 5 * torch.rand(8))
+    """
+
+    views: tuple[int, ...] = ()
+    labels: tuple[LabelKind, ...] = ()
+
+    def __init__(
+        self,
+        inner: Loss | None = None,
+        dimensions: list[int] | None = None,
+        weights: list[float] | None = None,
+        dimension: int | None = None,
+    ) -> None:
+        super().__init__()
+        if inner is None:
+            raise ValueError("inner is empty, but matryoshka needs the loss to compute at each size.")
+        if any(isinstance(part, nn.Linear) for part in inner.modules()):
+            raise ValueError(
+                f"inner is {type(inner).__name__}, whose head has weights for the whole vector; choose a "
+                "loss without a head."
+            )
+        sizes = list(dimensions or [])
+        ordered = all(a < b for a, b in pairwise(sizes)) or all(a > b for a, b in pairwise(sizes))
+        if not sizes or min(sizes) < 1 or not ordered:
+            raise ValueError(f"dimensions must be different sizes of at least 1, in order, got {dimensions}.")
+        if dimension is not None and max(sizes) > dimension:
+            raise ValueError(f"dimensions must be at most {dimension}, the size of a vector, got {sizes}.")
+        for size in sizes:
+            inner.check_dimension(size)
+        self.weights = [1.0] * len(sizes) if weights is None else list(weights)
+        if len(self.weights) != len(sizes):
+            raise ValueError(f"weights must be one for each of {len(sizes)} dimensions, got {self.weights}.")
+        if not all(0 <= weight < math.inf for weight in self.weights) or not any(self.weights):
+            raise ValueError(f"weights must be finite, not negative and not all 0, got {self.weights}.")
+        self.inner = inner
+        self.dimensions = sizes
+        self.views, self.labels = inner.views, inner.labels
+        self.takes, self.requires = inner.takes, inner.requires
+
+    def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
+        """Compute the weighted sum of the inner loss over sizes; see `Loss.forward`.
+
+        Args:
+            views: Embeddings, (V, B, D).
+            labels: Scores or classes, (B,), or None.
+            **further: Arguments that the inner loss takes.
+        """
+        values, observed = {}, {}
+        for size in self.dimensions:
+            cut = {name: further[name][..., :size] for name in EMBEDDINGS if name in further}
+            values[size] = self.inner(views[..., :size], labels, **further | cut)
+            if size == max(self.dimensions):
+                observed = self.inner.observed
+        self.observed = {**{f"first_{size}": value.detach() for size, value in values.items()}, **observed}
+        pairs = zip(self.weights, values.values(), strict=True)
+        return torch.stack([weight * value for weight, value in pairs]).sum()

@@ -1,0 +1,48 @@
+"""Distillation of a teacher's similarities of pairs."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.losses.base import Loss, cosine_rows
+
+
+class ScoreDistillationLoss(Loss):
+    r"""Mean squared difference of the cosine of a pair and the teacher's similarity of it.
+
+    .. math:: L = \frac1B \sum_i \bigl(\cos(u_i, v_i) - t_i\bigr)^2
+
+    It is `CosineMSELoss` with the teacher's similarity in place of a score; labels, if there are any, are
+    ignored, so that unlabelled pairs serve as well.
+
+    Use it with ``companion=teacher`` when pairs have no scores, or in ``loss=mix`` beside a loss that reads
+    the scores. `SimilarityDistillationLoss` compares every two sentences of a batch, and learns more from the
+    same sentences where the teacher is good at unrelated pairs too.
+
+    Example:
+        >>> loss = ScoreDistillationLoss()
+        >>> value = loss(torch.randn(2, 8, 16), teacher=torch.rand(8, 8))
+    """
+
+    views = (2,)
+    labels = ("none", "score", "class")
+    takes = ("teacher",)
+    requires = ("teacher",)
+
+    def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
+        """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: The sentences of each pair.
+            labels: Ignored.
+            teacher: The teacher's similarities of first to second sentences, (B, B), of which the diagonal is
+                read.
+
+        Raises:
+            ValueError: The teacher's similarities are absent.
+        """
+        if teacher is None:
+            raise ValueError("ScoreDistillationLoss needs the teacher's similarities.")
+        cosines = cosine_rows(views[0], views[1])
+        return F.mse_loss(cosines, teacher.diagonal().to(cosines.dtype))

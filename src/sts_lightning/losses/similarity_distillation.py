@@ -1,0 +1,85 @@
+"""Distillation of a teacher's similarities of all sentences of a batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.losses.base import Loss, cosine_matrix
+
+Comparison = Literal["kl", "mse"]
+"""How similarities are compared: as distributions over each row, or number by number."""
+
+
+class SimilarityDistillationLoss(Loss):
+    r"""Difference of the student's and the teacher's similarities of a batch (relational distillation).
+
+    .. math:: L_{\text{kl}} = \frac1B \sum_i
+        \mathrm{KL}\bigl(\sigma(t_i / \tau_t) \,\|\, \sigma(s_i / \tau)\bigr),
+        \quad L_{\text{mse}} = \frac{1}{B^2} \sum_{ij} (s_{ij} - t_{ij})^2
+
+    with :math:`s_{ij} = \cos(u_i, v_j)`, t the same of the teacher, and :math:`\sigma` the softmax over j.
+    The first is the loss of SEED (Fang et al. 2021, arXiv 2101.04731) on a batch instead of a queue; the
+    second compares the matrices themselves, in the manner of similarity-preserving distillation (Tung and
+    Mori 2019), which scales each row to unit length first. No sizes need to match, since vectors of student
+    and teacher are never compared. Labels, if there are any, are ignored.
+
+    Use it with ``companion=teacher`` to train a small encoder on plain sentences or pairs. The listnet form
+    of `RankCSELoss` is the first plus a constant, beside a contrastive loss; `ScoreDistillationLoss` reads
+    the pairs of the data alone.
+
+    Args:
+        comparison: Form of the loss.
+        temperature: tau, positive; read by kl alone.
+        teacher_temperature: tau_t, positive; read by kl alone.
+
+    Example:
+        >>> loss = SimilarityDistillationLoss()
+        >>> value = loss(torch.randn(2, 8, 16), teacher=torch.rand(8, 8))
+    """
+
+    views = (2,)
+    labels = ("none", "score", "class")
+    takes = ("teacher",)
+    requires = ("teacher",)
+
+    def __init__(
+        self,
+        comparison: Comparison = "kl",
+        temperature: float = 0.05,
+        teacher_temperature: float = 0.05,
+    ) -> None:
+        super().__init__()
+        if comparison not in get_args(Comparison):
+            known = ", ".join(get_args(Comparison))
+            raise ValueError(f"comparison must be one of {known}, got {comparison!r}.")
+        for name, value in (("temperature", temperature), ("teacher_temperature", teacher_temperature)):
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {value}.")
+        self.comparison: Comparison = comparison
+        self.temperature = temperature
+        self.teacher_temperature = teacher_temperature
+
+    def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
+        """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: The two views of each example.
+            labels: Ignored.
+            teacher: The teacher's similarities of first views to second views, (B, B).
+
+        Raises:
+            ValueError: The teacher's similarities are absent.
+        """
+        if teacher is None:
+            raise ValueError("SimilarityDistillationLoss needs the teacher's similarities.")
+        student = cosine_matrix(views[0], views[1])
+        teacher = teacher.to(student.dtype)
+        if self.comparison == "mse":
+            return F.mse_loss(student, teacher)
+        wanted = (teacher / self.teacher_temperature).log_softmax(dim=1)
+        found = (student / self.temperature).log_softmax(dim=1)
+        return F.kl_div(found, wanted, reduction="batchmean", log_target=True)

@@ -1,0 +1,27 @@
+"""Base class of all regularizers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+
+class Regularizer(nn.Module, ABC):
+    """Base class of terms that are added to a loss: functions of the embeddings of a batch."""
+
+    @property
+    def needs_phases(self) -> bool:
+        """Return whether a `RankMonitor` has to find the phases of training for the term."""
+        return False
+
+    @abstractmethod
+    def forward(self, views: Tensor) -> Tensor:
+        """Compute the term.
+
+        Args:
+            views: Embeddings, shape (V, B, D), any floating dtype.
+
+        Returns:
+            A scalar, at least in float32.
+        """

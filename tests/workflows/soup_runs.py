@@ -1,0 +1,34 @@
+"""Finished runs with weights of their own, without training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics
+from tests.shared_runs.entries import edit, write_finished
+
+
+def write_run(
+    folder: Path, noise: float, seed: int, changed: Mapping[str, Mapping[str, Any]] | None = None
+) -> Path:
+    """Write a run whose best weights are those of the model plus noise, with other settings by group."""
+    write_finished(folder)
+    run = RunFolder(folder)
+    generator = torch.Generator().manual_seed(seed)
+    checkpoint = run.read_checkpoint("best")
+    for name, value in checkpoint["state_dict"].items():
+        if value.is_floating_point():
+            drawn = noise * torch.randn(value.shape, generator=generator)
+            checkpoint["state_dict"][name] = value + drawn
+    torch.save(checkpoint, run.checkpoint("best"))
+    counted = {"source": "toy", "unit": "pairs", "rows": 32, "published": None, "dropped": {}}
+    details = {"trained_on": [counted], "wall_seconds": 10.0}
+    run.save_metrics(RunMetrics(None, {"spearman": 50.0, "pearson": 50.0, "pairs": 40}, details))
+    for group, settings in (changed or {}).items():
+        edit(run.config_file, lambda cfg, group=group, settings=settings: cfg[group].update(settings))
+    return folder
