@@ -50,8 +50,8 @@ def clean_scores(predictions: Predictions, leaks: LeakedRows) -> dict[str, Clean
         clean = leaks.tests[task].kinds == CLEAN
         if len(np.unique(gold[clean])) < 2:
             return None
-        scores = (correlate(cosines[rows], gold[rows])["spearman"] for rows in (slice(None), clean))
-        found[task] = CleanScore(*scores, len(gold), int(clean.sum()))
+        official, own = correlate(cosines, gold), correlate(cosines[clean], gold[clean])
+        found[task] = CleanScore(official["spearman"], own["spearman"], len(gold), own["pairs"])
     found["average"] = _average(found)
     return found
 
