@@ -14,7 +14,7 @@ from sts_lightning.data.readers.senteval import STS_YEARS
 from sts_lightning.evaluation.matched import MatchedDifference
 from tests.cli.helpers import leaves
 
-ROWS = 60
+ROWS = 30
 """Pairs of each file; each third one is in STS-B train."""
 
 
@@ -69,6 +69,7 @@ def predictions(root: Path, tmp_path: Path) -> Path:
     return tmp_path / "model.npz"
 
 
+@pytest.mark.slow
 def test_the_command(
     root: Path, rows: Path, predictions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

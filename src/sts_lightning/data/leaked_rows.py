@@ -115,10 +115,7 @@ def as_json(found: LeakedRows) -> str:
         }
         for name, test in found.tests.items()
     }
-    return (
-        json.dumps({"training": found.training, "near": found.near, "tests": tests}, indent=1)
-        + "\n"
-    )
+    return json.dumps({"training": found.training, "near": found.near, "tests": tests}, indent=1) + "\n"
 
 
 def read_leaked_rows(path: Path) -> LeakedRows:
