@@ -17,6 +17,7 @@ from sts_lightning.data.fetch.hints import default_root
 from sts_lightning.files import check_output, write_atomic
 
 if TYPE_CHECKING:
+    from sts_lightning.evaluation.clean_subset import CleanScore
     from sts_lightning.evaluation.matched import MatchedDifference
     from sts_lightning.workflows.audit import AuditReport
 
@@ -73,7 +74,8 @@ def run(options: argparse.Namespace) -> None:
     reference = options.reference or WORD_OVERLAP
     console = Console(width=None if Console().is_terminal else 120, markup=False, emoji=False)
     console.print(_differences(report, options.source, reference, leaks.training))
-    console.print(_scores(report, reference))
+    if report.scores is not None and report.reference_scores is not None:
+        console.print(_scores(report.scores, report.reference_scores, reference))
     verdict = conclude(report.audit.whole)
     console.print(verdict)
     if options.json is not None:
@@ -123,7 +125,7 @@ def _differences(report: AuditReport, source: str, reference: str, training: str
     return table
 
 
-def _scores(report: AuditReport, reference: str) -> Table:
+def _scores(scores: Mapping[str, CleanScore], others: Mapping[str, CleanScore], reference: str) -> Table:
     table = Table(
         title="Spearman x 100 on all pairs, and on those that occur in no training set",
         title_justify="left",
@@ -132,8 +134,8 @@ def _scores(report: AuditReport, reference: str) -> Table:
     )
     for heading in ("", "pairs", "clean pairs", "all", "clean", f"{reference}, all", "clean"):
         table.add_column(heading, justify="right" if heading else "left")
-    for name, own in (report.scores or {}).items():
-        other = (report.reference_scores or {})[name]
+    for name, own in scores.items():
+        other = others[name]
         counts = (f"{own.pairs:,}", f"{own.clean_pairs:,}")
         values = (own.official, own.clean, other.official, other.clean)
         table.add_row(name, *counts, *(f"{value:.2f}" for value in values))

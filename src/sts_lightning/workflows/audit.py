@@ -121,7 +121,7 @@ def read_similarities(
                 f"{source}: {name} has other gold scores than the test set, so its pairs are others or in "
                 "another order."
             )
-    return {name: found[name] for name in golds}
+    return {name: (found[name][0], gold) for name, gold in golds.items()}
 
 
 def _gold(task: STSTask) -> np.ndarray:
