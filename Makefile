@@ -89,10 +89,10 @@ bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-
 	    --compute bfloat16 --batch 256 --papers-batch 64 --micro 16 --chunk-tokens 16384
 
 AUDIT_RUNS = runs/audit_power
-bench-audit: install  ## power and false alarms of `audit` over RUNS runs with and without leaked pairs; resumable [RUNS=20 STEPS=320 JOBS=2]
+bench-audit: install  ## power and false alarms of `audit` over RUNS runs with and without leaked pairs; resumable [RUNS=20 STEPS=100 JOBS=2]
 	@test -f $(AUDIT_RUNS)/start/metrics.json || $(BIN)/python eval.py model=minilm hydra.run.dir=$(AUDIT_RUNS)/start
-	$(BIN)/python train.py -m data.filter=none,exact seed=$$(seq -s, 1 $(or $(RUNS),20)) trainer.max_steps=$(or $(STEPS),320) \
-	    data.batch_size=32 trainer.max_epochs=-1 trainer.val_every=$(or $(STEPS),320) precision=32-true logger=csv \
+	$(BIN)/python train.py -m data.filter=none,exact seed=$$(seq -s, 1 $(or $(RUNS),20)) trainer.max_steps=$(or $(STEPS),100) \
+	    data.batch_size=32 trainer.max_epochs=-1 trainer.val_every=$(or $(STEPS),100) precision=32-true logger=csv \
 	    hydra.sweep.dir=$(AUDIT_RUNS) hydra.launcher.jobs=$(or $(JOBS),2)
 	$(BIN)/python benchmarks/audit_power.py $(AUDIT_RUNS)
 

@@ -1,6 +1,6 @@
 """Power and false alarms of `sts-lightning audit`: `make bench-audit`, or this script on a folder of runs.
 
-`make bench-audit` fine-tunes MiniLM for a few hundred steps, half of the runs with `data.filter=none` (on
+`make bench-audit` fine-tunes MiniLM for a hundred steps, half of the runs with `data.filter=none` (on
 test pairs) and half with `data.filter=exact` (without them), audits each, and prints how often it says "a
 sign of leaks": the power and the rate of false alarms, with exact binomial intervals. Re-running the
 command skips finished runs and resumes interrupted ones. Each run is audited twice, against the overlap of
