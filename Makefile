@@ -8,7 +8,7 @@ OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint docs format bench-encode bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
+	bench-prefix bench-lora-dropout bench-mistral bench-audit tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm docs-reproduction clean
 
 help:  ## list the targets
@@ -87,6 +87,14 @@ bench-lora-dropout: install  ## memory that LoRA's dropout keeps against peft's 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
 	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \
 	    --compute bfloat16 --batch 256 --papers-batch 64 --micro 16 --chunk-tokens 16384
+
+AUDIT_RUNS = runs/audit_power
+bench-audit: install  ## power and false alarms of `audit` over RUNS runs with and without leaked pairs; resumable [RUNS=20 STEPS=100 JOBS=2]
+	@test -f $(AUDIT_RUNS)/start/metrics.json || $(BIN)/python eval.py model=minilm hydra.run.dir=$(AUDIT_RUNS)/start
+	$(BIN)/python train.py -m data.filter=none,exact seed=$$(seq -s, 1 $(or $(RUNS),20)) trainer.max_steps=$(or $(STEPS),100) \
+	    data.batch_size=32 trainer.max_epochs=-1 trainer.val_every=$(or $(STEPS),100) precision=32-true logger=csv \
+	    hydra.sweep.dir=$(AUDIT_RUNS) hydra.launcher.jobs=$(or $(JOBS),2)
+	$(BIN)/python benchmarks/audit_power.py $(AUDIT_RUNS)
 
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
+from sts_lightning.data.leaked_rows import LeakedRows, SetLeaks, hash_scores
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import markdown
+from sts_lightning.reproduce.formats import csv_text, markdown
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Search
 from tests.reproduce.conftest import GOLD, lines, spec
@@ -40,6 +45,39 @@ def test_one_broken_file_among_many(table: Table, scores: dict[str, list[float]]
     assert f"Left out: {runs[1].folder / 'metrics.json'} is broken (JSONDecodeError" in text
     assert f"Left out: {runs[2].folder / 'predictions.npz'} is broken" in text
     assert (runs[1].folder / "metrics.json").read_text() == '{"dev": '
+
+
+def test_average_on_clean_pairs(
+    table: Table, scores: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "clean pairs" not in markdown(collect(table, 50))  # these are none of the published test sets
+    kinds = np.array(["", "exact", "", "near"] * 25)
+    leaks = LeakedRows("public sets", 0.8, {"STSB": SetLeaks(hash_scores(GOLD), kinds)})
+    monkeypatch.setattr("sts_lightning.reproduce.collect.published_leaks", lambda: leaks)
+    monkeypatch.setattr("sts_lightning.reproduce.grids.published_leaks", lambda: leaks)
+    runs = table.seed_runs(Cell("plain", "minilm"))
+    expected = []
+    for run in runs[1:]:
+        with np.load(run.run_folder.predictions_file) as arrays:
+            expected.append(100 * stats.spearmanr(arrays["STSB/cosine"][::2], GOLD[::2]).statistic)
+    runs[0].run_folder.predictions_file.unlink()
+    text = markdown(collect(table, 50))
+    header = next(line for line in text.splitlines() if line.startswith("|")).split(" | ")
+    column = header.index("clean pairs") - len(header)
+    ours = lines(text, "plain")[1]
+    assert ours[column] == f"{statistics.mean(expected):.2f} (2 of 3)"
+    assert lines(text, "absent")[1][column] == ""
+    assert "the average on the 50 of 100 test pairs that do not occur in public sets" in text
+    cells = [
+        row for row in csv.DictReader(io.StringIO(csv_text(collect(table, 50)))) if row["system"] == "plain"
+    ]
+    assert float(cells[-1]["value"]) == pytest.approx(statistics.mean(expected))
+    assert cells[-1]["column"] == "clean pairs"
+    metrics = json.loads(runs[1].run_folder.metrics_file.read_text())
+    metrics["test"]["aggregate"] = "mean"  # a score of another kind
+    runs[1].run_folder.metrics_file.write_text(json.dumps(metrics))
+    ours = lines(markdown(collect(table, 50)), "plain")[1]
+    assert ours[column] == f"{expected[1]:.2f} (1 of 3)"
 
 
 @pytest.mark.slow

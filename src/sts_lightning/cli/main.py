@@ -17,6 +17,7 @@ from sts_lightning.interrupts import listening, signal_name, stopping_signal
 from sts_lightning.output import lasting_output
 
 COMMANDS = (
+    "audit",
     "calibrate",
     "ceiling",
     "clean",

@@ -58,7 +58,7 @@ def calibrate(
         raise ValueError(f"{len(cosines)} pairs are too few for coverage {coverage:g}: {needed} are needed.")
     order = np.random.default_rng(seed).permutation(len(cosines))
     fit, held_out = np.split(order, [len(order) // 2])
-    knots, values = _isotonic(cosines[fit], scores[fit])
+    knots, values = monotone_map(cosines[fit], scores[fit])
     residuals = np.sort(np.abs(scores[held_out] - np.interp(cosines[held_out], knots, values)))
     half_width = residuals[_rank(len(held_out), coverage) - 1]
     return Calibration(
@@ -99,7 +99,7 @@ def _rank(held_out: int, coverage: float) -> int:
     return math.ceil((held_out + 1) * Fraction(str(coverage)))
 
 
-def _isotonic(cosines: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def monotone_map(cosines: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the knots of an isotonic regression: the ends of each block of equal scores.
 
     Pairs of equal cosine count as one, of their mean score and of their number as weight.

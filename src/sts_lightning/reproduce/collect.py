@@ -11,15 +11,17 @@ from typing import TypeVar
 import numpy as np
 
 from sts_lightning.analysis.phases import find_phases
+from sts_lightning.data.leaked_rows import published_leaks
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.evaluation.ceiling import ceiling
+from sts_lightning.evaluation.clean_subset import clean_scores
 from sts_lightning.published import TrainingCount
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run_settings import evaluation_text, training_seed, training_text
 from sts_lightning.reproduce.spec import CITED, RUNS
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.metrics import TrainedOn
+from sts_lightning.runs.metrics import RunMetrics, TrainedOn
 from sts_lightning.runs.predictions import load_predictions
 
 OTHER_DATA = " (on other data than published)"
@@ -42,6 +44,7 @@ class System:
         folders: Folders of the finished runs.
         scores: Scores of each finished run.
         predictions: Test predictions of each run that has some.
+        clean: Averages of these on the test pairs that occur in no public training set.
         ranks: History rows with ranks, of each run with a `RankMonitor`.
         selected: Selection criterion of the reported weights.
         texts: How dev and test sentences were read, of each finished run.
@@ -58,6 +61,7 @@ class System:
     folders: list[Path] = field(default_factory=list)
     scores: list[dict[str, float]] = field(default_factory=list)
     predictions: list[Predictions] = field(default_factory=list)
+    clean: list[float] = field(default_factory=list)
     ranks: list[list[dict[str, float]]] = field(default_factory=list)
     selected: str = ""
     texts: list[str] = field(default_factory=list)
@@ -190,11 +194,20 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
             predictions = _readable(problems, load_predictions, run.run_folder)
             if predictions is not None:
                 system.predictions.append(predictions)
+                system.clean += _clean_average(predictions, metrics)
         history = _readable(problems, RunFolder.history, run.run_folder)
         watched = [step for step in history or () if "rank/energy" in step]
         if watched:
             system.ranks.append(watched)
     return system
+
+
+def _clean_average(predictions: Predictions, metrics: RunMetrics) -> list[float]:
+    """Return the average on clean pairs; nothing for other test sets, or another aggregate than ``all``."""
+    if metrics.test is None or metrics.test.get("aggregate", "all") != "all":
+        return []
+    found = clean_scores(predictions, published_leaks())
+    return [] if found is None else [found["average"].clean]
 
 
 def _readable(problems: list[str], read: Callable[[A], T], what: A) -> T | None:

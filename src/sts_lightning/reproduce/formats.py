@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 from collections.abc import Sequence
 
 from sts_lightning.markdown import one_line
 from sts_lightning.reproduce.collect import Collected, System
-from sts_lightning.reproduce.grids import Grid, grids, notes, setting_notes, trained_on
+from sts_lightning.reproduce.grids import CLEAN, Grid, grids, notes, setting_notes, trained_on
 
 PAGE = 90
 """Width of a LaTeX page in characters; a wider table is shrunk to fit."""
@@ -48,7 +49,7 @@ def csv_text(collected: Collected) -> str:
     A missing value is empty. ``low`` and ``high`` bound the interval over test pairs; ``other_data`` says if
     a run was trained on other data than published (``yes``, ``no`` or ``unknown``). ``row`` says whether a
     system ``runs`` or is ``cited``, and ``why`` it is cited. ``evaluation``, ``training`` and ``seeds`` are
-    the settings of its runs.
+    the settings of its runs. The column `CLEAN` is there where runs have predictions of the published sets.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -62,15 +63,18 @@ def csv_text(collected: Collected) -> str:
                 )
         if system.cell is None:
             continue
+        numbers: list[list[str | float | None]] = []
         for column in collected.columns:
             interval = collected.intervals.get(system.name, {}).get(column)
-            bounds = ["", ""] if interval is None else [interval.low, interval.high]
-            spread = system.spread(column)
-            runs = [len(system.scores), system.planned]
-            data = [trained_on(system), _other_data(system)]
-            row = [system.name, "here", column, system.mean(column), spread, *bounds, *runs, *data]
-            settings = (system.texts, system.trained, system.seeds)
-            row += [system.mark, system.why, *(" / ".join(dict.fromkeys(texts)) for texts in settings)]
+            bounds = [None, None] if interval is None else [interval.low, interval.high]
+            numbers.append([column, system.mean(column), system.spread(column), *bounds])
+        if system.clean:
+            spread = statistics.stdev(system.clean) if len(system.clean) > 1 else None
+            numbers.append([CLEAN, statistics.mean(system.clean), spread, None, None])
+        runs = [len(system.scores), system.planned, trained_on(system), _other_data(system)]
+        settings = [" / ".join(dict.fromkeys(t)) for t in (system.texts, system.trained, system.seeds)]
+        for found in numbers:
+            row = [system.name, "here", *found, *runs, system.mark, system.why, *settings]
             writer.writerow(["" if value is None else value for value in row])
     for column, value in collected.ceilings.items():
         writer.writerow(["binary ceiling", "", column, value, *[""] * 12])

@@ -6,10 +6,17 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from sts_lightning.data.leaked_rows import CLEAN as CLEAN_PAIR
+from sts_lightning.data.leaked_rows import published_leaks
 from sts_lightning.evaluation.bootstrap import Interval
 from sts_lightning.reproduce.collect import Collected, System, rank_summary
 
 MISSING = "missing"
+
+CLEAN = "clean pairs"
+"""Column of the average on the test pairs that occur in no public training set."""
 
 NOT_RANKED = ("memory", "std", "rank")
 """Columns whose highest value is not the best."""
@@ -56,6 +63,8 @@ def notes(collected: Collected) -> list[str]:
         else "`here`: mean over seeds. Weights are selected by STS-B dev."
     )
     text += setting_notes(collected)
+    if any(system.clean for system in collected.systems):
+        text.append(clean_note())
     if collected.ceilings:
         text.append(
             "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
@@ -76,6 +85,18 @@ def notes(collected: Collected) -> list[str]:
     return text + [f"Left out: {problem}" for problem in collected.problems]
 
 
+def clean_note() -> str:
+    """Return the note on the column of scores on clean pairs."""
+    leaks = published_leaks()
+    kinds = np.concatenate([test.kinds for test in leaks.tests.values()])
+    clean = int((kinds == CLEAN_PAIR).sum())
+    return (
+        f"`{CLEAN}`: the average on the {clean:,} of {len(kinds):,} test pairs that do not occur in "
+        f"{leaks.training}, not even nearly equal. They are other pairs than all: compare rows by it, not a "
+        "row with its own average."
+    )
+
+
 def trained_on(system: System) -> str:
     """Return the numbers of training examples of a row's runs, of each stage, next to the published ones."""
     runs = [
@@ -89,7 +110,9 @@ def _scores(collected: Collected) -> Grid:
     columns = collected.columns
     header = ["", "source", *columns]
     spread = "std" not in columns
-    header += [*(["std"] if spread else []), "interval", "runs", "selected by", "trained on", "row"]
+    clean = any(system.clean for system in collected.systems)
+    header += [*(["std"] if spread else []), "interval", *([CLEAN] if clean else [])]
+    header += ["runs", "selected by", "trained on", "row"]
     rows = []
     ours: dict[str | None, dict[int, System]] = {}
     for system in collected.systems:
@@ -99,7 +122,7 @@ def _scores(collected: Collected) -> Grid:
             rows.append([system.name, label, *cells, *[""] * (len(header) - 3 - len(columns)), system.mark])
         if system.cell is not None:
             ours.setdefault(system.cell.model, {})[len(rows)] = system
-            rows.append([system.name, "here", *_here(collected, system, spread), system.mark])
+            rows.append([system.name, "here", *_here(collected, system, spread, clean), system.mark])
     if collected.ceilings:
         cells = [_number(collected.ceilings.get(column)) for column in columns]
         if any(cells):
@@ -117,10 +140,10 @@ def _best(systems: Mapping[int, System], columns: Sequence[str]) -> Iterator[tup
             yield from ((row, number) for row, value in values.items() if value == max(values.values()))
 
 
-def _here(collected: Collected, system: System, spread: bool) -> list[str]:
+def _here(collected: Collected, system: System, spread: bool, clean: bool) -> list[str]:
     runs = f"{len(system.scores)} of {system.planned}"
     if not system.scores:
-        empty = [""] * (2 if spread else 1)
+        empty = [""] * (1 + spread + clean)
         return [*[MISSING] * len(collected.columns), *empty, runs, system.selected, ""]
     cells = [_number(system.mean(column)) or MISSING for column in collected.columns]
     if spread:
@@ -129,10 +152,20 @@ def _here(collected: Collected, system: System, spread: bool) -> list[str]:
     return [
         *cells,
         "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
+        *([_clean(system)] if clean else []),
         runs,
         system.selected,
         trained_on(system),
     ]
+
+
+def _clean(system: System) -> str:
+    """Return the mean over the runs with predictions, with their number if some have none."""
+    if not system.clean:
+        return ""
+    text = f"{statistics.mean(system.clean):.2f}"
+    known, runs = len(system.clean), len(system.scores)
+    return text if known == runs else f"{text} ({known} of {runs})"
 
 
 def _differences(collected: Collected) -> list[Grid]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -41,15 +42,45 @@ def load_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]
     """
     path = run.predictions_file
     try:
-        with np.load(path) as arrays:
-            tasks = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays.files))
-            found = {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
+        arrays = read_arrays(path)
     except FileNotFoundError as error:
         raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.") from error
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    return as_predictions(arrays, path)
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read the named arrays of an ``.npz`` file; objects, which could run code, are rejected.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        CheckpointError: The file is broken.
+    """
+    try:
+        with np.load(path) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
     except TypeError as error:  # a single array (.npy) instead of an archive
         raise CheckpointError(f"{path} is broken (it holds no named arrays).") from error
+
+
+def as_predictions(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the cosines and the gold scores of each task from arrays named as in `save_predictions`.
+
+    Args:
+        arrays: Arrays of the file.
+        path: Its path, for messages.
+
+    Raises:
+        CheckpointError: An array is missing or holds something else.
+    """
+    tasks = list(dict.fromkeys(name.rpartition("/")[0] for name in arrays))
+    try:
+        found = {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
+    except KeyError as error:
+        raise CheckpointError(f"{path} is broken (KeyError: {error}).") from error
     if not found:
         raise CheckpointError(f"{path} holds no predictions.")
     for task, (cosines, gold) in found.items():
