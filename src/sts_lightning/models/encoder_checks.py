@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Literal, TypedDict, get_args
+from typing import TypedDict, get_args
 
 from peft import PeftConfig
 from transformers import PreTrainedModel
@@ -12,10 +12,8 @@ from transformers import PreTrainedModel
 from sts_lightning.choices import Denoise
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.pooling import POOLINGS, Pooling
+from sts_lightning.models.projection import Projection
 from sts_lightning.models.template import MASK
-
-Projection = Literal["none", "train", "always"]
-"""When a linear layer with tanh is applied to the pooled vector."""
 
 
 class OwnSettings(TypedDict, total=False):
