@@ -7,7 +7,7 @@ from typing import Literal
 from torch import nn
 from transformers import PretrainedConfig
 
-Projection = Literal["none", "train", "batch_norm", "always"]
+Projection = Literal["none", "train", "always", "batch_norm"]
 """Layers on top of the pooled vector: none; a linear one with tanh, in training alone (``train``) or in
 evaluation too (``always``); or a wider network with batch norms, in training alone."""
 
