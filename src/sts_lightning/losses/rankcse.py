@@ -172,7 +172,8 @@ def negative_entropy(first: Tensor, second: Tensor) -> Tensor:
     .. math:: \frac12 \sum_{p \in \{P, Q\}} \sum_j p_j (\log p_j - 10^{-7}), \quad p_j \ge 10^{-7}
     """
     parts = [scores.softmax(dim=1).clamp(min=TINY) for scores in (first, second)]
-    return sum((part * (part.log() - TINY)).sum(dim=1) for part in parts) / 2
+    first, second = ((part * (part.log() - TINY)).sum(dim=1) for part in parts)
+    return (first + second) / 2
 
 
 def summed_list_mle(scores: Tensor, reference: Tensor) -> Tensor:

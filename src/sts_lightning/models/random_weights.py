@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import PreTrainedModel
 
@@ -20,7 +22,8 @@ def random_weights(backbone: PreTrainedModel) -> PreTrainedModel:
     place = "meta" if backbone.device.type == "meta" else "cpu"
     with torch.random.fork_rng(devices=[]), torch.device(place):
         torch.default_generator.manual_seed(SEED)
-        fresh = type(backbone)(backbone.config)
+        fresh: Any = type(backbone)(backbone.config)
     if getattr(backbone, "pooler", fresh) is None:  # BERT's class adds one by default
         fresh.pooler = None
+    assert isinstance(fresh, PreTrainedModel)
     return fresh
