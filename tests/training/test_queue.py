@@ -48,6 +48,8 @@ def test_refuses() -> None:
         MomentumQueue(tiny_bert(), 0, 0.9)
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
         MomentumQueue(tiny_bert(), 4, 1.0)
+    with pytest.raises(ValueError, match="size must be 0 with projection=batch_norm"):
+        MomentumQueue(tiny_bert(projection="batch_norm"), 4, 0.9)
 
 
 @pytest.mark.parametrize("quantization", ["4bit", "8bit"])

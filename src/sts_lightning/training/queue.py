@@ -52,7 +52,7 @@ class MomentumQueue(Companion):
         official: Whether the copy starts and projects as in the paper's code.
 
     Raises:
-        ValueError: A value is out of range, or ``official`` does not fit the encoder.
+        ValueError: A value is out of range, or the queue does not fit the encoder.
     """
 
     provides = "negatives"
@@ -67,6 +67,10 @@ class MomentumQueue(Companion):
         check_queue(size, momentum)
         self.size = size
         self.momentum = momentum
+        if encoder.projection == "batch_norm":
+            raise ValueError(
+                "size must be 0 with projection=batch_norm, whose copy would have no statistics."
+            )
         self.official = official
         if official and not all(parameter.requires_grad for parameter in encoder.backbone.parameters()):
             raise ValueError("official starts the copy from random weights, so all weights have to train.")
