@@ -6,6 +6,7 @@ import copy
 import types
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
@@ -105,6 +106,7 @@ class Theirs(nn.Module):
         return value
 
 
+@pytest.mark.slow
 def test_training() -> None:
     encoder = spread(
         tiny_bert(

@@ -76,7 +76,8 @@ def test_training(official: bool) -> None:
     """Five updates with a queue that fills and overflows; by default the projection is another one."""
     encoder = spread(tiny_bert(dropout=0.0, pooling="cls", max_length=32, projection="always"))
     queue = MomentumQueue(encoder, QUEUE, MOMENTUM, official=official).train()
-    spread(queue.encoder_copy) if official else None
+    if official:
+        spread(queue.encoder_copy)
     theirs = Theirs(encoder, queue.encoder_copy)
     batch, ids = views(encoder, [SENTENCES[:SIZE], SENTENCES[2 : 2 + SIZE]])
     block, mask = (
@@ -108,7 +109,8 @@ def test_training(official: bool) -> None:
         with torch.no_grad():
             encoder.projector[0].weight.mul_(1.1)
             theirs.mlp.dense.weight.mul_(1.1)
-        our_loss(1), their_loss(1)
+        our_loss(1)
+        their_loss(1)
         assert trainer.pre_z1 is not None
         assert not torch.allclose(queue.negatives()[-SIZE:], trainer.pre_z1[-SIZE:], atol=1e-3)
         return
@@ -125,6 +127,7 @@ def test_training(official: bool) -> None:
     close(queue.negatives(), trainer.pre_z1, 1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [SENTENCES[1], SENTENCES[0], SENTENCES[2]])
 def test_repetition(text: str) -> None:
     """Rows with repetitions are as frequent, by their number and by the place of the first."""
