@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from sts_lightning.data.collate import View, ViewCollator
+from sts_lightning.distributed import Shard
 
 EXAMPLES = [
     {"sentence1": "a", "sentence2": "b", "label": 1.5},
@@ -35,3 +36,12 @@ def test_a_column_may_serve_several_views() -> None:
 
     batch = ViewCollator([View("sentence1"), View("sentence1", augment)], "none", keep)(EXAMPLES)
     assert batch.rows == [[["a", "c"], ["a", "c"]], [None, augment]]
+
+
+def test_equal_sentences_have_equal_numbers_in_every_shard() -> None:
+    examples = [{"sentence1": a, "sentence2": b} for a, b in ("xy", "yx", "zz")]
+    views = [View("sentence1"), View("sentence2")]
+    for rank in (0, 1):
+        batch = ViewCollator(views, "none", keep, Shard(rank, 2))(examples)
+        assert batch.sentence_ids is not None
+        assert batch.sentence_ids.tolist() == [[0, 1, 2], [1, 0, 2]]

@@ -127,7 +127,7 @@ def five_updates(
             value.backward()
             losses.append(value.item())
             clip_grad_norm_(module.parameters(), clip)
-        assert abs(losses[0] - losses[1]) <= 1e-5 * abs(losses[1])
+        assert abs(losses[0] - losses[1]) <= 1e-5 * abs(losses[1]) + 1e-6  # logits are tens in float32
         assert losses[1] > 0
         gradients = [
             {name: part.grad.clone() for name, part in parts.items() if part.grad is not None}

@@ -26,6 +26,18 @@ LIBRARIES = {
 """Modules by the names that the papers' code has for them."""
 
 
+class OldEncoder(nn.Module):
+    """A transformer that takes an argument which present releases do not have."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *args: Any, head_mask: Any = None, **settings: Any) -> Any:
+        """Run the transformer without the argument."""
+        return self.inner(*args, **settings)
+
+
 def source(repository: str, path: str) -> ast.Module:
     """Parse a file of a clone; skip the test where it is absent."""
     root = os.environ.get("STS_PAPERS_CODE")
@@ -68,8 +80,8 @@ def statements(repository: str, path: str, first: str, last: str, **scope: Any) 
         last: Name that the last statement assigns to.
         scope: Names that the statements read.
     """
-    for node in ast.walk(source(repository, path)):
-        block = getattr(node, "body", None)
+    nodes = ast.walk(source(repository, path))
+    for block in (getattr(node, name, None) for node in nodes for name in ("body", "orelse")):
         if not isinstance(block, list):
             continue
         places = [index for index, part in enumerate(block) if _assigns(part, first)]

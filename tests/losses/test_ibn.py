@@ -48,3 +48,25 @@ def test_without_positives_there_is_nothing_to_learn() -> None:
 def test_rejects_values_out_of_range(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(arguments))):
         IBNLoss(**arguments)
+
+
+def test_equal_sentences_are_positives_of_each_other() -> None:
+    """Against loops; the pair of equal sentences counts twice, and negative pairs have such positives too."""
+    views = np.random.default_rng(2).normal(size=(2, 3, 4))
+    texts, scores = ["a", "b", "a", "c", "b", "d"], np.array([5.0, 5.0, 0.0])
+    units = (views / np.linalg.norm(views, axis=-1, keepdims=True)).reshape(6, 4)
+    total = 0.0
+    for i in range(6):
+        others = sum(math.exp(20 * units[i] @ units[j]) for j in range(6) if j != i)
+        wanted = [j for j in range(6) if j != i and texts[j] == texts[i]]
+        wanted += [(i + 3) % 6] if scores[i % 3] >= 4 else []
+        total -= sum(math.log(math.exp(20 * units[i] @ units[j]) / others) for j in wanted)
+    ids = torch.tensor([["abcd".index(text) for text in texts]]).view(2, 3)
+    arguments = (torch.from_numpy(views), torch.from_numpy(scores))
+    value = IBNLoss(equal_sentences="positives")(*arguments, sentence_ids=ids)
+    assert value.item() == pytest.approx(total / 6)
+    assert value != IBNLoss()(*arguments, sentence_ids=ids)
+    with pytest.raises(ValueError, match="needs the numbers of sentences"):
+        IBNLoss(equal_sentences="positives")(*arguments)
+    with pytest.raises(ValueError, match=r"^equal_sentences must be one of"):
+        IBNLoss(equal_sentences="neither")  # type: ignore[arg-type]

@@ -126,3 +126,27 @@ def test_rejected_arguments(argument: dict[str, float]) -> None:
     (name,) = argument
     with pytest.raises(ValueError, match=f"^{name} must"):
         RankCSELoss(**argument)  # type: ignore[arg-type]
+
+
+def slow_official(z: np.ndarray, teacher: np.ndarray) -> float:
+    """The re-implementation's terms, one number after the other."""
+    size, total = len(z[0]), 0.0
+    for i in range(size):
+        lists = [[cos(z[k, i], z[1 - k, j]) / 0.05 for j in range(size)] for k in (0, 1)]
+        total -= math.log(softmax(lists[0])[i])
+        for p in (max(part, 1e-7) for row in lists for part in softmax(row)):
+            total += 0.5 * p * (math.log(p) - 1e-7)
+        student = [score - max(lists[0]) for score in lists[0]]
+        order = sorted(range(size), key=lambda j: -float(teacher[i, j]))
+        for k in range(size):
+            total += math.log(sum(math.exp(student[j]) for j in order[k:]) + 1e-7) - student[order[k]]
+    return total / size
+
+
+def test_official_equals_slow_reference() -> None:
+    rng = np.random.default_rng(1)
+    z, teacher = rng.normal(size=(2, 6, 4)), rng.uniform(-1, 1, size=(6, 6))
+    z[1] = z[0] + 0.1 * z[1]  # scores so far apart that 1e-7 matters
+    value = RankCSELoss(official=True)(torch.from_numpy(z), teacher=torch.from_numpy(teacher))
+    assert value.item() == pytest.approx(slow_official(z, teacher))
+    assert RankCSELoss()(torch.from_numpy(z), teacher=torch.from_numpy(teacher)) < value / 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from peft import LoraConfig, PrefixTuningConfig
 
 from sts_lightning.models.adapter import add_adapter
@@ -47,3 +48,19 @@ def test_dropout_in_a_mixture_of_experts_is_named() -> None:
         "lora_A" in name
         for name, _ in add_adapter(tiny("mixtral"), LoraConfig(**settings)).named_parameters()
     )
+
+
+def test_a_prefix_is_dropped_in_training_row_by_row() -> None:
+    adapter = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=50)
+    encoder: Any = tiny_bert(dropout=0.25, adapter=adapter)
+
+    def keys(mode: bool) -> torch.Tensor:
+        return encoder.train(mode).backbone.get_prompt(4).layers[0].keys
+
+    dropped = keys(True) == 0
+    assert dropped.float().mean().item() == pytest.approx(0.25, abs=0.02)
+    assert not torch.equal(dropped[0], dropped[1])
+    assert not (keys(False) == 0).any()
+    whole, scaled = keys(False), keys(True)
+    kept = scaled != 0
+    torch.testing.assert_close(scaled[kept], whole[kept] / 0.75)

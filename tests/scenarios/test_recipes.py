@@ -73,6 +73,7 @@ KINDS = {
 def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
     """Overrides of a short run; an experiment with a teacher needs the folder of one."""
     extra = {
+        "esimcse": ["~data.official_repetition"],
         "infocse": ["companion.lower_layers=1"],
         "rankcse": [f"companion.sources=[{teacher}]", "companion.weights=null"],
         "contrast_tune": ["~data.positives_from"],

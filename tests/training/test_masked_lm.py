@@ -133,3 +133,22 @@ def test_rejected_encoders() -> None:
         companion.connect(tiny_llama())
     with pytest.raises(ValueError, match="pooling: cls"):
         companion.connect(tiny_bert())
+
+
+def test_official_starts_from_random_weights_and_trains_its_output() -> None:
+    encoder, companion = made(official=True)
+    assert companion.table is not None
+    table = encoder.backbone.get_input_embeddings().weight
+    assert torch.equal(companion.table, table)
+    for mine, theirs in zip(companion.upper.layer, encoder.backbone.encoder.layer[-2:], strict=True):
+        assert not torch.equal(mine.output.dense.weight, theirs.output.dense.weight)
+        assert mine.output.dense.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    companion(step(encoder)).backward()
+    assert companion.table.grad is not None
+    assert companion.table.grad.any()
+    assert made()[1].table is None
+
+
+def test_the_norm_is_that_of_the_model() -> None:
+    encoder, companion = made()
+    assert companion.transform[2].eps == encoder.backbone.config.layer_norm_eps == 1e-12

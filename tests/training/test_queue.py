@@ -48,6 +48,8 @@ def test_refuses() -> None:
         MomentumQueue(tiny_bert(), 0, 0.9)
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
         MomentumQueue(tiny_bert(), 4, 1.0)
+    with pytest.raises(ValueError, match="size must be 0 with projection=batch_norm"):
+        MomentumQueue(tiny_bert(projection="batch_norm"), 4, 0.9)
 
 
 @pytest.mark.parametrize("quantization", ["4bit", "8bit"])
@@ -63,3 +65,37 @@ def test_a_quantised_encoder_is_followed_in_its_trained_weights(quantization: Qu
     for (name, mine), theirs in zip(queue.encoder_copy.named_parameters(), encoder.parameters(), strict=True):
         expected = torch.ones_like(mine) if "lora_B" in name else theirs
         assert torch.equal(mine, expected), name
+
+
+def test_official_starts_from_random_weights() -> None:
+    encoder = tiny_bert(dropout=0.0, projection="train", weights_seed=7)
+    state = torch.get_rng_state()
+    queue, again = (MomentumQueue(encoder, 2, 0.75, official=True) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    copied, other = queue.encoder_copy.state_dict(), again.encoder_copy.state_dict()
+    for name, weight in encoder.state_dict().items():
+        assert torch.equal(copied[name], other[name])  # in each process
+        drawn = weight.dim() > 1 and name.startswith("backbone.")
+        assert torch.equal(copied[name], weight) == (not drawn), name
+    name = "backbone.encoder.layer.0.output.dense.weight"
+    started = copied[name].clone()
+    queue.follow(encoder)
+    expected = 0.75 * started + 0.25 * encoder.state_dict()[name]
+    torch.testing.assert_close(queue.encoder_copy.state_dict()[name], expected)
+
+
+def test_official_projects_as_the_encoder_does_at_present() -> None:
+    encoder = tiny_bert(dropout=0.0, projection="train")
+    queues = [MomentumQueue(encoder, 1, 0.75, official=official) for official in (True, False)]
+    with torch.no_grad():
+        encoder.projector[0].weight.add_(4.0)
+    for queue, equal in zip(queues, (True, False), strict=True):
+        queue.follow(encoder)
+        weight = queue.encoder_copy.projector[0].weight
+        assert torch.equal(weight, encoder.projector[0].weight) == equal
+
+
+def test_official_needs_all_weights_to_train() -> None:
+    adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
+    with pytest.raises(ValueError, match="official"):
+        MomentumQueue(tiny_mistral(adapter=adapter), 2, 0.9, official=True)

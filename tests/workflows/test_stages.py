@@ -79,7 +79,7 @@ def test_a_run_of_an_earlier_version_goes_on(
     with caplog.at_level("INFO"):
         found = load_run_config(RunFolder(tmp_path))
     assert found == full
-    assert "created: init, prompt.denoise, queue, queue.momentum, queue.size, " in caplog.text
+    assert "created: init, prompt.denoise, queue, queue.momentum, queue.official, queue.size, " in caplog.text
     old.trainer.later = 1
     RunFolder(tmp_path).save_config(old)
     with pytest.raises(CheckpointError, match=r"config.yaml: trainer.later: Key 'later' not in"):

@@ -21,6 +21,7 @@ RENAMED = {
 ADDED: dict[tuple[str, ...], Any] = {
     ("companion",): {},
     ("optim", "stretch"): 1.0,
+    ("queue", "official"): False,
     ("evaluation", "rank"): False,
     ("callbacks", "rank_monitor", "views"): "none",
     ("trainer", "keep_every"): None,

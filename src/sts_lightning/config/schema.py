@@ -125,6 +125,7 @@ class QueueConfig:
 
     size: int = MISSING
     momentum: float = MISSING
+    official: bool = MISSING
 
 
 @dataclass

@@ -45,6 +45,7 @@ class Batch(Generic[RowsT]):
         size: B.
         shard: Part of the batch that ``rows`` holds.
         texts: Sentences of ``rows`` as they are in the data, those of each view.
+        sentence_ids: Number of each sentence of the whole batch, shape (V, B): equal sentences have the same.
     """
 
     rows: RowsT
@@ -53,6 +54,7 @@ class Batch(Generic[RowsT]):
     size: int
     shard: Shard = WHOLE_BATCH
     texts: Sequence[Sequence[str]] = ()
+    sentence_ids: Tensor | None = None
 
 
 class ViewCollator(Generic[RowsT]):
@@ -83,4 +85,9 @@ class ViewCollator(Generic[RowsT]):
             dtype = torch.float32 if self.label == "score" else torch.int64
             labels = torch.tensor([example["label"] for example in examples], dtype=dtype)
         rows = self.prepare(sentences, [view.augmentation for view in self.views])
-        return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences)
+        numbers: dict[str, int] = {}
+        ids = [
+            [numbers.setdefault(example[view.column], len(numbers)) for example in examples]
+            for view in self.views
+        ]
+        return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences, torch.tensor(ids))

@@ -31,7 +31,8 @@ class Loss(nn.Module, ABC):
     Attributes:
         views: Numbers of views V that the loss accepts.
         labels: Kinds of label that the loss accepts.
-        takes: Names of further arguments of `forward` that a queue (``negatives``) or a companion supplies.
+        takes: Names of further arguments of `forward` that the batch (``sentence_ids``), a queue
+            (``negatives``) or a companion supplies.
         requires: Those without which the loss cannot be computed.
         observed: Quantities of the last call besides the loss, such as the accuracy of a head; logged in
             training.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_matrix, require_labels
+
+EqualSentences = Literal["negatives", "positives"]
+"""What a sentence is to another one with the same text."""
 
 
 class IBNLoss(Loss):
@@ -21,6 +24,11 @@ class IBNLoss(Loss):
     over all 2B sentences, and those of negative pairs contribute 0, as in `AnglE's code
     <https://github.com/SeanLee97/AnglE/blob/5155458cfa6f7fbc7a8a19a66960cd86eadfd534/angle_emb/loss.py#L96-L144>`_.
 
+    With ``equal_sentences=positives`` the sum over i has a further term for every two sentences with the same
+    text, those of negative pairs too, as in `AnglE's code of 2023
+    <https://github.com/SeanLee97/AnglE/blob/f0efcb75c668d41510f9f70fc9db44c9966e1d16/angle_emb/angle.py#L320-L328>`_.
+    With ``negatives`` they are negatives of each other, although their cosine is 1 but for dropout.
+
     Use it when scored pairs also serve as contrastive data, usually as a term of ``loss=mix``. Unlike
     `InfoNCELoss` it reads scores, looks for the partner in both directions, and takes the sentences of both
     columns as negatives.
@@ -28,6 +36,7 @@ class IBNLoss(Loss):
     Args:
         scale: s, positive; the inverse of a temperature.
         positive_from: Lowest score of a positive pair.
+        equal_sentences: Whether sentences with the same text are positives or negatives of each other.
 
     Example:
         >>> loss = IBNLoss()
@@ -36,22 +45,46 @@ class IBNLoss(Loss):
 
     views = (2,)
     labels = ("score",)
+    takes = ("sentence_ids",)
 
-    def __init__(self, scale: float = 20.0, positive_from: float = 4.0) -> None:
+    def __init__(
+        self, scale: float = 20.0, positive_from: float = 4.0, equal_sentences: EqualSentences = "negatives"
+    ) -> None:
         super().__init__()
         if not 0 < scale < math.inf:
             raise ValueError(f"scale must be positive and finite, got {scale}.")
         if not 0 < positive_from <= TOP_SCORE:
             raise ValueError(f"positive_from must lie in (0, {TOP_SCORE:g}], got {positive_from}.")
+        if equal_sentences not in get_args(EqualSentences):
+            known = ", ".join(get_args(EqualSentences))
+            raise ValueError(f"equal_sentences must be one of {known}, got {equal_sentences!r}.")
         self.scale = scale
         self.positive_from = positive_from
+        self.equal_sentences: EqualSentences = equal_sentences
 
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
+    def forward(
+        self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
+    ) -> Tensor:
+        """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`.
+
+        Args:
+            views: Embeddings of the two sentences of each pair.
+            labels: Scores.
+            sentence_ids: Number of each sentence, (2, B), equal for equal texts.
+
+        Raises:
+            ValueError: Equal sentences are positives, but ``sentence_ids`` are absent.
+        """
         sentences = views.flatten(0, 1)
         logits = self.scale * cosine_matrix(sentences, sentences)
         itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-        partner = torch.arange(len(logits), device=logits.device).roll(views.shape[1])
-        rows = F.cross_entropy(logits.masked_fill(itself, -torch.inf), partner, reduction="none")
+        partners = itself.roll(views.shape[1], dims=1)
+        rows = logits.masked_fill(itself, -torch.inf).log_softmax(dim=1)
         positive = require_labels(self, labels) >= self.positive_from
-        return (rows * positive.repeat(2)).mean()
+        targets = (partners & positive.repeat(2)[:, None]).to(rows.dtype)
+        if self.equal_sentences == "positives":
+            if sentence_ids is None:
+                raise ValueError("IBNLoss with equal_sentences=positives needs the numbers of sentences.")
+            numbers = sentence_ids.flatten()
+            targets = targets + ((numbers[:, None] == numbers) & ~itself)
+        return -(rows.masked_fill(itself, 0) * targets).sum(dim=1).mean()

@@ -15,6 +15,9 @@ from sts_lightning.losses.infonce import check_temperature
 Distillation = Literal["listnet", "listmle"]
 """How the student learns the teacher's ranking."""
 
+TINY = 1e-7
+"""The re-implementation's constant in logarithms."""
+
 
 class RankCSELoss(Loss):
     r"""InfoNCE with ranking consistency and ranking distillation (Liu et al. 2023, arXiv 2305.16726).
@@ -31,11 +34,15 @@ class RankCSELoss(Loss):
         L_{\text{ListMLE}} = -\frac1{B^2} \sum_i \sum_k
         \log \frac{e^{s_{i \pi_i(k)}}}{\sum_{l \ge k} e^{s_{i \pi_i(l)}}}
 
-    with :math:`\pi_i` the order of sentences by falling t_i. ``observed`` has the three terms. ListMLE is a
-    mean over ranks, so that gamma does not depend on the batch; so is it in a `public re-implementation
-    <https://github.com/perceptiveshawty/RankCSE/blob/338e00deec62f5068534fda48b8a6bc017b957f2/rankcse/models.py>`_.
-    The authors' own code is not public. The re-implementation clamps the logarithm of the mixture in JS from
-    below at 1e-7, which turns the term into an entropy; here it is the divergence.
+    with :math:`\pi_i` the order of sentences by falling t_i. ``observed`` has the three terms.
+
+    The authors' code is not public. ``official`` computes the terms as a `public re-implementation
+    <https://github.com/perceptiveshawty/RankCSE/blob/17c5226be5962803f893b80f63e409eea20f27a3/rankcse/models.py#L48-L109>`_
+    does. ListMLE is then the sum over ranks, not the mean, which keeps gamma independent of the batch, and
+    1e-7 is added to each tail sum, relative to the list's largest score. The logarithm of the mixture in JS
+    is clamped from below at 1e-7, so nothing of the mixture remains, and the term is the mean negative
+    entropy of P and Q, whose probabilities are clamped at 1e-7 too. Its ListNet is that of
+    ``teacher_temperature=0.05 positive_in_lists=false``.
 
     Use it when there are no labels but a better encoder than the one to train: a run of this project, a model
     of the hub or stored vectors (``companion=teacher``). Without a teacher (gamma 0) it is `InfoNCELoss` on
@@ -49,6 +56,7 @@ class RankCSELoss(Loss):
         student_temperature: tau_2, positive.
         teacher_temperature: tau_3, positive; read by ListNet alone. Published: half of tau_2.
         positive_in_lists: Whether the lists of the third term contain the sentence's own positive.
+        official: Whether to compute consistency and ListMLE as the public re-implementation does.
 
     Example:
         >>> loss = RankCSELoss()
@@ -68,6 +76,7 @@ class RankCSELoss(Loss):
         student_temperature: float = 0.05,
         teacher_temperature: float = 0.025,
         positive_in_lists: bool = True,
+        official: bool = False,
     ) -> None:
         super().__init__()
         check_temperature(temperature)
@@ -93,6 +102,7 @@ class RankCSELoss(Loss):
         self.student_temperature = student_temperature
         self.teacher_temperature = teacher_temperature
         self.positive_in_lists = positive_in_lists
+        self.official = official
         self.requires = ("teacher",) if distillation_weight else ()
 
     def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
@@ -109,7 +119,8 @@ class RankCSELoss(Loss):
         cosines = cosine_matrix(views[0], views[1])  # (B, B)
         target = torch.arange(len(cosines), device=cosines.device)
         contrast = F.cross_entropy(cosines / self.temperature, target)
-        consistency = js_divergence(cosines / self.temperature, cosines.T / self.temperature).mean()
+        compare = negative_entropy if self.official else js_divergence
+        consistency = compare(cosines / self.temperature, cosines.T / self.temperature).mean()
         self.observed = {"infonce": contrast.detach(), "consistency": consistency.detach()}
         loss = contrast + self.consistency_weight * consistency
         if not self.distillation_weight:
@@ -123,6 +134,8 @@ class RankCSELoss(Loss):
             student, teacher = _without_diagonal(student), _without_diagonal(teacher)
         if self.distillation == "listnet":
             ranking = F.cross_entropy(student, (teacher / self.teacher_temperature).softmax(dim=1))
+        elif self.official:
+            ranking = summed_list_mle(student, teacher)
         else:
             ranking = list_mle(student, teacher)
         self.observed["distillation"] = ranking.detach()
@@ -151,6 +164,30 @@ def list_mle(scores: Tensor, reference: Tensor) -> Tensor:
     ranked = scores.gather(1, order)
     tails = ranked.flip(1).logcumsumexp(dim=1).flip(1)
     return (tails - ranked).mean()
+
+
+def negative_entropy(first: Tensor, second: Tensor) -> Tensor:
+    r"""Compute what is left of the divergence in the re-implementation: (B, N), (B, N) -> (B,).
+
+    .. math:: \frac12 \sum_{p \in \{P, Q\}} \sum_j p_j (\log p_j - 10^{-7}), \quad p_j \ge 10^{-7}
+    """
+    parts = [scores.softmax(dim=1).clamp(min=TINY) for scores in (first, second)]
+    first, second = ((part * (part.log() - TINY)).sum(dim=1) for part in parts)
+    return (first + second) / 2
+
+
+def summed_list_mle(scores: Tensor, reference: Tensor) -> Tensor:
+    """Compute ListMLE as the re-implementation does: summed over ranks, with 1e-7 in each tail sum.
+
+    Args:
+        scores: Scores of the lists to be ranked, (B, N).
+        reference: Scores whose falling order is the target, (B, N); ties keep the order of the columns.
+    """
+    order = reference.argsort(dim=1, descending=True, stable=True)
+    ranked = scores.gather(1, order)
+    ranked = ranked - ranked.amax(dim=1, keepdim=True)
+    tails = ranked.exp().flip(1).cumsum(dim=1).flip(1)
+    return ((tails + TINY).log() - ranked).sum(dim=1).mean()
 
 
 def _without_diagonal(square: Tensor) -> Tensor:

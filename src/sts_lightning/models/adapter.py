@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from peft import (
     get_peft_model,
     get_peft_model_state_dict,
 )
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
@@ -78,6 +80,7 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
     assert isinstance(whole, PeftModel)
     if adapter.peft_type == PeftType.PREFIX_TUNING:
         _scale_prefix(whole, backbone)
+        _drop_prefix(whole, backbone)
     if changes_base(adapter) and backbone.device.type != "meta":
         subtracted: Any = whole
         subtracted.initial_factors = {  # no buffers: they are in the way on a GPU
@@ -159,3 +162,19 @@ def _scale_prefix(whole: PeftModel, backbone: PreTrainedModel) -> None:
     for encoder in whole.modules():
         if isinstance(encoder, PrefixEncoder) and not encoder.prefix_projection and scale is not None:
             encoder.embedding.weight.mul_(scale)
+
+
+def _drop_prefix(whole: PeftModel, backbone: PreTrainedModel) -> None:
+    """Drop values of a prefix in training at the rate of the backbone's hidden states, each row its own.
+
+    So does `PromCSE's code
+    <https://github.com/YJiangcm/PromCSE/blob/4b319380fa13d018811dd0631bcbeee838c3218e/promcse/models.py#L396>`_.
+    """
+    rate = getattr(backbone.config, "hidden_dropout_prob", 0.0)
+    for encoder in whole.modules():
+        if isinstance(encoder, PrefixEncoder) and rate:
+            encoder.register_forward_hook(partial(_dropped, rate))
+
+
+def _dropped(rate: float, encoder: nn.Module, inputs: tuple[Tensor, ...], prefix: Tensor) -> Tensor:
+    return F.dropout(prefix, rate, encoder.training)

@@ -20,13 +20,14 @@ from sts_lightning.models.backbone import DtypeName, load_backbone
 from sts_lightning.models.backbone_module import BackboneModule
 from sts_lightning.models.batch_probe import is_proven, probe
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
-from sts_lightning.models.encoder_checks import EncoderSettings, Projection, check_settings
+from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
 from sts_lightning.models.example_dropout import example_dropout
 from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, embed_chunks, evaluation_mode
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
 from sts_lightning.models.pipeline_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
+from sts_lightning.models.projection import Projection, make_projection
 from sts_lightning.models.tokenize import Augment, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
@@ -47,8 +48,8 @@ class SentenceEncoder(BackboneModule):
         view_templates: Template of each view in training; by default ``template`` for all.
         denoise: Vector that is subtracted in training (see `Denoise`); gradient flows through both.
         denoise_evaluation: Whether it is subtracted in evaluation too.
-        projection: Linear layer with tanh on top: ``none``; ``train``, dropped in evaluation, as in
-            unsupervised SimCSE; ``always``, as in supervised SimCSE.
+        projection: Layers on top: ``none``; ``train``, dropped in evaluation, as in unsupervised SimCSE;
+            ``batch_norm``, dropped too, as in InfoCSE; ``always``, as in supervised SimCSE.
         adapter: Settings of a peft adapter; the backbone's own weights are then frozen.
         bidirectional_layers: Number of last layers of a causal model in which tokens attend to later tokens
             too; -1 for all.
@@ -106,8 +107,7 @@ class SentenceEncoder(BackboneModule):
         self.denoise_evaluation = denoise_evaluation and denoise != "none"
         self.projection: Projection = projection
         if projection != "none":
-            size = backbone.config.hidden_size
-            self.projector = projector or nn.Sequential(nn.Linear(size, size), nn.Tanh())
+            self.projector = projector or make_projection(backbone.config, projection)
         self.normalize = normalize
         self.backbone = backbone if adapter is None else _adapted(backbone, adapter)
         self.pooling: Pooling = pooling
@@ -213,7 +213,7 @@ class SentenceEncoder(BackboneModule):
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection, if the mode has one, and ``normalize``: to (N, D) in float32."""
-        if self.projection == "always" or (self.projection == "train" and self.training):
+        if self.projection == "always" or (self.projection != "none" and self.training):
             vectors = self.projector(vectors.to(next(self.projector.parameters()).dtype)).float()
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, TypedDict, get_args
 
 from transformers import PreTrainedModel
 
 from sts_lightning.choices import Denoise
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.pooling import POOLINGS, Pooling
+from sts_lightning.models.projection import Projection
 from sts_lightning.models.template import MASK
 
 if TYPE_CHECKING:
     from peft import PeftConfig
-
-Projection = Literal["none", "train", "always"]
-"""When a linear layer with tanh is applied to the pooled vector."""
-
 
 class OwnSettings(TypedDict, total=False):
     """Arguments of `SentenceEncoder` that no pipeline of another library has."""

@@ -17,12 +17,13 @@ from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.attention import is_causal
 from sts_lightning.models.backbone import DtypeName, load_backbone
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_checks import OwnSettings, Projection
+from sts_lightning.models.encoder_checks import OwnSettings
 from sts_lightning.models.limits import most_positions
 from sts_lightning.models.model_files import ModelFiles
 from sts_lightning.models.pipeline import Dense, Pipeline
 from sts_lightning.models.pipeline_files import read_pipeline
 from sts_lightning.models.pooling import Pooling
+from sts_lightning.models.projection import Projection
 from sts_lightning.models.template import MASK, SLOT
 from sts_lightning.models.tokenize import SentenceTokenizer
 

@@ -217,6 +217,7 @@ class _Step:
         if self.module.queue is not None:
             self.module.queue.filled.fill_(self.module.queue.size)
             given["negatives"] = self.module.queue.negatives()
+        given |= self.module.read_batch(batch)
         with meter, meter.kind("vectors"):
             loss: Tensor = self.module.loss(views, batch.labels, **given)
             if self.module.regularizer is not None:

@@ -84,7 +84,7 @@ def make_module(
         cfg.freeze,
         keep,
         regularizer,
-        MomentumQueue(encoder, cfg.queue.size, cfg.queue.momentum) if cfg.queue.size else None,
+        MomentumQueue(encoder, **cfg.queue) if cfg.queue.size else None,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
         companion,

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.random_weights import random_weights
 from sts_lightning.training.companion import Companion, Step
 
 
@@ -28,16 +29,20 @@ class MaskedLanguageModel(Companion):
 
     Use it with `InfoCSELoss`, which adds the value to InfoNCE, for a BERT or RoBERTa with ``pooling: cls``.
 
-    Deviations from `the authors' code
-    <https://github.com/caskcsg/sentemb/blob/5eeec55/InfoCSE/infocse/models_cls_mlm.py>`_: it starts g from
-    Condenser's own head and the output layer from the pre-trained one; here g starts from the encoder's last
-    layers, and the output layer is the frozen table of word embeddings with a new transform and bias. Of
-    several processes each takes the mean over its own words.
+    By default g starts from the encoder's last layers, and the output layer is the frozen table of word
+    embeddings with a new transform and bias. ``official`` is the authors' code: g starts from `random weights
+    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/infocse/models_cls_mlm.py#L343-L346>`_,
+    unless Condenser is a local folder, which has a head of its own, and the output layer has a `table of its
+    own
+    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/train_cls_mlm.py#L417>`_,
+    which trains. That the code also starts the transform from the pre-trained one has no setting. Of several
+    processes each takes the mean over its own words.
 
     Args:
         lower_layers: Number of the encoder's first layers that read the masked sentence.
         layers: Number of layers of g.
         mask_rate: Fraction of words to mask, in (0, 1).
+        official: Whether g and the output layer start and train as in the authors' code.
 
     Raises:
         ValueError: A value is out of range.
@@ -49,7 +54,9 @@ class MaskedLanguageModel(Companion):
     lower: Any
     upper: Any
 
-    def __init__(self, lower_layers: int = 6, layers: int = 2, mask_rate: float = 0.4) -> None:
+    def __init__(
+        self, lower_layers: int = 6, layers: int = 2, mask_rate: float = 0.4, official: bool = False
+    ) -> None:
         super().__init__()
         for name, count in (("lower_layers", lower_layers), ("layers", layers)):
             if count < 1:
@@ -59,6 +66,7 @@ class MaskedLanguageModel(Companion):
         self.lower_layers = lower_layers
         self.layers = layers
         self.mask_rate = mask_rate
+        self.official = official
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Copy the lower layers, and build the upper network from the last ones."""
@@ -81,11 +89,15 @@ class MaskedLanguageModel(Companion):
         self.register_buffer("special", torch.tensor(tokenizer.all_special_ids), persistent=False)
         self.lower = copy.deepcopy(backbone).requires_grad_(False)
         self.lower.encoder.layer = self.lower.encoder.layer[: self.lower_layers]
-        self.upper = copy.deepcopy(backbone.encoder).requires_grad_(True)
+        start = random_weights(backbone) if self.official else backbone
+        self.upper = copy.deepcopy(start.encoder).requires_grad_(True)
         self.upper.layer = self.upper.layer[-self.layers :]
         size = encoder.dimension
-        self.transform = nn.Sequential(nn.Linear(size, size), nn.GELU(), nn.LayerNorm(size))
-        self.bias = nn.Parameter(torch.zeros(len(backbone.get_input_embeddings().weight)))
+        norm = nn.LayerNorm(size, eps=backbone.config.layer_norm_eps)
+        self.transform = nn.Sequential(nn.Linear(size, size), nn.GELU(), norm)
+        table = backbone.get_input_embeddings().weight
+        self.table = nn.Parameter(table.detach().clone()) if self.official else None
+        self.bias = nn.Parameter(torch.zeros(len(table)))
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; the lower layers never use dropout."""
@@ -121,7 +133,7 @@ class MaskedLanguageModel(Companion):
         states = torch.cat([vectors[:, None], states[:, 1:].to(vectors.dtype)], dim=1)
         hidden = (1.0 - attended[:, None, None].to(states.dtype)) * torch.finfo(states.dtype).min
         states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[where]
-        table = self.lower.get_input_embeddings().weight
+        table = self.lower.get_input_embeddings().weight if self.table is None else self.table
         scores = F.linear(self.transform(states), table, self.bias)
         return F.cross_entropy(scores.float(), ids.flatten()[where], reduction="sum")
 

@@ -166,6 +166,11 @@ class STSModule(pl.LightningModule):
         examples = range(batch.size)[batch.shard.slice_of(batch.size)] or range(1)
         return row_keys(self.dropout_seed, self.current_epoch, batch_idx, batch.num_views, examples)
 
+    def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Tensor]:
+        """Return the arguments that the loss takes from the batch, besides labels."""
+        ids = batch.sentence_ids
+        return {} if ids is None or "sentence_ids" not in self.loss.takes else {"sentence_ids": ids}
+
     def _companions(self) -> list[Companion]:
         return [part for part in (self.queue, self.companion) if part is not None]
 
@@ -182,6 +187,7 @@ class STSModule(pl.LightningModule):
         """
         step = self._embed(batch, self._dropout_keys(batch, batch_idx))
         further = {companion.provides: companion(step) for companion in self._companions()}
+        further |= self.read_batch(batch)
         with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(step, further)
         if not torch.isfinite(loss):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.random_weights import random_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.ranges import check_range
 from sts_lightning.training.companion import Companion, Step
@@ -37,17 +38,21 @@ class MomentumQueue(Companion):
     :math:`\theta_m \leftarrow \lambda \theta_m + (1 - \lambda) \theta`, encodes the first view of the batch
     without dropout, and its vectors replace the oldest ones. The queue starts empty.
 
-    Deviations from the paper's code, which starts the copy from random weights, since it is made before the
-    pre-trained weights are loaded, and passes its vectors through the online projection: here the copy
-    starts equal to the encoder, projection included.
+    The copy starts equal to the encoder and has its own projection, as in the paper. ``official`` is what the
+    paper's code does: the transformer of the copy starts from `random weights
+    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/ESimCSE/esimcse/models.py#L346-L350>`_,
+    since it is made before the pre-trained ones are loaded, and its vectors pass through the `online
+    projection
+    <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/ESimCSE/esimcse/models.py#L188-L189>`_.
 
     Args:
         encoder: The encoder to copy.
         size: Maximal number of vectors.
         momentum: lambda, in [0, 1).
+        official: Whether the copy starts and projects as in the paper's code.
 
     Raises:
-        ValueError: A value is out of range.
+        ValueError: A value is out of range, or the queue does not fit the encoder.
     """
 
     provides = "negatives"
@@ -55,14 +60,24 @@ class MomentumQueue(Companion):
     vectors: Tensor
     filled: Tensor
 
-    def __init__(self, encoder: SentenceEncoder, size: int, momentum: float) -> None:
+    def __init__(self, encoder: SentenceEncoder, size: int, momentum: float, official: bool = False) -> None:
         super().__init__()
         if size < 1:
             raise ValueError(f"size must be positive, got {size}.")
         check_queue(size, momentum)
         self.size = size
         self.momentum = momentum
+        if encoder.projection == "batch_norm":
+            raise ValueError(
+                "size must be 0 with projection=batch_norm, whose copy would have no statistics."
+            )
+        self.official = official
+        if official and not all(parameter.requires_grad for parameter in encoder.backbone.parameters()):
+            raise ValueError("official starts the copy from random weights, so all weights have to train.")
         self.encoder_copy = copy.deepcopy(encoder).requires_grad_(False)
+        if official:
+            fresh = random_weights(encoder.plain_backbone)
+            self.encoder_copy.plain_backbone.load_state_dict(fresh.state_dict())
         self.register_buffer("vectors", torch.zeros(size, encoder.dimension))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
 
@@ -91,9 +106,11 @@ class MomentumQueue(Companion):
     @torch.no_grad()
     def follow(self, encoder: SentenceEncoder) -> None:
         """Move the trained weights of the copy towards those of the encoder; frozen ones are equal."""
-        for mine, theirs in zip(self.encoder_copy.parameters(), encoder.parameters(), strict=True):
+        copies = dict(self.encoder_copy.named_parameters())
+        for name, theirs in encoder.named_parameters():
+            online = self.official and name.startswith("projector.")
             if theirs.requires_grad:
-                mine.lerp_(theirs.detach(), 1 - self.momentum)
+                copies[name].lerp_(theirs.detach(), 1.0 if online else 1 - self.momentum)
 
     @torch.no_grad()
     def embed(self, rows: TokenizedBatch) -> Tensor:

@@ -1,0 +1,161 @@
+"""ESimCSE's repetition of sub-words and its momentum queue against its code."""
+
+from __future__ import annotations
+
+import copy
+import random
+import types
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from sts_lightning.data.augment import Repetition
+from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.optim import make_optimizer
+from sts_lightning.training.queue import MomentumQueue
+from tests.differential.compare import (
+    EPSILON,
+    LEARNING_RATE,
+    SENTENCES,
+    close,
+    five_updates,
+    right_padded,
+    spread,
+    views,
+)
+from tests.differential.papers_code import OldEncoder, definitions
+
+REPOSITORY = "sentemb"
+SIZE = 6
+QUEUE = 14
+MOMENTUM = 0.9
+
+
+class Theirs(nn.Module):
+    """A BERT with their head and a momentum model; ``forward`` is their `cl_forward`."""
+
+    def __init__(self, encoder: SentenceEncoder, copied: SentenceEncoder) -> None:
+        super().__init__()
+        scope = definitions(
+            REPOSITORY,
+            "ESimCSE/esimcse/models.py",
+            *("MLPLayer", "Similarity", "Pooler", "cl_forward"),
+            SequenceClassifierOutput=SequenceClassifierOutput,
+        )
+        self.backbone = OldEncoder(copy.deepcopy(encoder.backbone))
+        self.untrained = [OldEncoder(copy.deepcopy(copied.backbone))]  # no parameters of ours
+        self.mlp = scope["MLPLayer"](encoder.backbone.config)
+        self.mlp.dense.load_state_dict(encoder.projector[0].state_dict())
+        self.pooler_type, self.pooler = "cls", scope["Pooler"]("cls")
+        self.sim = scope["Similarity"](temp=0.05)
+        self.model_args = types.SimpleNamespace(
+            pooler_type="cls", hard_negative_weight=0, do_mlm=False, neg_size=QUEUE, momentum=MOMENTUM
+        )
+        self.device = torch.device("cpu")
+        self.cl_forward = scope["cl_forward"]
+
+    @property
+    def momentum_model(self) -> OldEncoder:
+        return self.untrained[0]
+
+    def forward(self, **inputs: object) -> object:
+        return self.cl_forward(self, self.backbone, return_dict=True, **inputs)
+
+
+def their_name(name: str) -> str:
+    return name.replace("projector.0.", "mlp.dense.").replace("backbone.", "backbone.inner.", 1)
+
+
+@pytest.mark.parametrize("official", [True, False])
+def test_training(official: bool) -> None:
+    """Five updates with a queue that fills and overflows; by default the projection is another one."""
+    encoder = spread(tiny_bert(dropout=0.0, pooling="cls", max_length=32, projection="always"))
+    queue = MomentumQueue(encoder, QUEUE, MOMENTUM, official=official).train()
+    if official:
+        spread(queue.encoder_copy)
+    theirs = Theirs(encoder, queue.encoder_copy)
+    batch, ids = views(encoder, [SENTENCES[:SIZE], SENTENCES[2 : 2 + SIZE]])
+    block, mask = (
+        part.view(2, SIZE, -1).transpose(0, 1).contiguous()
+        for part in right_padded(ids, encoder.tokenizer.tokenizer.pad_token_id)
+    )
+    scope = definitions(REPOSITORY, "ESimCSE/esimcse/trainers.py", "compute_loss")
+    trainer = types.SimpleNamespace(
+        model_args=theirs.model_args,
+        pre_z1=None,
+        args=types.SimpleNamespace(past_index=-1),
+        label_smoother=None,
+    )
+    loss = InfoNCELoss()
+
+    def our_loss(step: int) -> Tensor:
+        value: Tensor = loss(encoder(batch).view(2, SIZE, -1), negatives=queue.negatives())
+        queue.follow(encoder)
+        queue.push(queue.embed(batch.head(SIZE)))
+        return value
+
+    def their_loss(step: int) -> Tensor:
+        value: Tensor = scope["compute_loss"](trainer, theirs, {"input_ids": block, "attention_mask": mask})
+        return value
+
+    if not official:  # the same in the first step, whose queue is empty
+        first = our_loss(0)
+        torch.testing.assert_close(first, their_loss(0))
+        with torch.no_grad():
+            encoder.projector[0].weight.mul_(1.1)
+            theirs.mlp.dense.weight.mul_(1.1)
+        our_loss(1)
+        their_loss(1)
+        assert trainer.pre_z1 is not None
+        assert not torch.allclose(queue.negatives()[-SIZE:], trainer.pre_z1[-SIZE:], atol=1e-3)
+        return
+    five_updates(
+        encoder,
+        our_loss,
+        make_optimizer(encoder, LEARNING_RATE, 0.0, (0.9, 0.999), EPSILON, fused=False),
+        theirs,
+        their_loss,
+        torch.optim.AdamW(theirs.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=0.0),
+        their_name,
+    )
+    assert trainer.pre_z1 is not None
+    close(queue.negatives(), trainer.pre_z1, 1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [SENTENCES[1], SENTENCES[0], SENTENCES[2]])
+def test_repetition(text: str) -> None:
+    """Rows with repetitions are as frequent, by their number and by the place of the first."""
+    draws = 3000
+    tokenizer = tiny_bert().tokenizer.tokenizer
+    random.seed(0)
+    features = definitions(
+        REPOSITORY,
+        "ESimCSE/train.py",
+        "prepare_features",
+        tokenizer=tokenizer,
+        random=random,
+        model_args=types.SimpleNamespace(dup_type="bpe", dup_rate=0.32),
+        data_args=types.SimpleNamespace(max_seq_length=32, pad_to_max_length=False),
+        sent0_cname="text",
+        sent1_cname="text",
+        sent2_cname=None,
+    )["prepare_features"]({"text": [text] * draws})
+    ids = tokenizer(text, max_length=32, truncation=True)["input_ids"]
+    assert all(pair[0] == ids for pair in features["input_ids"])
+    special = [1, *[0] * (len(ids) - 2), 1]
+    ours = [Repetition(0.32, seed, official=True)(ids, special) for seed in range(draws)]
+    theirs = [pair[1] for pair in features["input_ids"]]
+
+    def first_change(row: list[int]) -> int:
+        return next((place for place, (a, b) in enumerate(zip(row, ids, strict=False)) if a != b), -1)
+
+    for measure in (len, first_change):
+        found, expected = (Counter(map(measure, rows)) for rows in (ours, theirs))
+        variation = sum(abs(found[key] - expected[key]) for key in found | expected) / 2 / draws
+        assert variation < 0.06, (measure, variation)
