@@ -17,6 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 import sts_lightning
+from sts_lightning.config.trust import Trust
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
 from sts_lightning.models.loading import build_encoder
@@ -24,6 +25,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows import stages as job
+from sts_lightning.workflows.soup import make_soup
+from sts_lightning.workflows.soup_parents import read_parents
 from tests.conftest import CONF, SHORT_RUN
 
 Edit = Callable[[dict[str, Any]], None]
@@ -122,7 +125,18 @@ def init_from(run: Path, output: Path, *consent: str) -> None:
     train_py(output, *SHORT, f"init_from={run}", *consent)
 
 
-ENTRIES = {"load": load, "eval": eval_py, "export": export_run, "resume": resume, "init_from": init_from}
+def soup(run: Path, output: Path, *consent: str) -> None:
+    make_soup(read_parents([run], Trust.of(*parse(consent))), output / "soup", alphas=[0.5])
+
+
+ENTRIES = {
+    "load": load,
+    "eval": eval_py,
+    "export": export_run,
+    "resume": resume,
+    "init_from": init_from,
+    "soup": soup,
+}
 """Called with the run folder, a folder to write to, and consent as on the command line."""
 
 
