@@ -119,7 +119,7 @@ BROKEN = [
         "pairs", "nul.jsonl", JSONL + '{"sentence1": "\\u0000", "sentence2": "b", "score": 1}\n', 21, "NUL"
     ),
     Broken("pairs", "mac.csv", PAIRS.replace("\n", "\r"), 1),
-    Broken("pairs", "mac.tsv", TSV.replace("\n", "\r"), 1, "score"),
+    Broken("pairs", "mac.tsv", TSV.replace("\n", "\r"), 1, "CR"),
     Broken("pairs", "first.csv", "\n" + PAIRS, 1, "sentence1"),
     Broken("pairs", "first.tsv", "\n" + TSV, 1, "sentence1"),
     Broken("pairs", "space.csv", PAIRS.replace("sentence2", " sentence2"), 1, "sentence2"),

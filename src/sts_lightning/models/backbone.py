@@ -27,6 +27,7 @@ from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models import jina_bert, nomic_bert
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
+from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.limits import number_positions
 from sts_lightning.models.offline import hub_is_reachable, packaged_copy
 from sts_lightning.models.quantization import (
@@ -138,6 +139,7 @@ def load_backbone(
     ):
         if present:
             architecture.check_weights(name, set(report["unexpected_keys"]))
+    check_finite(backbone.named_parameters(), name, "model.name")
     prepare(backbone)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":

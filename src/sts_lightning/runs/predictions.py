@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +11,9 @@ from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.folder import RunFolder
+
+MOST = 1.001
+"""Largest absolute value of a cosine, with its rounding."""
 
 
 def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence[np.ndarray]) -> None:
@@ -46,10 +48,12 @@ def load_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]
             found = {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
     except FileNotFoundError as error:
         raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.") from error
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
     except TypeError as error:  # a single array (.npy) instead of an archive
         raise CheckpointError(f"{path} is broken (it holds no named arrays).") from error
+    except KeyError as error:
+        raise CheckpointError(f"{path} is broken ({error.args[0]}).") from error
+    except Exception as error:  # numpy, zipfile and zlib have errors of many kinds
+        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
     if not found:
         raise CheckpointError(f"{path} holds no predictions.")
     for task, (cosines, gold) in found.items():
@@ -63,7 +67,9 @@ def _check_arrays(cosines: np.ndarray, gold: np.ndarray, where: str) -> None:
             f"{where} has cosines of shape {cosines.shape} for gold scores of {gold.shape}."
         )
     for what, values in (("cosine", cosines), ("gold score", gold)):
-        if not np.issubdtype(values.dtype, np.number) or not np.isfinite(values).all():
+        if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
             raise CheckpointError(
                 f"{where} has a {what} that is not a finite number; evaluate the run again."
             )
+    if np.abs(cosines).max() > MOST:
+        raise CheckpointError(f"{where} has a cosine outside [-1, 1]; evaluate the run again.")
