@@ -155,6 +155,12 @@ BROKEN = [
     Broken("triplets", "d.csv", TRIPLETS + 'a,"b,c\n', 3, "CSV"),
     Broken("triplets", "e.csv", TRIPLETS.encode() + b"a,\xff,c\n", 3, "0xff"),
     Broken("triplets", "f.csv", TRIPLETS[:21], None, "no rows"),
+    Broken("triplets", "h.csv", TRIPLETS + TRIPLETS, 3, "header again"),
+    Broken(
+        "triplets", "i.tsv", TRIPLETS.replace(",", "\t") + "\ufeff" + TRIPLETS.replace(",", "\t"), 3, "again"
+    ),
+    Broken("triplets", "j.csv", TRIPLETS.replace("\n", "\r"), 1, "CR"),
+    Broken("sentences", "f.txt", "a\rb\rc", 1, "CR"),
     Broken("triplets", "g.csv", TRIPLETS.replace("sent1", "sent0"), 1, "sent1"),
     Broken("classes", "a.tsv", CLASSES + "a\tb\t3\n", 3, "label"),
     Broken("classes", "b.tsv", CLASSES + "a\tb\t-1\n", 3, "label"),

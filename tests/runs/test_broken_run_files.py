@@ -149,6 +149,8 @@ BROKEN = [
         )
     ),
     Broken("vectors", "vectors.npy", b""),
+    Broken("vectors", "vectors.npy", npy(np.array([[1.0], [np.nan]])), None, "line 2"),
+    Broken("vectors", "vectors.npy", npy(np.array([[1.0], [-np.inf]])), None, "line 2"),
     Broken("vectors", "vectors.npy", npz(a=np.ones((2, 3))), None, "archive"),
     Broken("vectors", "vectors.npy", NPY[:-5]),
     Broken("vectors", "vectors.npy", NPY[:30]),

@@ -31,8 +31,8 @@ punctuation around it, and then in lower case, as sentence-transformers does.
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"
 
-MOST_BLANKS = 9
-"""Blanks of an entry up to which it may be one of GloVe's few with blanks; two joined lines have more."""
+MANY_BLANKS = 10
+"""Blanks from which an entry is none of GloVe's few with blanks, but two lines that were joined."""
 
 
 def word_vectors(
@@ -102,7 +102,7 @@ def read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
         word = " ".join(fields[: len(fields) - size])
         vector = _numbers(fields[len(fields) - size :])
         blanks = word.count(" ")
-        if not word or size == 0 or len(fields) <= size or vector is None or blanks > max(size, MOST_BLANKS):
+        if not word or size == 0 or len(fields) <= size or vector is None or blanks >= max(size, MANY_BLANKS):
             raise DataError(f"expected a word and {size or 'some'} finite numbers.", path, number)
         if blanks:
             spaced += 1
