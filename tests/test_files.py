@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.errors import ConfigError, StorageError
 from sts_lightning.files import check_output, write_atomic
 
 
@@ -43,3 +43,23 @@ def test_an_output_is_a_new_regular_file_of_its_own(tmp_path: Path) -> None:
         assert caught.value.key == "to"
     check_output("--to", own, tmp_path / "other.csv", None, suffix=".csv")
     check_output("--to", None)
+
+
+def test_no_file_takes_the_place_of_a_pipe_or_a_device(tmp_path: Path) -> None:
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    with pytest.raises(StorageError, match="pipe is not a regular file"):
+        write_atomic(fifo, "x")
+    assert fifo.is_fifo()
+    assert [item.name for item in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_the_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomic(tmp_path / "no" / "a.csv", "x")
+    assert caught.value.filename == str(tmp_path / "no" / "a.csv")
+
+
+def test_a_link_to_itself_is_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    check_output("--to", tmp_path / "a.csv", tmp_path / "loop")

@@ -49,6 +49,7 @@ SECOND = {
     "tests/data/test_broken_files.py",  # broken files of every format, through all readers
     "tests/models/test_broken_model_files.py",  # files of models, likewise
     "tests/runs/test_broken_run_files.py",  # folders of runs and of vectors, likewise
+    "tests/runs/test_broken_json_files.py",  # JSON files of runs, data roots and tables, likewise
     "tests/data/readers/test_hub_folder.py",  # data/readers/hub.py on folders
     "tests/models/test_adapter_variants.py",  # models/adapter.py with training and export
     "tests/models/test_evaluation_length.py",  # where evaluation cuts, over tokenizer and encoder

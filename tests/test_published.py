@@ -15,6 +15,7 @@ from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.data.sts import STSData
+from sts_lightning.json_types import as_type
 from sts_lightning.published import TrainingCount
 from sts_lightning.testing.toy import ToyData
 
@@ -96,4 +97,4 @@ def test_a_limit_is_a_difference_with_its_reason(tmp_path: Path, monkeypatch: py
 
 def test_round_trip() -> None:
     count = TrainingCount("a.csv", "pairs", 3, 4, {"why": 1})
-    assert TrainingCount.read(asdict(count)) == count
+    assert as_type(asdict(count), TrainingCount) == count

@@ -114,6 +114,10 @@ class TrainingError(UserError):
     """Training that cannot continue, for example because the loss is not finite."""
 
 
+class MemoryShortageError(UserError):
+    """Memory, of a GPU or the host, that does not suffice for the model or for one sentence."""
+
+
 class StorageError(UserError):
     """Failed write: the disk is full or read-only, or permission is missing."""
 

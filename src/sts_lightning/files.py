@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.errors import ConfigError, StorageError
 
 
 def check_output(option: str, path: Path | None, *others: Path | None, suffix: str | None = None) -> None:
@@ -34,7 +34,7 @@ def check_output(option: str, path: Path | None, *others: Path | None, suffix: s
         raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.", key=key)
     if suffix is not None and path.suffix != suffix:
         raise ConfigError(f"{option} must name a {suffix} file, got {path}.", key=key)
-    if any(other is not None and path.resolve() == other.resolve() for other in others):
+    if any(other is not None and os.path.realpath(path) == os.path.realpath(other) for other in others):
         raise ConfigError(f"{option} {path} would overwrite another file of this command.", key=key)
 
 
@@ -49,10 +49,21 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield the name of a temporary file, which takes the place of a file unless an error is raised."""
+    """Yield the name of a temporary file, which takes the place of a file unless an error is raised.
+
+    Raises:
+        StorageError: The path is a device, a pipe or a socket, whose place no file must take.
+        OSError: The file cannot be written; the error names it, not the temporary one.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise StorageError(f"{path} is not a regular file; give the name of one.")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary
         temporary.replace(path)
+    except OSError as error:
+        if error.filename is None or Path(error.filename) != temporary:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 TRIPLETS = 275_601
 """Triplets of SimCSE's nli_for_simcse.csv."""
@@ -65,28 +64,3 @@ class TrainingCount:
         if self.published is None:
             return f"{self.rows:,} {self.unit} ({self.source})"
         return f"{self.rows:,} of {self.published:,} {self.unit}"
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> TrainingCount:
-        """Read what `dataclasses.asdict` wrote.
-
-        Raises:
-            KeyError: A value is missing.
-            TypeError: A number is not one.
-            AttributeError: The values, or those of ``dropped``, are no mapping.
-        """
-        published = values["published"]
-        dropped = {str(why): _number(count) for why, count in values["dropped"].items()}
-        return cls(
-            str(values["source"]),
-            str(values["unit"]),
-            _number(values["rows"]),
-            None if published is None else _number(published),
-            dropped,
-        )
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r} is not a number of rows")
-    return value

@@ -26,7 +26,7 @@ def write_run(folder: Path, noise: float, seed: int, gold: np.ndarray) -> dict[s
     folder.mkdir()
     arrays, scores = {}, {}
     for task in ("STSB", "SICKR"):
-        cosines = gold + noise * rng.normal(size=len(gold))
+        cosines = np.tanh((gold + noise * rng.normal(size=len(gold))) / 10)
         arrays |= {f"{task}/cosine": cosines, f"{task}/gold": gold}
         scores[task] = 100 * float(stats.spearmanr(cosines, gold).statistic)
     np.savez(RunFolder(folder).predictions_file, **arrays)

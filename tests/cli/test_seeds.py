@@ -42,7 +42,7 @@ def test_unfinished_and_broken_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ('{"dev": {"spearman": NaN}, "test": null}', "not a finite number"),
+        ('{"dev": {"spearman": NaN}, "test": null}', "dev.spearman is nan"),
         ('{"dev": {"spearman": "high"}, "test": null}', r"metrics\.json is broken"),
         ('{"dev": {"spearman": 80.0}, "test": null}', "different tasks"),
         ('{"test": null}', r"metrics\.json is broken"),
@@ -56,3 +56,14 @@ def test_results_that_cannot_be_summarised(second: str, message: str, tmp_path: 
     (tmp_path / "other" / "metrics.json").write_text(second)
     with pytest.raises(SystemExit, match=message):
         main(["seeds", str(tmp_path / "good"), str(tmp_path / "other")])
+
+
+def test_runs_of_one_name_in_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, score in enumerate([80.0, 82.0]):
+        (tmp_path / str(number)).mkdir()
+        save(tmp_path / str(number) / "run", 88.0, score)
+    runs = [str(tmp_path / str(number) / "run") for number in range(2)]
+    main(["seeds", *runs])
+    assert "81.00" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="named twice"):
+        main(["seeds", runs[0], f"{tmp_path}/0/../0/run"])

@@ -119,7 +119,7 @@ BROKEN = [
         "pairs", "nul.jsonl", JSONL + '{"sentence1": "\\u0000", "sentence2": "b", "score": 1}\n', 21, "NUL"
     ),
     Broken("pairs", "mac.csv", PAIRS.replace("\n", "\r"), 1),
-    Broken("pairs", "mac.tsv", TSV.replace("\n", "\r"), 1, "score"),
+    Broken("pairs", "mac.tsv", TSV.replace("\n", "\r"), 1, "CR"),
     Broken("pairs", "first.csv", "\n" + PAIRS, 1, "sentence1"),
     Broken("pairs", "first.tsv", "\n" + TSV, 1, "sentence1"),
     Broken("pairs", "space.csv", PAIRS.replace("sentence2", " sentence2"), 1, "sentence2"),
@@ -155,6 +155,12 @@ BROKEN = [
     Broken("triplets", "d.csv", TRIPLETS + 'a,"b,c\n', 3, "CSV"),
     Broken("triplets", "e.csv", TRIPLETS.encode() + b"a,\xff,c\n", 3, "0xff"),
     Broken("triplets", "f.csv", TRIPLETS[:21], None, "no rows"),
+    Broken("triplets", "h.csv", TRIPLETS + TRIPLETS, 3, "header again"),
+    Broken(
+        "triplets", "i.tsv", TRIPLETS.replace(",", "\t") + "\ufeff" + TRIPLETS.replace(",", "\t"), 3, "again"
+    ),
+    Broken("triplets", "j.csv", TRIPLETS.replace("\n", "\r"), 1, "CR"),
+    Broken("sentences", "f.txt", "a\rb\rc", 1, "CR"),
     Broken("triplets", "g.csv", TRIPLETS.replace("sent1", "sent0"), 1, "sent1"),
     Broken("classes", "a.tsv", CLASSES + "a\tb\t3\n", 3, "label"),
     Broken("classes", "b.tsv", CLASSES + "a\tb\t-1\n", 3, "label"),

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
+from sts_lightning.errors import UserError
 from sts_lightning.models.model_files import ModelFiles
 from sts_lightning.models.pipeline_files import OWN_FILE, read_pipeline
+from sts_lightning.models.pretrained import from_pipeline
 from sts_lightning.models.word_vectors import read_vectors
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
+from tests.models.families import tiny, write
 
 MODULES, TRANSFORMER = "modules.json", "sentence_bert_config.json"
 PROMPTS, POOLING, DENSE = "config_sentence_transformers.json", "1_Pooling/config.json", "2_Dense/config.json"
@@ -134,6 +141,14 @@ BROKEN = [
     Broken("vectors", VECTORS, "a 1 2\n".encode("utf-16")),
     Broken("vectors", VECTORS, "a 1 2\nb\0 1 2\n", 2, "NUL"),
     Broken("vectors", VECTORS, "a 1 2\nb 1\0 2\n", 2),
+    Broken("vectors", VECTORS, b"a 1 2\nb 1 2\n\xe9 1 2\n", 3, "0xe9"),
+    Broken("vectors", VECTORS, "a 1 2\nb 1_0 2\n", 2, "finite"),
+    Broken("vectors", VECTORS, "a 1 2\nb \uff13 2\n", 2, "finite"),
+    Broken("vectors", VECTORS, "3 2\na 1 2\nb 1 2\n", 1, "3 words, but 2"),
+    Broken("vectors", VECTORS, "2 3\na 1 2\nb 1 2\n", 2, "3 finite"),
+    Broken("vectors", VECTORS, "2 2\n2 2\na 1 2\n", 2, "2 finite"),
+    Broken("vectors", VECTORS, "a 1\nb 1 2\nc 1 2\n", 1, "which has 1"),
+    Broken("vectors", VECTORS, f"a{' 1' * 12}\nb{' 1' * 12}c{' 1' * 12}\n", 2, "12 finite"),
 ]
 
 
@@ -170,3 +185,95 @@ def test_healthy_and_odd_files_are_read(row: Healthy, tmp_path: Path) -> None:
 def test_every_reader_has_rows_of_both_kinds() -> None:
     assert len(BROKEN) >= 80
     assert {row.reader for row in BROKEN} == {row[0] for row in HEALTHY} == READERS.keys()
+
+
+def header(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], object]:
+    """Change the header of a safetensors file."""
+
+    def damage(path: Path) -> None:
+        content = path.read_bytes()
+        size = int.from_bytes(content[:8], "little")
+        found = json.loads(content[8 : 8 + size])
+        change(found)
+        text = json.dumps(found).encode()
+        path.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+
+    return damage
+
+
+def values(change: Callable[[dict[str, torch.Tensor]], object]) -> Callable[[Path], object]:
+    """Change the tensors of a safetensors file."""
+
+    def damage(path: Path) -> None:
+        found = load_file(path)
+        change(found)
+        save_file(found, path, metadata={"format": "pt"})
+
+    return damage
+
+
+def setting(**changed: Any) -> Callable[[Path], object]:
+    return lambda path: path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+
+
+def overlap(found: dict[str, Any]) -> None:
+    found[WORDS]["data_offsets"] = found[POSITIONS]["data_offsets"]
+
+
+WORDS, POSITIONS = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
+EVERY: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "half": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "noise": lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\xff" * 99),
+}
+DAMAGED: dict[str, dict[str, Callable[[Path], object]]] = {
+    "model.safetensors": {
+        **EVERY,
+        "a header without end": lambda path: path.write_bytes(b"\xff" * 7 + b"\x7f" + path.read_bytes()[8:]),
+        "one byte less": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        "overlapping offsets": header(overlap),
+        "offsets behind the end": header(lambda found: found[WORDS].update(data_offsets=[0, 10**12])),
+        "another shape": header(lambda found: found[WORDS]["shape"].append(7)),
+        "an unknown dtype": header(lambda found: found[WORDS].update(dtype="F3")),
+        "a wider dtype": header(lambda found: found[WORDS].update(dtype="F64")),
+        "transposed": values(lambda found: found.update({WORDS: found[WORDS].T.contiguous()})),
+        "fewer rows": values(lambda found: found.update({WORDS: found[WORDS][:3].clone()})),
+        "a weight less": values(lambda found: found.pop(WORDS)),
+        "nan": values(lambda found: found[WORDS][5, 1:3].fill_(torch.nan)),
+        "infinite": values(lambda found: found[POSITIONS][0, 0].fill_(-torch.inf)),
+    },
+    "config.json": {
+        **EVERY,
+        "a list": lambda path: path.write_text("[]"),
+        "no type": setting(model_type=None),
+        "an unknown type": setting(model_type="nonsense"),
+        "a text for a size": setting(hidden_size="wide"),
+        "another size": setting(hidden_size=64),
+        "no heads": setting(num_attention_heads=0),
+        "more layers": setting(num_hidden_layers=3),
+    },
+    "tokenizer.json": {**EVERY, "an object": lambda path: path.write_text("{}")},
+    "tokenizer_config.json": {**EVERY, "a list": lambda path: path.write_text("[]")},
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(write(tiny("bert"), tmp_path_factory.mktemp("models") / "good"))
+
+
+def test_the_model_itself_loads(model: Path) -> None:
+    assert from_pipeline(str(model)).encode(["a"]).shape == (1, 32)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"), [(file, damage) for file, damages in DAMAGED.items() for damage in damages]
+)
+def test_a_damaged_model_is_named(file: str, damage: str, model: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model, tmp_path / "damaged"))
+    DAMAGED[file][damage](folder / file)
+    with pytest.raises(UserError) as caught:
+        from_pipeline(str(folder))
+    assert str(folder) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1000

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from sts_lightning.data.fetch.manifest import read_manifest
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.training.stored_vectors import StoredVectors
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 
@@ -21,10 +23,38 @@ def npy(array: Any) -> bytes:
     return buffer.getvalue()
 
 
-def npz() -> bytes:
+def npz(**arrays: Any) -> bytes:
     buffer = io.BytesIO()
-    np.savez(buffer, a=np.ones((2, 3)))
+    np.savez_compressed(
+        buffer, **{name.replace("_", "/"): np.asarray(value) for name, value in arrays.items()}
+    )
     return buffer.getvalue()
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    """Return a file with one bit changed."""
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def ckpt(**parts: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save({"state_dict": {"a": torch.ones(64)}, "global_step": 1, **parts}, buffer)
+    return buffer.getvalue()
+
+
+def pickled(content: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getvalue()
+
+
+def inside(content: bytes, name: str, at: int = 0) -> int:
+    """Return the place of a byte within the data of a file in an archive."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        info = next(info for info in archive.infolist() if info.filename.endswith(name))
+    header = info.header_offset
+    lengths = [int.from_bytes(content[header + at : header + at + 2], "little") for at in (26, 28)]
+    return header + 30 + sum(lengths) + at
 
 
 def vectors(folder: Path, name: str, content: bytes) -> Any:
@@ -38,23 +68,90 @@ def run_config(folder: Path, name: str, content: bytes) -> Any:
     return RunFolder(folder).load_config().model["_target_"]
 
 
+def predictions(folder: Path, name: str, content: bytes) -> Any:
+    found = load_predictions(RunFolder(put(folder / name, content).parent))
+    return {task: [column.tolist() for column in columns] for task, columns in found.items()}
+
+
+def checkpoint(folder: Path, name: str, content: bytes) -> Any:
+    (folder / name).parent.mkdir()
+    put(folder / name, content)
+    return list(RunFolder(folder).read_checkpoint("best")["state_dict"])
+
+
 READERS: dict[str, Reader] = {
     "vectors": vectors,
-    "manifest": lambda folder, name, content: read_manifest(put(folder / name, content).parent),
+    "predictions": predictions,
+    "checkpoint": checkpoint,
+    "stages": lambda folder, name, content: [
+        stage.path.name for stage in RunFolder(put(folder / name, content).parent).stages()
+    ],
     "config": run_config,
-    "metrics": lambda folder, name, content: RunFolder(put(folder / name, content).parent).metrics().scores,
     "history": lambda folder, name, content: RunFolder(put(folder / name, content).parent).history(),
 }
 
 
-CONFIG, METRICS, HISTORY, SOURCES = "config.yaml", "metrics.json", "history.csv", "sources.json"
+CONFIG, HISTORY, STAGES, PREDICTIONS = "config.yaml", "history.csv", "stages.yaml", "predictions.npz"
 ENCODER = "sts_lightning.models.SentenceEncoder.from_pretrained"
+BEST = "checkpoints/best.ckpt"
 NPY = npy(np.ones((2, 3)))
-DEEP = "[" * 100_000
+NPZ = npz(A_cosine=[0.25, -0.5], A_gold=[1, 2])
+CKPT = ckpt()
 
 BROKEN = [
+    *(Broken("predictions", PREDICTIONS, NPZ[:size]) for size in (0, 10, len(NPZ) // 2, len(NPZ) - 1)),
+    Broken("predictions", PREDICTIONS, flipped(NPZ, inside(NPZ, "cosine.npy", 20))),
+    Broken("predictions", PREDICTIONS, flipped(NPZ, inside(NPZ, "gold.npy", 60))),
+    *(
+        Broken(
+            "predictions",
+            PREDICTIONS,
+            npz(**{f"A_{key}": value for key, value in arrays.items()}),
+            None,
+            named,
+        )
+        for arrays, named in (
+            ({"cosine": [0.5]}, "A/gold"),
+            ({"gold": [0.5]}, "A/cosine"),
+            ({"cosine": [0.5, 0.6], "gold": [1]}, "A has cosines of shape"),
+            ({"cosine": [0.5, 1.5], "gold": [1, 2]}, "A has a cosine outside"),
+            ({"cosine": [0.5, np.nan], "gold": [1, 2]}, "A has a cosine"),
+            ({"cosine": [0.5, 0], "gold": [1, np.inf]}, "A has a gold score"),
+            ({"cosine": [0.5, 1j], "gold": [1, 2]}, "A has a cosine"),
+            ({"cosine": [0.5, 1], "gold": [True, False]}, "A has a gold score"),
+            ({"cosine": ["a", "b"], "gold": [1, 2]}, "A has a cosine"),
+        )
+    ),
+    *(Broken("checkpoint", BEST, CKPT[:size]) for size in (0, 10, len(CKPT) // 2, len(CKPT) - 1)),
+    Broken("checkpoint", BEST, flipped(CKPT, inside(CKPT, "data.pkl", 30))),
+    Broken("checkpoint", BEST, flipped(CKPT, inside(CKPT, "data/0", 30))),
+    Broken("checkpoint", BEST, pickled([1])),
+    Broken("checkpoint", BEST, pickled({"global_step": 1}), None, "state_dict"),
+    Broken("checkpoint", BEST, ckpt(state_dict=[1]), None, "state_dict"),
+    Broken("checkpoint", BEST, ckpt(state_dict={"a": 1}), None, "state_dict"),
+    Broken("checkpoint", BEST, ckpt(state_dict={1: torch.ones(1)}), None, "state_dict"),
+    *(
+        Broken("checkpoint", BEST, ckpt(global_step=x), None, "global_step")
+        for x in (None, "1", True, 1.0, -1)
+    ),
+    *(
+        Broken("stages", STAGES, text)
+        for text in (
+            "",
+            "[]",
+            "a: [",
+            "{}",
+            "../a: {}",
+            "1: {}",
+            "a: {shared: ../b}",
+            "a: 1\na: 1",
+            "a: {x: !!int y}",
+        )
+    ),
     Broken("vectors", "vectors.npy", b""),
-    Broken("vectors", "vectors.npy", npz(), None, "archive"),
+    Broken("vectors", "vectors.npy", npy(np.array([[1.0], [np.nan]])), None, "line 2"),
+    Broken("vectors", "vectors.npy", npy(np.array([[1.0], [-np.inf]])), None, "line 2"),
+    Broken("vectors", "vectors.npy", npz(a=np.ones((2, 3))), None, "archive"),
     Broken("vectors", "vectors.npy", NPY[:-5]),
     Broken("vectors", "vectors.npy", NPY[:30]),
     Broken("vectors", "vectors.npy", b"hello"),
@@ -64,27 +161,28 @@ BROKEN = [
     Broken("vectors", "sentences.txt", b"a\n\xff\n", 2, "0xff"),
     Broken("vectors", "sentences.txt", b"a\nb\nc\n", None, "3 lines"),
     *(
-        Broken("manifest", SOURCES, text)
-        for text in (DEEP, "null", '{"parts": []}', '{"parts": {"a": []}}', "\0")
-    ),
-    *(
         Broken("config", CONFIG, text)
         for text in (
             *("a: [", "a: 1\na: 2\n", f"a: {'1' * 5000}", "a: !!timestamp 2026-13-45", "a: !!int x", "3"),
             *("a: !!python/object:os.x {}", "", "- 1", "a\0: 1", "\tx: 1", "model: 3\nprompt: {}\n", b"\x80"),
         )
     ),
-    *(
-        Broken("metrics", METRICS, text)
-        for text in (DEEP, "null", b"\xff", '{"test": {"average": ' + "1" * 400 + ', "tasks": {}}}', '"x"')
-    ),
     Broken("history", HISTORY, "step,loss\n1,2\nx,1\n", 3, "'x'"),
     Broken("history", HISTORY, "step,loss\n1,x\n", 2, "'x'"),
     Broken("history", HISTORY, "step,loss\n1,2,3\n", 2, "more values"),
-    Broken("history", HISTORY, "step,loss\nnan,1\n", 2, "NaN"),
-    Broken("history", HISTORY, "step,loss\ninf,1\n", 2, "infinity"),
+    Broken("history", HISTORY, "step,loss\nnan,1\n", 2, "nan"),
+    Broken("history", HISTORY, "step,loss\ninf,1\n", 2, "inf"),
     Broken("history", HISTORY, "loss\n1\n", 1, "step"),
     Broken("history", HISTORY, b"\xff,\n", 1, "0xff"),
+    Broken("history", HISTORY, "step,loss\n1,2\n2\n", 3, "fewer values"),
+    Broken("history", HISTORY, "step,loss,loss\n1,2,3\n", 1, "same name"),
+    Broken("history", HISTORY, "step,loss\n1,2\n,3\n", 3, "step"),
+    Broken("history", HISTORY, "step,loss\n1.5,2\n", 2, "1.5"),
+    Broken("history", HISTORY, "step,loss\n-1,2\n", 2, "-1"),
+    Broken("history", HISTORY, "step,loss\n1,2_0\n", 2, "2_0"),
+    Broken("history", HISTORY, "step,loss\n1,\u0664\n", 2, "\u0664"),
+    Broken("history", HISTORY, 'step,loss\n1,"2\n', 2),
+    Broken("history", HISTORY, "step,loss\n1,2\0\n", 2),
 ]
 
 
@@ -94,15 +192,16 @@ def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
 
 
 HEALTHY: list[Healthy] = [
+    ("predictions", PREDICTIONS, NPZ, {"A": [[0.25, -0.5], [1, 2]]}),
+    ("checkpoint", BEST, CKPT, ["a"]),
+    ("stages", STAGES, "a: {}", ["a"]),
     ("vectors", "sentences.txt", "\ufeffa\r\nb\r\n", [[1.0] * 3] * 2),
-    ("manifest", SOURCES, '{"parts": {}}', {}),
     (
         "config",
         CONFIG,
         f"\ufeffmodel: {{_target_: {ENCODER}}}\nprompt: {{}}\nevaluation: {{}}\n",
         ENCODER,
     ),
-    ("metrics", METRICS, '{"test": {"average": 1, "tasks": {}}}', {"average": 1.0}),
     ("history", HISTORY, "\ufeffstep,loss\r\n1,2\r\n2,\r\n\r\n", [{"step": 1, "loss": 2.0}, {"step": 2}]),
 ]
 
@@ -113,5 +212,5 @@ def test_healthy_and_odd_files_are_read(row: Healthy, tmp_path: Path) -> None:
 
 
 def test_every_reader_has_rows_of_both_kinds() -> None:
-    assert len(BROKEN) >= 30
+    assert len(BROKEN) >= 60
     assert {row.reader for row in BROKEN} == {row[0] for row in HEALTHY} == READERS.keys()

@@ -13,7 +13,7 @@ from sts_lightning.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training import micro_batch
-from sts_lightning.training.micro_batch import find_micro_batch_size, is_out_of_memory
+from sts_lightning.training.micro_batch import find_micro_batch_size
 
 
 def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder], rows: int) -> None:
@@ -69,21 +69,3 @@ def test_auto_on_a_cpu_stays_within_the_available_memory(monkeypatch: pytest.Mon
     assert found is not None
     assert 1 <= found < 2048
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
-
-
-def test_what_counts_as_out_of_memory() -> None:
-    assert is_out_of_memory(torch.OutOfMemoryError("x"))
-    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."))
-    assert not is_out_of_memory(RuntimeError("shape mismatch"))
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("CUDA error: out of memory", True),
-        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
-        ("CUDA error: an illegal memory access was encountered", False),
-    ],
-)
-def test_memory_that_runs_out_outside_torchs_allocator(message: str, expected: bool) -> None:
-    assert is_out_of_memory(RuntimeError(message)) is expected

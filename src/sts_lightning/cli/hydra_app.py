@@ -111,6 +111,14 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
                 storage_error(error, cfg.get("resume") or HydraConfig.get().runtime.output_dir),
                 cfg.debug is True,
             )
+        except (RuntimeError, MemoryError) as error:
+            from sts_lightning.models.out_of_memory import is_out_of_memory, shortage  # torch is there by now
+
+            if not is_out_of_memory(error):
+                raise
+            if HydraConfig.get().mode is RunMode.MULTIRUN:
+                raise shortage(error) from error
+            _exit(shortage(error), cfg.debug is True)
 
     return wrapped
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,7 +147,9 @@ def report_leaks(
     """
     from sts_lightning.data.leak_search import KINDS, find_leaks
 
-    if clean is not None and (source.path is None or clean.resolve() == source.path.resolve()):
+    if clean is not None and (
+        source.path is None or os.path.realpath(clean) == os.path.realpath(source.path)
+    ):
         raise ConfigError("--write needs a training file, and a name other than that of the training file.")
     leaks = find_leaks(source.pairs, tests, near)
     kinds = [kind for kind in KINDS if kind != "near" or near is not None]

@@ -82,6 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise
             where = f"{error.filename2 or error.filename}: " if error.filename else ""
             sys.exit(f"error: {where}{error.strerror or error}.")
+        except (RuntimeError, MemoryError) as error:
+            from sts_lightning.models.out_of_memory import is_out_of_memory, shortage  # torch is there by now
+
+            if options.debug or not is_out_of_memory(error):
+                raise
+            sys.exit(f"error: {shortage(error)}")
         except KeyboardInterrupt as error:
             number = stopping_signal(error) or signal.SIGINT
             print(f"stopped by {signal_name(number)}.", file=sys.stderr)

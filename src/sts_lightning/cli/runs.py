@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +58,7 @@ def run(options: argparse.Namespace) -> None:
         sort_groups,
     )
 
+    check_output("--csv", options.csv)
     check_output("--html", options.html, options.csv)
     runs = [one for one in find_runs(options.folder) if _fits(one.settings, options.where)]
     if not runs:
@@ -137,14 +139,14 @@ def _write(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
 
     keys = list(dict.fromkeys(key for group in groups for key in group.settings))
     columns = [*scores, *COST]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        heads = [head for name in columns for head in (name, f"{name} std")]
-        writer.writerow(["run", "runs", "state", "seeds", *keys, *heads])
-        for group in groups:
-            cells = [cell for name in columns for cell in (group.mean(name), group.deviation(name))]
-            settings = [group.settings.get(key, "") for key in keys]
-            first = str(group.runs[0].folder.path)
-            writer.writerow(
-                [first, len(group.runs), group.state, " ".join(map(str, group.seeds)), *settings, *cells]
-            )
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    heads = [head for name in columns for head in (name, f"{name} std")]
+    writer.writerow(["run", "runs", "state", "seeds", *keys, *heads])
+    for group in groups:
+        cells = [cell for name in columns for cell in (group.mean(name), group.deviation(name))]
+        settings = [group.settings.get(key, "") for key in keys]
+        first = str(group.runs[0].folder.path)
+        seeds = " ".join(map(str, group.seeds))
+        writer.writerow([first, len(group.runs), group.state, seeds, *settings, *cells])
+    write_atomic(path, text.getvalue())

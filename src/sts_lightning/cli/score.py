@@ -52,11 +52,12 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.errors import UserError
     from sts_lightning.evaluation.calibration import apply
     from sts_lightning.evaluation.similarity import score_pairs
-    from sts_lightning.files import write_atomic
+    from sts_lightning.files import check_output, write_atomic
     from sts_lightning.models.loading import load
 
     if options.columns[0] == options.columns[1]:
         raise UserError(f"--columns: {options.columns[0]} is named twice.")
+    check_output("--to", options.to, options.file, options.calibration)
     calibration = _calibration(options)
     pairs = [
         (sentence(first, options.file, line), sentence(second, options.file, line))

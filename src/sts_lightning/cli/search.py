@@ -26,7 +26,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the most similar sentences to each query with cosine and line number."""
-    from sts_lightning.data.readers.row_values import sentence
+    from sts_lightning.data.readers.row_values import sentence, text_of
     from sts_lightning.data.readers.text_files import read_lines
     from sts_lightning.errors import UserError
     from sts_lightning.evaluation.similarity import search
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> None:
 
     numbered = [(line, text) for line, text in enumerate(read_lines(options.corpus), start=1) if text.strip()]
     corpus = [sentence(text) for _, text in numbered]
-    queries = [" ".join(query.split()) for query in options.queries]
+    queries = [" ".join(text_of(query, "QUERY").split()) for query in options.queries]
     if not all(queries):
         raise UserError("a query is empty.")
     encoder = load(options.run_folder, options.trust, options.trust_remote_code)

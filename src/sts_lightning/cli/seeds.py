@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,16 +21,18 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the scores of runs, their mean and their standard deviation."""
-    from sts_lightning.runs.folder import RunFolder  # --help does not wait for it
+    from sts_lightning.data.training_files import short_names  # --help does not wait for these
+    from sts_lightning.runs.folder import RunFolder
 
     runs = [folder for folder in options.runs if folder.is_dir()]
     if len(runs) < 2:
         raise UserError("name at least two run folders.")
-    rows = {folder.name: RunFolder(folder).last_stage().metrics().scores for folder in runs}
-    for name, row in rows.items():
-        undefined = [task for task, score in row.items() if not math.isfinite(score)]
-        if undefined:
-            raise UserError(f"{name}: its score of {undefined[0]} is not a finite number.")
+    places = [folder.resolve() for folder in runs]
+    twice = [str(folder) for folder, place in zip(runs, places, strict=True) if places.count(place) > 1]
+    if twice:
+        raise UserError(f"{twice[0]} is named twice, and would count as often.")
+    names = short_names(map(str, runs))
+    rows = {names[str(folder)]: RunFolder(folder).last_stage().metrics().scores for folder in runs}
     if len({tuple(row) for row in rows.values()}) > 1:
         tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
         raise UserError(f"the runs were reported on different tasks ({tasks}).")

@@ -8,6 +8,7 @@ named it at the call. Only the text is read: nothing that a folder names is impo
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -223,10 +224,9 @@ def check_links(run: Path) -> None:
         UntrustedError: There is such a file.
     """
     for path in run.rglob("*"):
-        if path.is_symlink() and not path.is_dir() and not path.resolve().is_relative_to(run.resolve()):
-            raise UntrustedError(
-                f"{path} links to {path.resolve()}, outside the run folder; remove the link."
-            )
+        place = Path(os.path.realpath(path))  # unlike resolve, this bears a link to itself
+        if path.is_symlink() and not path.is_dir() and not place.is_relative_to(os.path.realpath(run)):
+            raise UntrustedError(f"{path} links to {place}, outside the run folder; remove the link.")
 
 
 def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:
@@ -236,6 +236,8 @@ def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:
         raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(cfg, DictConfig):
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")
+    if not cfg:
+        raise CheckpointError(f"{path} is empty.")
     update_targets(cfg)
     add_former_settings(cfg)
     return cfg, _plain(cfg, resolve=False)

@@ -47,7 +47,7 @@ from sts_lightning.evaluation.sts import (
     score_tasks,
     spearman_row,
 )
-from sts_lightning.evaluation.transfer import evaluate_transfer
+from sts_lightning.evaluation.transfer import check_folds, evaluate_transfer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions
 
@@ -230,6 +230,8 @@ def _ranks(tasks: Sequence[STSTask]) -> Suite:
 
 
 def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
+    check_folds(tasks, folds)
+
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_transfer(encoder, tasks, folds)
         return {**result, "folds": folds}, _row(result["average"], result["tasks"])

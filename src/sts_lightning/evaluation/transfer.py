@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypedDict
 
@@ -44,6 +46,33 @@ class TransferResult(TypedDict):
 
     average: float
     tasks: dict[str, Accuracy]
+
+
+def check_folds(tasks: Sequence[ClassificationTask], folds: int) -> None:
+    """Check that every task has examples enough to train on, before a model is loaded.
+
+    Args:
+        tasks: Tasks.
+        folds: Folds of cross-validation, for tasks without a dev or a test split.
+
+    Raises:
+        ConfigError: A task has a single class, or fewer examples of a class than its folds need.
+    """
+    for task in tasks:
+        counts = sorted(Counter(task.train.labels).values())
+        if len(counts) < 2:
+            raise ConfigError(f"{task.name}: all training examples have the same class.", key="tasks")
+        outer = task.test is None
+        if not outer and task.dev is not None:
+            continue
+        needed = math.ceil(folds**2 / (folds - 1)) if outer else folds
+        if counts[-1] < needed or counts[-2] < 2 + outer:
+            raise ConfigError(
+                f"folds={folds} is too many for {task.name}, whose classes have "
+                f"{', '.join(map(str, counts[:10]))} examples.",
+                key="folds",
+                hint="Set a lower number, or leave the task out.",
+            )
 
 
 def evaluate_transfer(

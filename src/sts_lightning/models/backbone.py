@@ -24,11 +24,13 @@ from transformers import (
 
 from sts_lightning.choices import Precision, Quantization
 from sts_lightning.distributed import local_rank
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models import jina_bert, nomic_bert
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
+from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.limits import number_positions
 from sts_lightning.models.offline import hub_is_reachable, packaged_copy
+from sts_lightning.models.out_of_memory import is_out_of_memory
 from sts_lightning.models.quantization import (
     check_fraction,
     check_quantization,
@@ -123,7 +125,11 @@ def load_backbone(
             output_loading_info=True,
             **options,
         )
-    except (OSError, ValueError) as error:
+    except (UserError, ImportError):
+        raise
+    except Exception as error:  # each library has errors of its own for damaged files
+        if is_out_of_memory(error):
+            raise
         raise _explain(name, error) from error
     backbone: Any = take_encoder(model, name)
     missing = used_keys(backbone, set(report["missing_keys"]))
@@ -138,6 +144,7 @@ def load_backbone(
     ):
         if present:
             architecture.check_weights(name, set(report["unexpected_keys"]))
+    check_finite(backbone.named_parameters(), name, "model.name")
     prepare(backbone)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":

@@ -185,7 +185,7 @@ class SentenceEncoder(BackboneModule):
         """Compute the pooled vectors of tokenised sentences, before the projection.
 
         The chunks run one after the other, and the vectors are put back in order, so that the result and
-        the gradient are those of one padded block.
+        the gradient are those of one padded block. In evaluation, chunks are halved where memory runs out.
 
         Args:
             rows: Tokenised sentences.
@@ -197,11 +197,12 @@ class SentenceEncoder(BackboneModule):
         Returns:
             Vectors in float32, shape (N, D).
         """
+        if not (torch.is_grad_enabled() or self.training):
+            return rows.arrange(embed_chunks(self.embed_chunk, rows.chunks, threaded=False, progress=False))
         embed = partial(checkpoint, self._embed, use_reentrant=False) if recompute else self._embed
         table = self.backbone.get_input_embeddings()
         once = self._takes_embeddings and takes_gradient(table)
-        nothing: list[dict[str, Tensor]] = [{}] * len(rows.chunks)
-        inputs = look_up_once(table, rows.chunks) if once else nothing
+        inputs = look_up_once(table, rows.chunks) if once else [{} for _ in rows.chunks]
         parts = zip(rows.chunks, inputs, rows.by_chunk(dropout_keys), strict=True)
         return rows.arrange(torch.cat([embed(*part) for part in parts]))
 

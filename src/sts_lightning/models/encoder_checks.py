@@ -17,6 +17,7 @@ from sts_lightning.models.template import MASK
 if TYPE_CHECKING:
     from peft import PeftConfig
 
+
 class OwnSettings(TypedDict, total=False):
     """Arguments of `SentenceEncoder` that no pipeline of another library has."""
 

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor, nn
 
+from sts_lightning.models.out_of_memory import Chunk, Halving
+
 CPU_CHUNK_TOKENS = 1024
 """Default chunk size on a CPU, in tokens with padding: small chunks stay in a core's cache."""
 
@@ -19,8 +21,6 @@ GPU_CHUNK_TOKENS = 32768
 
 MANY_CHUNKS = 50
 """Number of chunks from which a progress bar is shown."""
-
-Chunk = dict[str, Tensor]
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
 def embed_chunks(
     embed: Callable[[Chunk], Tensor], chunks: Sequence[Chunk], threaded: bool, progress: bool | None = None
 ) -> Tensor:
-    """Embed chunks one after the other, or in threads of one core each.
+    """Embed chunks one after the other, or in threads of one core each; in halves where memory runs out.
 
     Args:
         embed: Function from a chunk of n rows to vectors, (n, D).
@@ -47,7 +47,11 @@ def embed_chunks(
 
     Returns:
         Vectors of all rows in the order of the chunks, (N, D).
+
+    Raises:
+        MemoryShortageError: Memory does not suffice for one row.
     """
+    embed = Halving(embed)
     vectors = _in_threads(embed, chunks) if threaded and len(chunks) > 1 else map(embed, chunks)
     if progress is None:
         progress = len(chunks) >= MANY_CHUNKS and Console().is_terminal

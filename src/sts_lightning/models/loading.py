@@ -17,6 +17,7 @@ from sts_lightning.config.constraints import check_target
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.pipeline_files import OWN_FILE
 from sts_lightning.models.pretrained import from_pipeline
@@ -187,9 +188,10 @@ def load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Pa
         path: File of the checkpoint, for the message.
 
     Raises:
-        CheckpointError: Names or shapes differ.
+        CheckpointError: Names or shapes differ, or a value is NaN or infinite.
     """
     weights = part_of(part, prefix, checkpoint, path)
+    check_finite(weights.items(), str(path))
     part.load_state_dict(weights, strict=False)
     return set(weights)
 

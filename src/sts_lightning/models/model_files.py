@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from huggingface_hub.errors import (
 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.backbone import find
+from sts_lightning.strict_json import read_json
 
 T = TypeVar("T", str, int, bool, dict[str, Any])
 
@@ -112,8 +112,8 @@ class ModelFiles:
         if path is None:
             return None
         try:
-            found = json.loads(path.read_text("utf-8"))
-        except (ValueError, OSError, RecursionError) as error:
+            found = read_json(path)
+        except (ValueError, OSError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
         if found is None:
             raise CheckpointError(f"{path} holds null.", key="model.name")

@@ -18,6 +18,7 @@ from sts_lightning.models.attention import is_causal
 from sts_lightning.models.backbone import DtypeName, load_backbone
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_checks import OwnSettings
+from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.limits import most_positions
 from sts_lightning.models.model_files import ModelFiles
 from sts_lightning.models.pipeline import Dense, Pipeline
@@ -229,6 +230,7 @@ def _linear(files: ModelFiles, dense: Dense, device: torch.device) -> nn.Linear:
     found = _read(path)
     if {key: value.shape for key, value in found.items()} != wanted:
         raise CheckpointError(f"{path} does not hold the weights that its config.json describes.")
+    check_finite(found.items(), str(path), "model.name")
     weights = {key.removeprefix("linear."): value.float() for key, value in found.items()}
     linear.load_state_dict(weights, assign=True)
     return linear.requires_grad_()

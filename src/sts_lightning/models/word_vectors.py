@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Unpack, get_args
 
@@ -29,6 +30,9 @@ punctuation around it, and then in lower case, as sentence-transformers does.
 """
 
 PAD, UNKNOWN = "[PAD]", "[UNK]"
+
+MANY_BLANKS = 10
+"""Blanks from which an entry is none of GloVe's few with blanks, but two lines that were joined."""
 
 
 def word_vectors(
@@ -86,38 +90,60 @@ def read_vectors(path: Path) -> tuple[list[str], np.ndarray]:
         DataError: The file cannot be read, or a line is malformed.
     """
     found: dict[str, np.ndarray] = {}
-    size, spaced = 0, 0
-    try:
-        with path.open(encoding="utf-8-sig", newline="\n") as file:
-            for number, line in enumerate(file, start=1):
-                fields = line.rstrip().split(" ")
-                if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
-                    continue  # word2vec's counts
-                size = size or len(fields) - 1
-                word = " ".join(fields[: len(fields) - size])
-                vector = _numbers(fields[len(fields) - size :])
-                if "\0" in line:
-                    raise DataError("contains a NUL character.", path, number)
-                if not word or size == 0 or len(fields) <= size or vector is None:
-                    raise DataError(f"expected a word and {size or 'some'} finite numbers.", path, number)
-                if " " in word:
-                    spaced += 1
-                else:
-                    found[word] = vector
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read ({error}).", path) from error
+    counts: tuple[int, int] | None = None
+    size, spaced, lines = 0, 0, 0
+    for number, line in _lines(path):
+        fields = line.rstrip().split(" ")
+        if number == 1 and len(fields) == 2 and all(re.fullmatch("[0-9]{1,18}", field) for field in fields):
+            counts = int(fields[0]), int(fields[1])  # word2vec's
+            continue
+        lines += 1
+        size = size or (len(fields) - 1 if counts is None else counts[1])
+        word = " ".join(fields[: len(fields) - size])
+        vector = _numbers(fields[len(fields) - size :])
+        blanks = word.count(" ")
+        if not word or size == 0 or len(fields) <= size or vector is None or blanks >= max(size, MANY_BLANKS):
+            raise DataError(f"expected a word and {size or 'some'} finite numbers.", path, number)
+        if blanks:
+            spaced += 1
+        else:
+            found[word] = vector
     if not found:
         raise DataError("the file has no word vectors.", path)
+    if counts is not None and counts[0] != lines:
+        raise DataError(f"the first line announces {counts[0]:,} words, but {lines:,} follow.", path, 1)
+    if spaced > len(found):
+        raise DataError(f"{spaced:,} lines have more numbers than the first, which has {size}.", path, 1)
     log.info("%s: %s words of %d dimensions", path.name, f"{len(found):,}", size)
     if spaced:
         log.info("%s: %d entries contain a blank and are left out", path.name, spaced)
     return list(found), np.stack(list(found.values()))
 
 
-def _numbers(fields: Sequence[str]) -> np.ndarray | None:
-    """Convert text to float32, None if it is not all finite numbers."""
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line."""
+    number = 0
     try:
-        values = np.array(fields, dtype=np.float32)
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                if "\0" in text:
+                    raise DataError("contains a NUL character.", path, number)
+                yield number, text
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror}).", path) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"byte 0x{error.object[error.start]:02x} is not UTF-8.", path, number) from error
+
+
+def _numbers(fields: Sequence[str]) -> np.ndarray | None:
+    """Convert text to float32, None if it is not all finite numbers in ASCII."""
+    text = " ".join(fields)
+    if "_" in text or not text.isascii():  # NumPy reads 1_0 and the digits of other scripts
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            values = np.array(fields, dtype=np.float32)
     except ValueError:
         return None
     return values if np.isfinite(values).all() else None

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from sts_lightning.errors import DataError
 from sts_lightning.files import write_atomic
+from sts_lightning.json_types import as_type
 from sts_lightning.reproduce.spec import CITED, TableSpec
+from sts_lightning.strict_json import read_json
 
 if TYPE_CHECKING:
     from sts_lightning.reproduce.collect import Collected
@@ -106,15 +108,14 @@ def read_record(path: Path) -> Record:
         DataError: The file is broken.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        results = [Result(**result) for result in values.pop("results")]
-        return Record(results=results, **values)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        record: Record = as_type(read_json(path), Record)
+    except (OSError, ValueError) as error:
         raise DataError(
-            f"not the record of a table ({type(error).__name__}: {error}).",
+            f"not the record of a table ({error}).",
             path,
             hint="sts-lightning reproduce TABLE --record writes it again.",
         ) from error
+    return record
 
 
 def compared_column(spec: TableSpec) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,8 +14,10 @@ from typing import Any
 from sts_lightning.data.readers.row_values import checked_range
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
+from sts_lightning.json_types import as_type
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.metrics import BROKEN
+from sts_lightning.runs.predictions import MOST
+from sts_lightning.strict_json import read_json
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,13 @@ def load_calibration(path: Path, run: RunFolder) -> Calibration:
         CheckpointError: The file is missing or broken, or is for another encoder.
     """
     try:
-        values = json.loads(path.read_text("utf-8"))
-        made_for = values.pop("fingerprint")
+        values = as_type(read_json(path), dict[str, Any])
+        made_for = as_type(values.pop("fingerprint", None), str, "fingerprint")
         calibration = _checked(values)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).", key="calibration") from error
-    except BROKEN as error:
-        raise CheckpointError(
-            f"{path} is no calibration ({type(error).__name__}: {error}).", key="calibration"
-        ) from error
+    except ValueError as error:
+        raise CheckpointError(f"{path} is no calibration ({error}).", key="calibration") from error
     if made_for != fingerprint(run):
         raise CheckpointError(
             f"{path} was made with other weights or settings than those of {run.path}.",
@@ -111,32 +110,20 @@ def _checked(values: dict[str, Any]) -> Calibration:
 
     Raises:
         ValueError: They are none.
-        TypeError: A value has another type.
-        KeyError: A value is missing.
     """
-    cosines, scores = (tuple(map(_finite, values[name])) for name in ("cosines", "scores"))
-    bounds = values["score_range"]
-    calibration = Calibration(
-        cosines,
-        scores,
-        _finite(values["half_width"]),
-        _finite(values["coverage"]),
-        None if bounds is None else checked_range([_finite(bound) for bound in bounds]),
-        int(values["fitted"]),
-        int(values["held_out"]),
-    )
-    if not cosines or len(cosines) != len(scores):
-        raise ValueError(f"{len(cosines)} cosines for {len(scores)} scores")
-    if any(left >= right for left, right in pairwise(cosines)):
+    found: Calibration = as_type(values, Calibration)
+    if found.score_range is not None:
+        checked_range(found.score_range)
+    if not found.cosines or len(found.cosines) != len(found.scores):
+        raise ValueError(f"{len(found.cosines)} cosines for {len(found.scores)} scores")
+    if any(left >= right for left, right in pairwise(found.cosines)):
         raise ValueError("the cosines do not ascend")
-    if any(left > right for left, right in pairwise(scores)):
+    if not all(abs(cosine) <= MOST for cosine in found.cosines):
+        raise ValueError("cosines lie outside [-1, 1]")
+    if any(left > right for left, right in pairwise(found.scores)):
         raise ValueError("the scores descend")
-    if calibration.half_width < 0 or not 0 < calibration.coverage < 1:
-        raise ValueError("a half-width below 0, or a coverage outside (0, 1)")
-    return calibration
-
-
-def _finite(value: Any) -> float:
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise TypeError(f"{value!r} is not a finite number")
-    return float(value)
+    if found.half_width < 0 or not 0 < found.coverage < 1:
+        raise ValueError("half_width is below 0, or coverage outside (0, 1)")
+    if min(found.fitted, found.held_out) < 1:
+        raise ValueError(f"fitted is {found.fitted} and held_out {found.held_out}; at least 1 each")
+    return found

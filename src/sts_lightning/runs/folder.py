@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -266,10 +267,20 @@ class RunFolder:
             raise CheckpointError(f"{path} does not exist{self._why_missing(which)}.")
         try:
             checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+            damaged = None if mmap else zipfile.ZipFile(path).testzip()  # torch checks no sums
         except Exception as error:  # the unpickler of torch raises various errors
             raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
+        if damaged is not None:
+            raise CheckpointError(f"{path} is broken: the check sum of its part {damaged} is wrong.")
         if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
             raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
+        weights, step = checkpoint["state_dict"], checkpoint.get("global_step")
+        if not isinstance(weights, dict) or not all(
+            isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in weights.items()
+        ):
+            raise CheckpointError(f"{path} is broken: state_dict does not hold tensors by name.")
+        if type(step) is not int or step < 0:
+            raise CheckpointError(f"{path} is broken: global_step is {step!r}.")
         return checkpoint
 
     def _why_missing(self, which: Which) -> str:

@@ -4,28 +4,111 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Required, TypedDict
 
-from sts_lightning.errors import CheckpointError
+from sts_lightning.errors import CheckpointError, TrainingError
 from sts_lightning.files import write_atomic
+from sts_lightning.json_types import as_type
 from sts_lightning.published import TrainingCount
+from sts_lightning.strict_json import check_leaves, read_json
 
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""
 
-BROKEN = (
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    AssertionError,
-    RecursionError,  # nested too deeply
-    OverflowError,  # an integer of hundreds of digits
-)
-"""Errors of reading a file that holds something else."""
+Correlation = Annotated[float, -100.001, 100.001]
+"""A correlation times 100, with its rounding."""
+
+Count = Annotated[int, 0, math.inf]
+Amount = Annotated[float, 0, math.inf]
+
+
+class PairScores(TypedDict, total=False):
+    """Scores of pairs as stored."""
+
+    spearman: Required[Correlation]
+    pearson: Correlation
+    pairs: Count
+
+
+class TaskScores(TypedDict, total=False):
+    """Scores of a test task as stored: correlations, or the score of another suite."""
+
+    spearman: Correlation
+    pearson: Correlation
+    score: float
+    pairs: Count
+    subsets: dict[str, PairScores] | None
+
+
+class TestScores(TypedDict, total=False):
+    """Scores of the test tasks as stored."""
+
+    average: Required[float]
+    tasks: Required[dict[str, TaskScores]]
+    aggregate: str
+
+
+class Cost(TypedDict, total=False):
+    """Cost of a run whose weights another one started from, as stored."""
+
+    run: str
+    wall_seconds: Required[Amount | None]
+    peak_memory_bytes: dict[str, Amount] | None
+
+
+class Average(TypedDict):
+    """Ranks as stored."""
+
+    average: float
+
+
+class Parent(TypedDict):
+    """A run whose weights may be part of an average, as stored."""
+
+    run: str
+    averaged: bool
+
+
+class Soup(TypedDict):
+    """What an average of weights was made of, as stored."""
+
+    parents: list[Parent]
+
+
+class Contents(TypedDict, total=False):
+    """Types of the file's entries, all of which an earlier version may lack; others are free."""
+
+    test: TestScores | None
+    dev: PairScores | None
+    test_untuned: TestScores | None
+    dev_untuned: Correlation | None
+    soup: Soup
+    best_step: Count
+    steps: Count
+    seed: int | str | None
+    precision: str
+    quantization: str
+    training: dict[str, Any] | None
+    machine: dict[str, Any]
+    text_edit: str
+    max_length: Count | None
+    senteval_text: str | None
+    suite: str
+    ckpt: str | None
+    step: Count | None
+    normalize: bool
+    rank: Average | None
+    data: list[dict[str, Any]] | None
+    trained_on: list[TrainingCount | None]
+    wall_seconds: Amount | None
+    earlier: list[Cost] | None
+    peak_memory_bytes: dict[str, Amount] | None
+    versions: dict[str, str]
+    git_commit: str | None
 
 
 @dataclass(frozen=True)
@@ -66,13 +149,15 @@ class RunMetrics:
         """Data of each stage in order, the runs that the weights came from first."""
         if "trained_on" not in self.details:
             return (None,)
-        stages = self.details["trained_on"]
-        return tuple(None if stage is None else TrainingCount.read(stage) for stage in stages)
+        stages: list[TrainingCount | None] = as_type(
+            self.details["trained_on"], list[TrainingCount | None], "trained_on"
+        )
+        return tuple(stages)
 
     @property
     def averaged(self) -> tuple[str, ...]:
         """Folders of the runs whose weights were averaged; none for a run that was trained."""
-        parents = (self.details.get("soup") or {}).get("parents") or []
+        parents = self.details.get("soup", {"parents": []})["parents"]
         return tuple(str(parent["run"]) for parent in parents if parent["averaged"])
 
     @property
@@ -109,8 +194,17 @@ def as_plain(stages: TrainedOn) -> list[dict[str, Any] | None]:
 
 
 def write_metrics(path: Path, metrics: RunMetrics) -> None:
-    """Write the file atomically."""
-    write_atomic(path, json.dumps(metrics.as_dict(), indent=2) + "\n")
+    """Write the file atomically.
+
+    Raises:
+        TrainingError: A number is NaN or infinite, which no reader of JSON has to accept.
+    """
+    contents = metrics.as_dict()
+    try:
+        check_leaves(contents)
+    except ValueError as error:
+        raise TrainingError(f"the results are not written to {path}: {error}.") from error
+    write_atomic(path, json.dumps(contents, indent=2) + "\n")
 
 
 def read_metrics(path: Path) -> RunMetrics:
@@ -120,13 +214,23 @@ def read_metrics(path: Path) -> RunMetrics:
         CheckpointError: The file is missing, broken or without scores.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        details = {name: value for name, value in values.items() if name not in ("dev", "test")}
-        metrics = RunMetrics(values.get("test"), values.get("dev"), details)
-        _ = (metrics.score, metrics.scores, metrics.peak_memory_gb, metrics.total_seconds)
-        _ = (metrics.trained_on, metrics.averaged)
+        values = read_json(path)
+        as_type(values, Contents)
+        _check_scores(values)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path.parent} has no {path.name}: it is not a finished run.") from error
-    except BROKEN as error:
-        raise CheckpointError(f"{path} is broken ({type(error).__name__}: {error}).") from error
-    return metrics
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path} is broken: {error}.") from error
+    details = {name: value for name, value in values.items() if name not in ("dev", "test")}
+    return RunMetrics(values.get("test"), values.get("dev"), details)
+
+
+def _check_scores(values: Mapping[str, Any]) -> None:
+    test = values.get("test")
+    if test is None and values.get("dev") is None:
+        raise ValueError("it has neither dev nor test scores")
+    for name, task in (test or {"tasks": {}})["tasks"].items():
+        if not {"spearman", "score"} & task.keys():
+            raise ValueError(f"test.tasks.{name} lacks spearman")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,9 @@ from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.folder import RunFolder
+
+MOST = 1.001
+"""Largest absolute value of a cosine, with its rounding."""
 
 
 def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence[np.ndarray]) -> None:
@@ -60,10 +62,10 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             return {name: arrays[name] for name in arrays.files}
     except FileNotFoundError:
         raise
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
     except TypeError as error:  # a single array (.npy) instead of an archive
         raise CheckpointError(f"{path} is broken (it holds no named arrays).") from error
+    except Exception as error:  # numpy, zipfile and zlib have errors of many kinds
+        raise CheckpointError(f"{path} is broken ({type(error).__name__}).") from error
 
 
 def as_predictions(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -80,7 +82,7 @@ def as_predictions(arrays: Mapping[str, np.ndarray], path: Path) -> dict[str, tu
     try:
         found = {task: (arrays[f"{task}/cosine"], arrays[f"{task}/gold"]) for task in tasks}
     except KeyError as error:
-        raise CheckpointError(f"{path} is broken (KeyError: {error}).") from error
+        raise CheckpointError(f"{path} is broken: it has no array {error.args[0]}.") from error
     if not found:
         raise CheckpointError(f"{path} holds no predictions.")
     for task, (cosines, gold) in found.items():
@@ -94,7 +96,9 @@ def _check_arrays(cosines: np.ndarray, gold: np.ndarray, where: str) -> None:
             f"{where} has cosines of shape {cosines.shape} for gold scores of {gold.shape}."
         )
     for what, values in (("cosine", cosines), ("gold score", gold)):
-        if not np.issubdtype(values.dtype, np.number) or not np.isfinite(values).all():
+        if values.dtype.kind not in "fiu" or not np.isfinite(values).all():
             raise CheckpointError(
                 f"{where} has a {what} that is not a finite number; evaluate the run again."
             )
+    if np.abs(cosines).max() > MOST:
+        raise CheckpointError(f"{where} has a cosine outside [-1, 1]; evaluate the run again.")

@@ -12,6 +12,7 @@ import torch
 
 from sts_lightning.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.out_of_memory import is_out_of_memory
 
 if sys.platform != "win32":
     import resource
@@ -22,13 +23,6 @@ REMEDY = (
     "trainer.micro_batch_size=16, or any smaller divisor of data.batch_size, or auto, bounds the memory and "
     "keeps the gradient of the whole batch; trainer.gradient_checkpointing=true saves more."
 )
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether memory ran out, on a GPU or on the host."""
-    # A library outside torch's allocator, such as cuBLAS or bitsandbytes, reports an error of its own.
-    signs = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in signs)
 
 
 @contextmanager
@@ -97,7 +91,7 @@ def find_micro_batch_size(
                 with context():
                     vectors = encoder.embed_chunk(encoder.longest_rows(size * num_views))
                 vectors.sum().backward()
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
             else:

@@ -39,7 +39,7 @@ class StoredVectors:
         lines = read_lines(self.path)
         try:
             self.vectors = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+        except Exception as error:  # numpy and zipfile have errors of many kinds
             raise DataError(f"cannot be read: {error}", folder / VECTORS) from error
         if not isinstance(self.vectors, np.ndarray):  # an archive of arrays, whatever its name
             raise DataError("is an archive; save a single array with numpy.save.", folder / VECTORS)
@@ -57,7 +57,7 @@ class StoredVectors:
         """Return the vectors of sentences, (N, D) in float32.
 
         Raises:
-            DataError: A sentence is not among the stored ones.
+            DataError: A sentence is not among the stored ones, or a value of its vector is NaN or infinite.
         """
         try:
             rows = [self.rows[sentence.strip()] for sentence in sentences]
@@ -66,4 +66,10 @@ class StoredVectors:
                 f"lacks a sentence of the training data: {error.args[0]!r}.", self.path
             ) from error
         found: np.ndarray = np.asarray(self.vectors[rows], dtype=np.float32)
+        wrong = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if len(wrong):
+            raise DataError(
+                f"the vector of line {rows[wrong[0]] + 1} has values that are NaN or infinite.",
+                self.path.with_name(VECTORS),
+            )
         return found

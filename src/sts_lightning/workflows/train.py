@@ -28,6 +28,7 @@ from sts_lightning.errors import InterruptedRunError, TrainingError, at_setting
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.limits import NOT_REPEATABLE
 from sts_lightning.models.loading import build_encoder, edit_and_cut
+from sts_lightning.models.out_of_memory import is_out_of_memory
 from sts_lightning.planning.start import planned_micro_batch
 from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
@@ -36,7 +37,7 @@ from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.event_file import EventFileLogger
 from sts_lightning.training.history import HistoryLogger
-from sts_lightning.training.micro_batch import REMEDY, is_out_of_memory
+from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer

@@ -149,6 +149,10 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     return Built(data, loggers, own, regularizer, companion)
 
 
+RESUMED = {"epoch": int, "optimizer_states": list, "lr_schedulers": list, "loops": dict, "callbacks": dict}
+"""Parts of the last checkpoint from which a run resumes, besides the weights, with their types."""
+
+
 def check_checkpoints(run: RunFolder) -> None:
     """Reject a run whose checkpoints are damaged, before hours of training lead up to the first use of one.
 
@@ -158,6 +162,9 @@ def check_checkpoints(run: RunFolder) -> None:
     best = run.checkpoint("best")
     try:
         last = run.read_checkpoint("last")
+        wrong = [name for name, kind in RESUMED.items() if not isinstance(last.get(name), kind)]
+        if wrong:
+            raise CheckpointError(f"{run.checkpoint('last')} lacks {', '.join(wrong)}.")
         states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
         if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
             if not best.is_file():

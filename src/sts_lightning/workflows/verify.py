@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.runs.calibration import load_calibration
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.training.module import MONITOR
@@ -96,6 +96,8 @@ class _Folder:
             yield _made(f"{run.checkpoints.name}/{name}", partial(self._kept, step))
         yield _made("weights", self._fit)
         yield _made(run.predictions_file.name, self._predictions)
+        if run.calibration_file.is_file():
+            yield _made(run.calibration_file.name, self._calibration)
         if self.evaluate:
             yield _made("evaluation", self._encode_again)
 
@@ -139,10 +141,6 @@ class _Folder:
                 hint=f"Resume it with: {command_line('train', f'resume={run.name}')}",
             )
         metrics = run.metrics()
-        for part in ("dev", "test"):
-            for key, value in _numbers(getattr(metrics, part), part):
-                if not math.isfinite(value):
-                    raise CheckpointError(f"{run.metrics_file}: {key} is {value}.", key)
         self.metrics = metrics
         return f"score {metrics.score:.2f}"
 
@@ -201,6 +199,10 @@ class _Folder:
             return "none, since the run has no test report"
         return check_predictions(self.run, self.metrics.test)
 
+    def _calibration(self) -> str:
+        found = load_calibration(self.run.calibration_file, self.run)
+        return f"intervals of coverage {found.coverage:g}, for these weights"
+
     def _encode_again(self) -> str:
         if self.cfg is None or self.best is None or self.metrics is None:
             raise NotCheckedError("the configuration, the checkpoint or the scores are wrong")
@@ -214,11 +216,3 @@ def _made(name: str, check: Callable[[], str]) -> Check:
         return Check(name, "not checked", str(error))
     except UserError as error:
         return Check(name, "wrong", str(error))
-
-
-def _numbers(node: Any, path: str) -> Iterator[tuple[str, float]]:
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            yield from _numbers(value, f"{path}.{key}")
-    elif isinstance(node, int | float):
-        yield path, node

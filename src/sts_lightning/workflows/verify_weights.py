@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from sts_lightning.errors import CheckpointError, ConfigError, DataError
+from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.loading import part_of
 from sts_lightning.planning.skeleton import build_skeleton
@@ -36,12 +36,7 @@ def check_tensors(checkpoint: Mapping[str, Any], path: Path) -> str:
         CheckpointError: A value is not finite; the message names the first such tensor.
     """
     for part in ("state_dict", "optimizer_states"):
-        for name, tensor in _tensors(checkpoint.get(part), part):
-            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-                wrong = int((~torch.isfinite(tensor)).sum())
-                raise CheckpointError(
-                    f"{path}: {name} has {wrong} of {tensor.numel()} values that are NaN or infinite."
-                )
+        check_finite(_tensors(checkpoint.get(part), part), str(path))
     weights = list(_tensors(checkpoint["state_dict"], ""))
     count = sum(tensor.numel() for _, tensor in weights)
     step = checkpoint.get("global_step")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from sts_lightning.errors import DataError
 from sts_lightning.files import write_atomic
+from sts_lightning.json_types import as_type
+from sts_lightning.strict_json import read_json
 
 MANIFEST = "sources.json"
+
+Count = Annotated[int, 0, math.inf]
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class FetchedFile:
     revision: str
     file: str
     sha256: str
-    size: int
+    size: Count
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,14 @@ class Record:
     fetched: str
     downloads: list[FetchedFile]
     files: dict[str, str]
-    counts: dict[str, int]
+    counts: dict[str, Count]
     notes: dict[str, Any] = field(default_factory=dict)
+
+
+class Contents(TypedDict):
+    """Contents of the file, besides its version."""
+
+    parts: dict[str, Record]
 
 
 def read_manifest(root: Path) -> dict[str, Record]:
@@ -63,15 +74,12 @@ def read_manifest(root: Path) -> dict[str, Record]:
     if not path.is_file():
         return {}
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["parts"]
-        return {
-            name: Record(**{**entry, "downloads": [FetchedFile(**file) for file in entry["downloads"]]})
-            for name, entry in entries.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        contents: Contents = as_type(read_json(path), Contents)
+    except (OSError, ValueError) as error:
         raise DataError(
             f"cannot be read ({error}).", path, hint="Delete it; the files are then checked by their counts."
         ) from error
+    return contents["parts"]
 
 
 def write_record(root: Path, part: str, record: Record) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from sts_lightning.data.readers.moses import is_prepared, prepare
 from sts_lightning.data.readers.row_values import score, sentence
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
 from sts_lightning.errors import DataError
+from sts_lightning.strict_json import read_json
 
 STS_YEARS: dict[str, tuple[str, ...]] = {
     "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -227,8 +227,8 @@ def _wanted(path: Path, folder: Path) -> int | None:
 
 def _own_counts(path: Path) -> dict[str, int]:
     try:
-        counts: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        counts: Any = read_json(path)
+    except (OSError, ValueError) as error:
         raise DataError(f"cannot be read ({error}).", path) from error
     if not isinstance(counts, dict) or any(type(count) is not int for count in counts.values()):
         raise DataError('expected a JSON object from file names to integers, such as {"...": 60}.', path)

@@ -7,10 +7,10 @@ import json
 from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from sts_lightning.data.readers.row_values import text_of
 from sts_lightning.errors import DataError
+from sts_lightning.strict_json import parse_json
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
 
@@ -28,7 +28,8 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         latin1: Whether to read a file that is not UTF-8 as Latin-1, the encoding of some old releases.
 
     Raises:
-        DataError: The file is missing or empty, or a line is not UTF-8 or contains a NUL character.
+        DataError: The file is missing or empty, its lines end with CR alone, or a line is not UTF-8 or
+            contains a NUL character.
     """
     try:
         raw = path.read_bytes()
@@ -37,6 +38,10 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
     raw = raw.removeprefix(BOM_UTF8)
     if not raw.strip():
         raise DataError("the file is empty.", path)
+    if b"\r" in raw and b"\n" not in raw:
+        raise DataError(
+            "its lines end with CR alone; convert it, for example with `tr '\\r' '\\n'`.", path, 1
+        )
     if latin1:
         try:
             raw.decode("utf-8")
@@ -98,8 +103,8 @@ def read_records(path: Path, columns: list[str], numbers: Collection[str] = ()) 
         numbers: Names of the columns in which JSONL may hold a number instead of a string.
 
     Raises:
-        DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed, or there
-            are no rows.
+        DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed or the
+            header again, or there are no rows.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -138,7 +143,7 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
     missing = [column for column in columns if column not in header]
     if missing:
         raise DataError(
-            f"no column named {', '.join(map(repr, missing))}; the file has {', '.join(map(repr, header))}.",
+            f"no column named {', '.join(map(repr, missing))}; the file has {_listed(header)}.",
             path,
             1,
         )
@@ -149,15 +154,15 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
     for number, fields in rows:
         if len(fields) != len(header):
             raise DataError(f"expected {len(header)} columns, found {len(fields)}.", path, number)
+        if [field.lstrip("\ufeff") for field in fields] == header:
+            raise DataError("the header again; were files joined?", path, number)
         yield number, [fields[pick] for pick in picks]
 
 
 def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Iterator[Row]:
     for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
         try:
-            record: Any = json.loads(line, object_pairs_hook=_distinct_keys)
-        except RecursionError as error:
-            raise DataError("not valid JSON (nested too deeply).", path, number) from error
+            record = parse_json(line)
         except ValueError as error:  # malformed, a key that occurs twice, an integer of thousands of digits
             reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             raise DataError(f"not valid JSON ({reason}).", path, number) from error
@@ -166,17 +171,14 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Ite
         missing = [column for column in columns if column not in record]
         if missing:
             raise DataError(
-                f"no key {', '.join(map(repr, missing))}; the object has {', '.join(map(repr, record))}.",
+                f"no key {', '.join(map(repr, missing))}; the object has {_listed(record)}.",
                 path,
                 number,
             )
         yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
 
 
-def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build the dictionary of a JSON object, and reject duplicate keys."""
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
-    return record
+def _listed(names: Collection[str]) -> str:
+    """Return names for a message, of a line that may be anything."""
+    text = ", ".join(map(repr, names))
+    return text if len(text) <= 300 else f"{text[:297]}..."
