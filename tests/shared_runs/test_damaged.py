@@ -152,6 +152,7 @@ DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
         **EVERY,
         "no step": tensors(lambda checkpoint: checkpoint.pop("global_step")),
         "no weights": tensors(lambda checkpoint: checkpoint.pop("state_dict")),
+        "no state": tensors(lambda checkpoint: checkpoint.pop("loops")),
     },
     "stages.yaml": {
         "empty": EVERY["empty"],
@@ -168,6 +169,7 @@ CASES = [
     for damage in damages
     for command in READ_BY[file]
     if (damage, command) != ("no model", "runs")  # a list shows whatever settings there are
+    and (damage == "no state") <= (command == "resume")  # nothing else reads it
 ]
 
 
