@@ -19,6 +19,7 @@ from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName, load_backbone
 from sts_lightning.models.backbone_module import BackboneModule
 from sts_lightning.models.batch_probe import is_proven, probe
+from sts_lightning.models.cosines import cosines
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
 from sts_lightning.models.example_dropout import example_dropout
@@ -32,7 +33,7 @@ from sts_lightning.models.tokenize import Augment, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 if TYPE_CHECKING:
-    from peft import PeftConfig, PeftModel
+    from peft import PeftConfig
 
 
 class SentenceEncoder(BackboneModule):
@@ -109,7 +110,11 @@ class SentenceEncoder(BackboneModule):
         if projection != "none":
             self.projector = projector or make_projection(backbone.config, projection)
         self.normalize = normalize
-        self.backbone = backbone if adapter is None else _adapted(backbone, adapter)
+        self.backbone = backbone
+        if adapter is not None:
+            from sts_lightning.models.adapter import add_adapter  # imports peft, which takes seconds
+
+            self.backbone = add_adapter(backbone, adapter)
         self.pooling: Pooling = pooling
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         without_weights = backbone.device.type == "meta"  # there is nothing to compare
@@ -295,33 +300,9 @@ class SentenceEncoder(BackboneModule):
             vectors = self.project(vectors)
             return np.asarray((F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy())
 
-    @staticmethod
-    def similarity(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
-        """Return the cosines of all pairs, ``u . v / (|u| |v|)``.
-
-        Example:
-            >>> encoder.similarity(encoder.encode(queries), encoder.encode(sentences)).argmax(axis=1)
-
-        Args:
-            vectors: Vectors, shape (N, D), of any length.
-            others: Vectors, shape (M, D); by default the same ones.
-
-        Returns:
-            float32 array, shape (N, M), each in [-1, 1]; 0 for a vector of zeros.
-        """
-        first, second = (
-            F.normalize(torch.from_numpy(np.asarray(part, dtype=np.float32)), dim=-1)
-            for part in (vectors, vectors if others is None else others)
-        )
-        return np.asarray((first @ second.T).clamp(-1, 1).numpy())
+    similarity = staticmethod(cosines)
 
     @property
     def _reads_inner_layers(self) -> bool:
         """Whether pooling needs the output of a layer other than the last."""
         return self.pooling == "first_last_mean" or self.layer != -1
-
-
-def _adapted(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
-    from sts_lightning.models.adapter import add_adapter  # imports peft, which takes seconds
-
-    return add_adapter(backbone, adapter)
