@@ -131,6 +131,8 @@ def _commit(handler: Handler, repo: str, revision: str) -> None:
             files[value["path"]] = base64.b64decode(value["content"])
         elif item["key"] == "lfsFile":
             files[value["path"]] = handler.hub.lfs[value["oid"]]
+        elif item["key"] == "deletedFile":
+            del files[value["path"]]  # the hub rejects the deletion of a file that does not exist
     commit = handler.hub.add(repo, files)
     if target.branches:
         target.branches[revision] = commit

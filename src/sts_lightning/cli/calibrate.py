@@ -55,11 +55,11 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.data.evaluation_files import load_test_files
     from sts_lightning.data.readers.row_values import checked_range
     from sts_lightning.errors import ConfigError, DataError
-    from sts_lightning.evaluation.calibration import calibrate, needed_pairs
+    from sts_lightning.evaluation.calibration_fit import calibrate, needed_pairs
     from sts_lightning.evaluation.similarity import score_pairs
     from sts_lightning.files import check_output
     from sts_lightning.models.loading import load
-    from sts_lightning.runs.calibration import fingerprint, save_calibration
+    from sts_lightning.runs.calibration_file import fingerprint, save_calibration
     from sts_lightning.runs.folder import RunFolder
 
     check_output("--to", options.to, options.file)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sts_lightning.cli.arguments import Commands, add_trust
 
 if TYPE_CHECKING:
-    from sts_lightning.runs.calibration import Calibration
+    from sts_lightning.runs.calibration_file import Calibration
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.data.readers.row_values import sentence
     from sts_lightning.data.readers.text_files import read_records
     from sts_lightning.errors import UserError
-    from sts_lightning.evaluation.calibration import apply
+    from sts_lightning.evaluation.calibration_fit import apply
     from sts_lightning.evaluation.similarity import score_pairs
     from sts_lightning.files import check_output, write_atomic
     from sts_lightning.models.loading import load
@@ -85,7 +85,7 @@ def _calibration(options: argparse.Namespace) -> Calibration | None:
     Raises:
         CheckpointError: It is broken, or for another encoder.
     """
-    from sts_lightning.runs.calibration import load_calibration
+    from sts_lightning.runs.calibration_file import load_calibration
     from sts_lightning.runs.folder import RunFolder
 
     folder = RunFolder(options.run_folder).last_stage()

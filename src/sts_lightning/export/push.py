@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shlex
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import HfApi, constants, get_token
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import validate_repo_id
 
 from sts_lightning.errors import ConfigError, PushError
 
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
+
+WRITTEN = ".sts_lightning_files.json"
+"""Name of the list, in the repository, of the files that the last push wrote."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,8 @@ class Target:
 def push(folder: Path, target: Target) -> str:
     """Upload all files of a folder as one commit, and return the commit's address.
 
-    Files of the repository that the folder lacks stay.
+    The commit deletes what the previous push wrote and the folder lacks, by the list in `WRITTEN`. Other
+    files of the repository stay.
 
     Args:
         folder: Exported folder.
@@ -69,7 +75,8 @@ def push(folder: Path, target: Target) -> str:
 
     Raises:
         ConfigError: A private repository is asked for, and there is a public one.
-        PushError: The hub cannot be reached, or rejects the upload; the folder stays as it is.
+        PushError: The hub cannot be reached, or rejects the upload, or the list of the previous push is
+            broken; the folder stays as it is.
     """
     for name in ("httpx", "httpx2"):  # the hub's client logs every request through one of them
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -84,15 +91,53 @@ def push(folder: Path, target: Target) -> str:
             )
         if target.branch is not None:
             api.create_branch(target.repo, branch=target.branch, exist_ok=True)
-        done = api.upload_folder(
+        done = api.create_commit(
             repo_id=target.repo,
-            folder_path=folder,
+            operations=_changes(api, folder, target),
             revision=target.branch,
             commit_message="Export of STS-Lightning",
         )
     except (hub_errors.HTTPError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: xet's
         raise _explained(error, folder, target) from error
     return str(done.commit_url)
+
+
+def _changes(api: HfApi, folder: Path, target: Target) -> list[CommitOperationAdd | CommitOperationDelete]:
+    """Return the operations that upload a folder, and delete the rest of the previous push."""
+    files = {
+        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+    there = set(api.list_repo_files(target.repo, revision=target.branch))
+    earlier = _written(api, target) if WRITTEN in there else set()
+    listed = json.dumps({"files": list(files)}, indent=2).encode()
+    return [
+        *(CommitOperationAdd(name, path) for name, path in files.items()),
+        CommitOperationAdd(WRITTEN, listed),
+        *(CommitOperationDelete(name, is_folder=False) for name in sorted(earlier & there - files.keys())),
+    ]
+
+
+def _written(api: HfApi, target: Target) -> set[str]:
+    """Return the names of the files that the previous push wrote.
+
+    Raises:
+        PushError: Their list is broken.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        path = api.hf_hub_download(target.repo, WRITTEN, revision=target.branch, local_dir=place)
+        content = Path(path).read_bytes()
+    try:
+        names = json.loads(content)["files"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError("files is no list of names")
+    except (ValueError, KeyError, TypeError) as error:
+        raise PushError(
+            f"--push {target.repo}: {WRITTEN} in the repository is no list of the files of the previous push "
+            f"({type(error).__name__}: {error}); nothing was uploaded.",
+            key="push",
+            hint=f"Delete {WRITTEN} there, and by hand the files that are no longer wanted.",
+        ) from error
+    return set(names)
 
 
 def _explained(error: Exception, folder: Path, target: Target) -> PushError:

@@ -3,40 +3,72 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
+from datasets.arrow_dataset import Column
 
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.models.encoder import SentenceEncoder
 
 log = logging.getLogger(__name__)
 
+READ = 100_000
+"""Texts that are read to find the distinct ones; of more, as many at equal distances."""
+
 MOST = 20_000
-"""Texts that are tokenised to count; of more, as many at equal distances."""
+"""Distinct texts that are tokenised to count; of more, as many at equal distances."""
 
 
-def cut_share(encoder: SentenceEncoder, tables: Iterable[Dataset], length: int | None) -> float:
-    """Return the share of the distinct texts of tables that an encoder cuts, an estimate if there are many.
+class CutShare(NamedTuple):
+    """Share of texts that are cut.
+
+    Attributes:
+        share: The share, from 0 to 1.
+        sampled: Whether it is that of a sample of the texts.
+    """
+
+    share: float
+    sampled: bool
+
+
+def cut_share(encoder: SentenceEncoder, tables: Iterable[Dataset], length: int | None) -> CutShare:
+    """Return the share of the distinct texts of tables that an encoder cuts.
+
+    Of more than `READ` texts a sample is read, and of more than `MOST` distinct ones a sample is tokenised,
+    both at equal distances, so that the cost is bounded and the share the same in every run.
 
     Args:
         encoder: The encoder.
         tables: Tables of sentences.
         length: Number of tokens after which it cuts; None for no limit.
     """
-    texts = list(
-        dict.fromkeys(
-            text
-            for table in tables
-            for column in COLUMNS
-            if column in table.column_names
-            for text in table[column]
-        )
-    )
-    if len(texts) > MOST:
-        texts = [texts[index] for index in np.linspace(0, len(texts) - 1, MOST).astype(int)]
-    return encoder.tokenizer.count_cut(texts, length) / len(texts) if texts else 0.0
+    columns = [table[column] for table in tables for column in COLUMNS if column in table.column_names]
+    read = _read(columns)
+    distinct = list(dict.fromkeys(read))
+    texts = [distinct[index] for index in _places(len(distinct), MOST)]
+    sampled = len(read) < sum(map(len, columns)) or len(texts) < len(distinct)
+    return CutShare(encoder.tokenizer.count_cut(texts, length) / len(texts) if texts else 0.0, sampled)
+
+
+def _read(columns: Sequence[Column]) -> list[str]:
+    """Return at most `READ` texts of columns, at equal distances in the order of the columns."""
+    ends = np.cumsum([len(column) for column in columns], dtype=int)
+    places = np.array(_places(int(ends[-1]) if len(ends) else 0, READ), dtype=int)
+    texts: list[str] = []
+    for column, end in zip(columns, ends, strict=True):
+        start = end - len(column)
+        inside = places[(start <= places) & (places < end)] - start
+        texts += column[inside.tolist()]
+    return texts
+
+
+def _places(count: int, most: int) -> list[int]:
+    """Return ascending indices below a count: all of them, or as many as allowed at equal distances."""
+    places: list[int] = np.linspace(0, count - 1, min(count, most)).astype(int).tolist()
+    return places
 
 
 def report_cut(
@@ -55,5 +87,7 @@ def report_cut(
     words = []
     for name, tables, length in parts:
         where = "" if length is None else f" (after {length} tokens)"
-        words.append(f"{100 * cut_share(encoder, tables, length):.3g} % of the {name}{where}")
+        found = cut_share(encoder, tables, length)
+        whole = "a sample of the " if found.sampled else "the "
+        words.append(f"{100 * found.share:.3g} % of {whole}{name}{where}")
     log.info("cut by max_length: %s", ", ".join(words))

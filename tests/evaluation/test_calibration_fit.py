@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.evaluation.calibration import apply, calibrate, needed_pairs
+from sts_lightning.evaluation.calibration_fit import apply, calibrate, needed_pairs
 
 DRAWS, FRESH = 600, 20
 

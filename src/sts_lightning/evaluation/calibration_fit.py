@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import isotonic_regression
 
-from sts_lightning.runs.calibration import Calibration
+from sts_lightning.runs.calibration_file import Calibration
 
 LEAST_FITTED = 2
 """Fewest pairs to fit a map to."""

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.runs.calibration import Calibration, fingerprint, load_calibration, save_calibration
+from sts_lightning.runs.calibration_file import Calibration, fingerprint, load_calibration, save_calibration
 from sts_lightning.runs.folder import RunFolder
 
 CALIBRATION = Calibration((-0.1, 0.3, 0.9), (0.5, 0.5, 4.75), 0.1 + 0.2, 0.9, (0.0, 5.0), 30, 31)
