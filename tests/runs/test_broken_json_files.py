@@ -10,7 +10,7 @@ import pytest
 
 from sts_lightning.data.fetch.manifest import read_manifest
 from sts_lightning.reproduce.record import Result, read_record
-from sts_lightning.runs.calibration import fingerprint, load_calibration
+from sts_lightning.runs.calibration_file import fingerprint, load_calibration
 from sts_lightning.runs.folder import RunFolder
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 

@@ -14,7 +14,7 @@ import torch
 
 from sts_lightning.cli.main import main
 from sts_lightning.errors import UserError
-from sts_lightning.runs.calibration import Calibration, fingerprint, save_calibration
+from sts_lightning.runs.calibration_file import Calibration, fingerprint, save_calibration
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from tests.shared_runs.entries import (

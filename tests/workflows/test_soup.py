@@ -16,7 +16,7 @@ from sts_lightning.config.constraints import check_config
 from sts_lightning.config.trust import NOTHING
 from sts_lightning.evaluation.similarity import score_pairs
 from sts_lightning.models.loading import build_encoder
-from sts_lightning.runs.calibration import fingerprint
+from sts_lightning.runs.calibration_file import fingerprint
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.soup import Candidate, Soup, make_soup
 from sts_lightning.workflows.soup_parents import read_parents

@@ -11,7 +11,7 @@ from sts_lightning.data.leak_search import Kind
 from sts_lightning.data.leaked_rows import CLEAN, LeakedRows
 from sts_lightning.data.overlap import Key, pair_key
 from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.evaluation.calibration import monotone_map
+from sts_lightning.evaluation.calibration_fit import monotone_map
 from sts_lightning.evaluation.matched import MatchedDifference, matched_difference, without_reference
 
 LITERAL: tuple[Kind, ...] = ("exact", "swapped")

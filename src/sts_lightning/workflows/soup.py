@@ -22,7 +22,7 @@ from sts_lightning.files import replacing, write_atomic
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, load_part
 from sts_lightning.models.weight_sum import Weights, weighted_sum
-from sts_lightning.runs.calibration import fingerprint
+from sts_lightning.runs.calibration_file import fingerprint
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked

@@ -16,7 +16,7 @@ from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError, UserError
-from sts_lightning.runs.calibration import load_calibration
+from sts_lightning.runs.calibration_file import load_calibration
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.training.module import MONITOR
