@@ -16,6 +16,7 @@ from sts_lightning.data.leak_search import KINDS, Pairs, find_leaks
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import DataError
+from sts_lightning.strict_json import parse_json
 
 CLEAN = ""
 """Kind of a test pair that occurs in no training set."""
@@ -141,7 +142,7 @@ def published_leaks() -> LeakedRows:
 
 
 def _parse(text: str) -> LeakedRows:
-    values = json.loads(text)
+    values = parse_json(text)
     tests = {}
     for name, test in values["tests"].items():
         kinds = np.full(test["pairs"], CLEAN, dtype="<U10")

@@ -14,6 +14,7 @@ from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import validate_repo_id
 
 from sts_lightning.errors import ConfigError, PushError
+from sts_lightning.strict_json import parse_json
 
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
 
@@ -127,7 +128,7 @@ def _written(api: HfApi, target: Target) -> set[str]:
         path = api.hf_hub_download(target.repo, WRITTEN, revision=target.branch, local_dir=place)
         content = Path(path).read_bytes()
     try:
-        names = json.loads(content)["files"]
+        names = parse_json(content.decode())["files"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError("files is no list of names")
     except (ValueError, KeyError, TypeError) as error:
