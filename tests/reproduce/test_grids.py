@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
+from sts_lightning.reproduce.grids import grids
 from sts_lightning.reproduce.plan import Table
 from tests.reproduce.conftest import lines, spec
 
@@ -53,4 +55,36 @@ def test_a_smaller_scale_says_so(tmp_path: Path) -> None:
 
     text = markdown(collect(Table(spec(), tmp_path, "tiny_bert", Scale(hours=1)), 50))
     assert "at the scale of tiny_bert, with shorter schedules: not the published models" in text
-    assert lines(text, "plain")[0][:3] == ["plain", "published", "80.00"]
+
+
+@pytest.mark.slow
+def test_published_scores_of_another_model_have_their_own_table(tmp_path: Path) -> None:
+    from sts_lightning.reproduce.spec import Scale
+
+    collected = collect(Table(spec(), tmp_path, "tiny_bert", Scale(hours=1)), 50)
+    scores, published = (next(g for g in grids(collected) if words in g.title) for words in ("Toy", "Publ"))
+    assert [row[:2] for row in scores.rows if row[0] != "closed"] == [
+        [name, "here"] for name in ("plain", "a|b_c", "absent")
+    ]
+    assert published.title == "Published scores of other models"
+    assert published.rows == [
+        ["minilm", "plain", "80.00", "80.50"],
+        ["minilm", "absent", "70.00", "70.50"],
+    ]
+    sources = {
+        row["source"]
+        for row in csv.DictReader(io.StringIO(csv_text(collected)))
+        if row["system"] in ("plain", "absent")
+    }
+    assert sources == {"here", "published, minilm"}
+
+
+@pytest.mark.slow
+def test_a_row_that_names_its_model_has_its_published_scores(tmp_path: Path) -> None:
+    toy = spec()
+    rows = {**toy.rows, "plain": replace(toy.rows["plain"], model="tiny_bert")}
+    by_name = {
+        system.name: system for system in collect(Table(replace(toy, rows=rows), tmp_path), 50).systems
+    }
+    assert by_name["plain"].published == {"minilm": {"STSB": 80.0, "average": 80.5}}
+    assert by_name["plain"].elsewhere == {}

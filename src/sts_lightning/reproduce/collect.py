@@ -38,7 +38,8 @@ class System:
     Attributes:
         name: The row, with the model where the table has several.
         cell: Row and model; None for a cited system, which is not run here.
-        published: Published values of the table's columns, by model.
+        published: Published values of the table's columns, by model: those of the row's own model.
+        elsewhere: The same of other models, where none are published for the row's own.
         why: Reason why a cited system is not run here.
         planned: Number of planned runs.
         folders: Folders of the finished runs.
@@ -56,6 +57,7 @@ class System:
     name: str
     cell: Cell | None
     published: dict[str, dict[str, float]] = field(default_factory=dict)
+    elsewhere: dict[str, dict[str, float]] = field(default_factory=dict)
     why: str = ""
     planned: int = 0
     folders: list[Path] = field(default_factory=list)
@@ -151,7 +153,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     found.pop("memory", None)
     columns = list(table.spec.columns) or sorted(found, key=lambda column: column != "dev")
     systems += [
-        System(name, None, {"": dict(zip(columns, values, strict=True))}, table.spec.why[name])
+        System(name, None, {"": dict(zip(columns, values, strict=True))}, why=table.spec.why[name])
         for name, values in table.spec.published.get(CITED, {}).items()
     ]
     collected = Collected(table, columns, systems, problems=problems)
@@ -175,7 +177,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
 
 def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     row = table.spec.rows[cell.row]
-    system = System(_name(table, cell), cell, _published(table, cell))
+    system = System(_name(table, cell), cell, *_published(table, cell))
     system.selected = "STS-B dev" if row.trains else "not trained"
     planned = _readable(problems, table.seed_runs, cell)
     system.planned = len(table.run_seeds) if planned is None else len(planned)
@@ -223,18 +225,21 @@ def _name(table: Table, cell: Cell) -> str:
     return f"{cell.model}, {cell.row}" if several else cell.row
 
 
-def _published(table: Table, cell: Cell) -> dict[str, dict[str, float]]:
-    """Return the published values of a row.
+def _published(table: Table, cell: Cell) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
+    """Return the published values of a row: those of its own model, and else those of the other models.
 
-    At another scale, return the values of all published models, so that rankings can be compared.
+    The values of other models show the ranking of the rows, and are no target for the row.
     """
-    models = [cell.model] if cell.model in table.spec.published else list(table.spec.published)
     columns = table.spec.columns
-    return {
-        str(model): dict(zip(columns, table.spec.published[str(model)][cell.row], strict=True))
-        for model in models
-        if model != CITED and cell.row in table.spec.published[str(model)]
+    found = {
+        str(model): dict(zip(columns, systems[cell.row], strict=True))
+        for model, systems in table.spec.published.items()
+        if model != CITED and cell.row in systems
     }
+    if cell.model in table.spec.published:
+        return {model: values for model, values in found.items() if model == cell.model}, {}
+    kept = cell.model in (None, table.spec.rows[cell.row].model)  # the row names its model itself
+    return (found, {}) if kept else ({}, found)
 
 
 def _compare(collected: Collected, baseline: str, resamples: int) -> None:

@@ -42,9 +42,11 @@ class Grid:
 
 
 def grids(collected: Collected) -> list[Grid]:
-    """Return the grids: scores, differences to the baselines, ranks, and choices by dev score."""
+    """Return the grids: scores, differences, other models' published scores, ranks, choices by dev score."""
     found = [_scores(collected), *_differences(collected)]
-    return [grid for grid in (*found, _ranks(collected), _searches(collected)) if grid.rows]
+    return [
+        grid for grid in (*found, _elsewhere(collected), _ranks(collected), _searches(collected)) if grid.rows
+    ]
 
 
 def notes(collected: Collected) -> list[str]:
@@ -53,8 +55,8 @@ def notes(collected: Collected) -> list[str]:
     text = []
     if table.model is not None:
         text.append(
-            f"Run at the scale of {table.model}, with shorter schedules: not the published models. Published "
-            "scores are listed to compare rankings, not values."
+            f"Run at the scale of {table.model}, with shorter schedules: not the published models, whose "
+            "scores have a table of their own, to compare rankings, not values."
         )
     text.append(
         "`here`: scores x 100, mean over seeds; weights selected by STS-B dev, never by a test set. "
@@ -179,6 +181,17 @@ def _differences(collected: Collected) -> list[Grid]:
         title = f"Difference to {baseline}, with paired bootstrap intervals (95 %) over test pairs"
         found.append(Grid(title, ["", *tasks], rows))
     return found
+
+
+def _elsewhere(collected: Collected) -> Grid:
+    """Return the published scores of models other than those of the rows, by model."""
+    rows = [
+        [model, system.name, *(_number(values.get(column)) for column in collected.columns)]
+        for model in dict.fromkeys(model for system in collected.systems for model in system.elsewhere)
+        for system in collected.systems
+        if (values := system.elsewhere.get(model)) is not None
+    ]
+    return Grid("Published scores of other models", ["model", "", *collected.columns], rows, words=2)
 
 
 def _ranks(collected: Collected) -> Grid:
