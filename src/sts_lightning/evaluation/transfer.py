@@ -65,8 +65,10 @@ def check_folds(tasks: Sequence[ClassificationTask], folds: int) -> None:
         outer = task.test is None
         if not outer and task.dev is not None:
             continue
-        needed = math.ceil(folds**2 / (folds - 1)) if outer else folds
-        if counts[-1] < needed or counts[-2] < 2 + outer:
+        largest, second = counts[-1], counts[-2]
+        if outer:  # what the smallest training part keeps of each
+            largest, second = (count - math.ceil(count / folds) for count in (largest, second))
+        if largest < folds or second < 2:
             raise ConfigError(
                 f"folds={folds} is too many for {task.name}, whose classes have "
                 f"{', '.join(map(str, counts[:10]))} examples.",
