@@ -46,11 +46,11 @@ def latex(collected: Collected) -> str:
 def csv_text(collected: Collected) -> str:
     """Return a CSV line for each system and column, with unrounded values.
 
-    A missing value is empty. A published value names the model that it belongs to. ``low`` and ``high`` bound
-    the interval over test pairs; ``other_data`` says if a run was trained on other data than published
-    (``yes``, ``no`` or ``unknown``). ``row`` says whether a system ``runs`` or is ``cited``, and ``why`` it is
-    cited. ``evaluation``, ``training`` and ``seeds`` are the settings of its runs. The column `CLEAN` is there
-    where runs have predictions of the published sets.
+    A missing value is empty. A published value names the model that it belongs to. ``low`` and ``high``
+    bound the interval over test pairs; ``other_data`` says if a run was trained on other data than published
+    (``yes``, ``no`` or ``unknown``). ``row`` says whether a system ``runs`` or is ``cited``, and ``why`` it
+    is cited. ``evaluation``, ``training`` and ``seeds`` are the settings of its runs. The column `CLEAN` is
+    there where runs have predictions of the published sets.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
