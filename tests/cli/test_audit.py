@@ -63,7 +63,8 @@ def predictions(root: Path, tmp_path: Path) -> Path:
     for task in load_sts_tasks(root):
         gold = np.concatenate([np.asarray(table["label"]) for table in task.subsets.values()])
         known = (np.arange(len(gold)) % 3 == 0) & task.name.startswith("STS1")
-        arrays[f"{task.name}/cosine"] = gold + rng.normal(size=len(gold)) * np.where(known, 0.2, 1)
+        noise = rng.normal(size=len(gold)) * np.where(known, 0.2, 1)
+        arrays[f"{task.name}/cosine"] = (gold + noise) / 10
         arrays[f"{task.name}/gold"] = gold
     np.savez(tmp_path / "model.npz", **arrays)
     return tmp_path / "model.npz"
