@@ -58,6 +58,13 @@ def test_constant_cosines_count_as_zero() -> None:
     assert paired_difference([perfect], [constant], resamples=10)["A"].estimate == pytest.approx(100.0)
 
 
+def test_gold_scores_on_another_scale_are_those_of_the_same_pairs() -> None:
+    system, baseline = predictions(0.5, 1), predictions(1.0, 2)
+    scaled = {task: (cosines, 1 + 6 * gold / 5) for task, (cosines, gold) in system.items()}
+    plain, other = (paired_difference([one], [baseline], resamples=20) for one in (system, scaled))
+    assert other == plain
+
+
 def test_other_pairs_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="not scored on the same test pairs"):
         paired_difference([predictions(1.0, 1, size=300)], [predictions(1.0, 1, size=200)])
