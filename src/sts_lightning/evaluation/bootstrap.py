@@ -52,7 +52,7 @@ def paired_difference(
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}.")
     tasks = list(baseline[0])
-    # By the order of the gold scores: training maps a user's scores to [0, 5], eval.py reads them as they are.
+    # By the order of the gold scores: training maps those of a user to [0, 5], eval.py leaves them.
     groups = {task: _Ranked(gold).group for task, (_, gold) in baseline[0].items()}
     for run in (*system, *baseline):
         if list(run) != tasks or any(not np.array_equal(_Ranked(run[t][1]).group, groups[t]) for t in tasks):
