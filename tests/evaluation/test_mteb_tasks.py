@@ -20,7 +20,10 @@ from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.workflows.evaluate import evaluate_in
 
 # Not imported here: that takes seconds, in every process that collects the tests.
-pytestmark = pytest.mark.skipif(find_spec("mteb") is None, reason="needs the extra mteb")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("mteb") is None, reason="needs the extra mteb"),
+]
 
 
 def with_rows(name: str, data: Any, **chosen: Any) -> Any:
@@ -40,7 +43,6 @@ def similarity_task() -> Any:
     return with_rows("STS12", DatasetDict(test=Dataset.from_dict(rows)))
 
 
-@pytest.mark.slow  # mteb takes seconds to import
 def test_vectors_are_the_encoders_own(tmp_path: Path) -> None:
     """MTEB's STS score equals scipy's on the cosines of the encoder, template applied."""
     from scipy import stats
