@@ -1,4 +1,4 @@
-"""Memory that runs out: how it is told from other errors, and encoding that goes on with smaller chunks."""
+"""Memory that runs out: how it is told from other errors, and encoding that continues with smaller chunks."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def _write_history(run: RunFolder, soup: Soup) -> None:
 def _details(
     parents: Sequence[Parent], soup: Soup, scores: Scores, encoder: SentenceEncoder, data: SentenceDataModule
 ) -> dict[str, Any]:
-    """Return the entries of metrics.json besides the scores."""
+    """Return the details of the results, which are all but the scores."""
     best, cfg = soup.best, parents[0].cfg
     trained_on = []
     for number in best.members:
