@@ -14,6 +14,7 @@ from sts_lightning.losses.cosine_mse import CosineMSELoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.losses.rank_margin import RankMarginLoss
 
 DIMENSION = 6
 
@@ -26,6 +27,8 @@ def make(stem: str, dimension: int = DIMENSION) -> Loss:
         return MixLoss({"r": PearsonLoss(), "mse": CosineMSELoss()}, {"r": 1.0, "mse": 0.5}).double()
     if kind is MatryoshkaLoss:
         return MatryoshkaLoss(CosineMSELoss(), [dimension, dimension // 2]).double()
+    if kind is RankMarginLoss:  # the batches of tests are smaller than its default asks for
+        return RankMarginLoss(gap=1.0).double()
     facts = {"dimension": dimension, "top_label": 2 if stem == "cross_entropy" else TOP_SCORE}
     taken = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in facts.items() if name in taken}).double()

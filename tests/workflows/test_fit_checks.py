@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 from omegaconf import DictConfig
 
 from sts_lightning.config.build import build
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
+from sts_lightning.losses.matryoshka import MatryoshkaLoss
+from sts_lightning.losses.mix import MixLoss
+from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.losses.rank_margin import RankMarginLoss
 from sts_lightning.training.assembly import make_loss
 from sts_lightning.workflows.fit_checks import check_dropout, check_fit
 from sts_lightning.workflows.validate import check_extras
@@ -78,6 +83,26 @@ def test_loss_and_data_fit_or_are_rejected(data: str, heads: dict[str, Loss], co
         ) as caught:
             check_fit(head, source)
         assert set(str(caught.value).rpartition(": ")[2].rstrip(".").split(", ")) - WRAPPERS == FITTING[data]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, config: Config) -> None:
+    for size, gap, enough in ((17, 16.0, False), (18, 16.0, True), (3, 1.5, True), (2, 1.5, False)):
+        loss: Loss = RankMarginLoss(gap=gap)
+        if wrapped:
+            loss = MixLoss(
+                {"plain": PearsonLoss(), "apart": MatryoshkaLoss(loss, [4])}, {"plain": 0, "apart": 1}
+            )
+        data = build("data", config("data=toy", f"data.batch_size={size}").data)
+        views, labels = torch.randn(2, size, 4, requires_grad=True), torch.arange(float(size)) * 5 / size
+        loss(views, labels).backward()
+        assert bool(views.grad.any()) is enough
+        if enough:
+            check_fit(loss, data)
+            continue
+        with pytest.raises(ConfigError, match=f"a batch of {size}") as caught:
+            check_fit(loss, data)
+        assert caught.value.key == "data.batch_size"
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ class Loss(nn.Module, ABC):
         takes: Names of further arguments of `forward` that the batch (``sentence_ids``), a queue
             (``negatives``) or a companion supplies.
         requires: Those without which the loss cannot be computed.
+        least_batch: Number of rows below which the loss has no gradient.
         observed: Quantities of the last call besides the loss, such as the accuracy of a head; logged in
             training.
     """
@@ -42,6 +43,7 @@ class Loss(nn.Module, ABC):
     labels: tuple[LabelKind, ...]
     takes: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    least_batch: int = 1
 
     def __init__(self) -> None:
         super().__init__()

@@ -62,6 +62,7 @@ class MixLoss(Loss):
         self.labels = tuple(k for k in losses[0].labels if all(k in other.labels for other in losses))
         self.takes = tuple(dict.fromkeys(name for other in losses for name in other.takes))
         self.requires = tuple(dict.fromkeys(name for other in losses for name in other.requires))
+        self.least_batch = max(other.least_batch for other in losses)
         if not self.views or not self.labels:
             raise ValueError(
                 "terms cannot read the same batches: "

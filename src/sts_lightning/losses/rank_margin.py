@@ -43,6 +43,7 @@ class RankMarginLoss(CoSENTLoss):
         if not 0 <= gap < math.inf:
             raise ValueError(f"gap must be finite and not negative, got {gap}.")
         self.gap = gap
+        self.least_batch = math.floor(gap) + 2
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores or ordered classes (B,); see `Loss.forward`."""

@@ -22,11 +22,17 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
     """Reject a loss that cannot use the data.
 
     Raises:
-        ConfigError: Views or labels do not fit; the message lists the losses that do. Or the data is
-            something else altogether.
+        ConfigError: Views or labels do not fit; the message lists the losses that do. Or the batches are too
+            small, or the data is something else altogether.
     """
     check_kind("data", data, SentenceDataModule)
     if fits(loss, data):
+        if data.batch_size < loss.least_batch:
+            raise ConfigError(
+                f"{type(loss).__name__} compares nothing in a batch of {data.batch_size}; with these "
+                f"settings it needs at least {loss.least_batch}.",
+                key="data.batch_size",
+            )
         return
     have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
     others = [stem for stem, other in all_losses().items() if fits(other, data)]
