@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds
+from sts_lightning.runs.listing import find_runs, group_seeds
 from sts_lightning.runs.metrics import RunMetrics
 
 PEARSON = {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": False}
@@ -23,6 +23,7 @@ def settings(seed: int, **changed: Any) -> dict[str, Any]:
         "name": f"run{seed}",
         "model": model,
         "prompt": {},
+        "data": {"_target_": "sts_lightning.data.toy.ToyData", "seed": seed},
         "evaluation": {"max_length": 64},
     }
     return {**whole, "loss": PEARSON, "optim": {"lr": 1e-5}, "init_from": None, **changed}
@@ -62,18 +63,42 @@ def test_runs_that_start_from_seeds_of_one_system_are_one_system(tmp_path: Path)
     assert second.settings["loss"] == "InfoNCELoss"
 
 
-def test_settings_are_compared_within_a_class() -> None:
-    runs = [
-        {"loss._target_": "a.One", "loss.scale": 1, "lr": 1},
-        {"loss._target_": "a.Two", "loss.margin": 2, "lr": 1},
-    ]
-    assert distinguishing(runs) == [{"loss": "One"}, {"loss": "Two"}]
-    third = {"loss._target_": "a.Two", "loss.margin": 3, "lr": 1}
-    assert distinguishing([*runs, third])[1:] == [
-        {"loss": "Two", "loss.margin": 2},
-        {"loss": "Two", "loss.margin": 3},
-    ]
-    assert distinguishing([{"lr": 1}, {"lr": 1, "extra": 5}]) == [{}, {"extra": 5}]  # added by hand
+def test_seeds_of_runs_of_several_stages_are_grouped(tmp_path: Path) -> None:
+    for seed, rate in ((1, 1e-3), (2, 1e-3), (1, 1e-2)):
+        folder = tmp_path / f"{seed}_{rate}"
+        start = {"init_from": str(folder / "first"), "loss": INFONCE}
+        write(folder / "first", settings(seed, optim={"lr": rate}), 70.0)
+        write(folder / "last", settings(seed, **start), 80.0)
+        stages = {"first": settings(seed, optim={"lr": rate}), "last": settings(seed, **start)}
+        RunFolder(folder).save_stages({name: OmegaConf.create(own) for name, own in stages.items()})
+    fast, slow = sorted(group_seeds(find_runs(tmp_path)), key=lambda group: len(group.runs))
+    assert (fast.seeds, slow.seeds) == ([1], [1, 2])
+    assert (fast.settings, slow.settings) == (
+        {"stages.first.optim.lr": 1e-2},
+        {"stages.first.optim.lr": 1e-3},
+    )
+
+
+def test_runs_of_one_stage_are_not_told_from_others_by_each_key_of_a_stage(tmp_path: Path) -> None:
+    write(tmp_path / "both" / "first", settings(1), 70.0)
+    write(tmp_path / "both" / "last", settings(1, init_from=str(tmp_path / "both" / "first")), 80.0)
+    RunFolder(tmp_path / "both").save_stages(
+        {"first": OmegaConf.create(settings(1)), "last": OmegaConf.create(settings(1))}
+    )
+    write(tmp_path / "single", settings(1), 75.0)
+    both, single = group_seeds(find_runs(tmp_path))
+    assert (both.settings, single.settings) == ({"init_from": "first"}, {"init_from": None})
+
+
+def test_evaluations_are_told_from_trainings_by_the_model_alone(tmp_path: Path) -> None:
+    write(tmp_path / "slow", settings(1), 80.0)
+    write(tmp_path / "fast", settings(1, optim={"lr": 1e-4}), 70.0)
+    evaluation = {"suite": "sts", "aggregate": "all", "model": {**settings(1)["model"], "max_length": 16}}
+    write(tmp_path / "start", evaluation, 60.0)
+    fast, slow, start = group_seeds(find_runs(tmp_path))
+    assert start.settings == {"model.max_length": 16}
+    assert fast.settings == {"model.max_length": 32, "optim.lr": 1e-4}
+    assert slow.settings == {"model.max_length": 32, "optim.lr": 1e-5}
 
 
 def test_broken_runs_are_listed_with_the_reason(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 from collections import defaultdict
@@ -11,21 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.config.identity import VOLATILE
+from sts_lightning.config.trust import stage_folders
 from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.runs.differences import STAGE, Settings, as_json, distinguishing, flat, shown
 from sts_lightning.runs.folder import RunFolder, State
 from sts_lightning.runs.metrics import RunMetrics
 
-Settings = Mapping[str, Any]
-"""Values by dotted key."""
-
-NOT_SHOWN = (*VOLATILE, "name")
-"""Keys that tell nothing about a run."""
-
 COST = ("minutes", "GB")
 """Columns of what a run took."""
-
-TARGET = "_target_"
 
 
 @dataclass(frozen=True)
@@ -35,7 +27,7 @@ class ListedRun:
     Attributes:
         folder: Its folder.
         state: Its progress.
-        settings: Its settings, of several stages those of the last one; empty if they cannot be read.
+        settings: Its settings, those of earlier stages as ``stages.NAME.KEY``; empty if they cannot be read.
         metrics: Its results, if it has finished.
         problem: Why settings or results cannot be read; empty if they can.
     """
@@ -77,7 +69,7 @@ def _read(folder: RunFolder) -> ListedRun:
     try:
         state = folder.state
         last = folder.last_stage()
-        settings = flat(last.settings()) if last.config_file.is_file() else {}
+        settings = _settings(folder)
     except CheckpointError as error:
         return ListedRun(folder, "started", problem=str(error))
     if state != "finished":
@@ -91,60 +83,28 @@ def _read(folder: RunFolder) -> ListedRun:
         return ListedRun(folder, state, settings, problem=str(error))
 
 
-def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted key, without those that tell nothing about a run."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if name in NOT_SHOWN:
-            continue
-        if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{name}.")
-        else:
-            found[name] = value
+def _settings(folder: RunFolder) -> dict[str, Any]:
+    """Return the settings of a run by dotted key; empty until its last stage has started."""
+    *earlier, last = folder.stages() or [folder]
+    if not last.config_file.is_file():
+        return {}
+    found = _own(last)
+    if not earlier:
+        return found
+    names = list(stage_folders(folder.stages_file))
+    found["init_from"] = names[-2]
+    for name, stage in zip(names, earlier, strict=False):
+        for key, value in _own(stage).items() if stage.config_file.is_file() else ():
+            if key != "seed" or value != found.get("seed"):
+                found[f"{STAGE}{name}.{key}"] = value
     return found
 
 
-def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
-    """Return for each of several runs the settings in which it differs from others.
-
-    A group of another class, such as a loss, is named by its class. Its settings are only compared with those
-    of groups of the same class.
-    """
-    values: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
-    for settings in runs:
-        for key, value in settings.items():
-            values[key, _classes(settings, key)][_text(value)] = value
-    absent = {
-        place
-        for place in values
-        for settings in runs
-        if place[0] not in settings and _classes(settings, place[0]) == place[1]
-    }
-    return [
-        {
-            key.removesuffix(f".{TARGET}"): _class_name(value) if key.endswith(TARGET) else value
-            for key, value in settings.items()
-            if len(values[key, _classes(settings, key)]) > 1 or (key, _classes(settings, key)) in absent
-        }
-        for settings in runs
-    ]
-
-
-def _classes(settings: Settings, key: str) -> str:
-    """Return the classes of the groups that a key lies in, but not the class that it names itself."""
-    parts = key.split(".")
-    parents = [".".join(parts[:count]) for count in range(1, len(parts))]
-    targets = [f"{parent}.{TARGET}" for parent in parents]
-    return json.dumps([settings.get(target) for target in targets if target != key], default=str)
-
-
-def _class_name(target: Any) -> str:
-    return str(target).rpartition(".")[2]
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
+def _own(folder: RunFolder) -> dict[str, Any]:
+    """Return the settings of a folder without those that follow its seed."""
+    found = flat(folder.settings())
+    seed = found.get("seed")
+    return {key: value for key, value in found.items() if not (key.endswith(".seed") and value == seed)}
 
 
 @dataclass(frozen=True)
@@ -205,13 +165,6 @@ class Group:
         return " ".join(f"{key}={shown(value)}" for key, value in self.settings.items() if value != {})
 
 
-def shown(value: Any) -> str:
-    """Return a value as it is written on the command line."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _value(metrics: RunMetrics, column: str) -> float | None:
     if column == "minutes":
         return None if metrics.total_seconds is None else metrics.total_seconds / 60
@@ -231,7 +184,7 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
     places: dict[str, list[ListedRun]] = defaultdict(list)
     for index, run in enumerate(runs):
         alone = apart or run.metrics is None or run.seed is None
-        places[str(index) if alone else _text(_without_seed(run.settings, known))].append(run)
+        places[str(index) if alone else as_json(_without_seed(run.settings, known))].append(run)
     groups = list(places.values())
     compared = [
         {key: value for key, value in group[0].settings.items() if len(group) == 1 or not _varies(group, key)}
@@ -240,11 +193,23 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
     if not apart:
         for settings in compared:
             settings.pop("seed", None)
-    return [Group(group, settings) for group, settings in zip(groups, distinguishing(compared), strict=True)]
+    return [Group(group, settings) for group, settings in zip(groups, _apart(groups, compared), strict=True)]
+
+
+def _apart(groups: Sequence[Sequence[ListedRun]], compared: Sequence[Settings]) -> list[dict[str, Any]]:
+    """Return what distinguishes groups: their models, and what else among trainings or among evaluations."""
+    models = distinguishing([{key: own[key] for key in own if key.startswith("model.")} for own in compared])
+    rest = [{key: own[key] for key in own if not key.startswith("model.")} for own in compared]
+    found: list[dict[str, Any]] = [{} for _ in groups]
+    for evaluations in (False, True):
+        places = [at for at, group in enumerate(groups) if (group[0].seed is None) == evaluations]
+        for at, own in zip(places, distinguishing([rest[at] for at in places]), strict=True):
+            found[at] = {**models[at], **own}
+    return found
 
 
 def _varies(runs: Sequence[ListedRun], key: str) -> bool:
-    return len({_text(run.settings.get(key)) for run in runs}) > 1
+    return len({as_json(run.settings.get(key)) for run in runs}) > 1
 
 
 def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
