@@ -33,3 +33,11 @@ def test_places_by_hand() -> None:
     tied = next(pair for pair in find_disagreements(tasks, cosines) if pair.sentence1 == "a0 1")
     assert tied.gold_place == pytest.approx(3 / 4)  # half of two pairs above two others
     assert len(find_disagreements(tasks, cosines)) == 6
+
+
+def test_a_pair_that_a_task_has_twice_is_found_once() -> None:
+    table = make_table({"sentence1": list("aabc"), "sentence2": list("xxyz"), "label": [0.0, 0.0, 1.0, 2.0]})
+    twice = STSTask("a", {"one": table})
+    found = find_disagreements([twice], [np.array([0.9, 0.9, 0.2, 0.3])], 2)
+    assert [(pair.sentence1, pair.sentence2) for pair in found][:1] == [("a", "x")]
+    assert len({(pair.sentence1, pair.sentence2) for pair in found}) == len(found) == 2

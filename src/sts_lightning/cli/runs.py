@@ -70,6 +70,7 @@ def run(options: argparse.Namespace) -> None:
         return
     groups = group_seeds(runs, options.each)
     scores = list(dict.fromkeys(name for one in runs if one.metrics for name in one.metrics.scores))
+    scores.sort(key=lambda name: name not in ("dev", "average"))
     by = sort_column(options.sort, scores)
     groups = sort_groups(groups, by)
     if options.csv is not None:

@@ -39,7 +39,8 @@ def find_disagreements(
 ) -> list[Disagreement]:
     """Find the pairs whose places by cosine and by gold score differ most, the largest difference first.
 
-    Places are compared, not scores, since Spearman's correlation is what is reported.
+    Places are compared, not scores, since Spearman's correlation is what is reported. A pair that a task has
+    twice is found once.
 
     Args:
         tasks: Tasks with scored pairs.
@@ -56,9 +57,12 @@ def find_disagreements(
             pair for table in tables for pair in zip(table["sentence1"], table["sentence2"], strict=True)
         ]
         places = [(rankdata(values) - 0.5) / len(values) for values in (gold, own)]
-        for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable")[:count]:
-            first, second = pairs[row]
+        distinct: dict[tuple[str, str], Disagreement] = {}
+        for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable"):
+            if len(distinct) == count:
+                break
             shown = (float(values[row]) for values in (gold, own, *places))
-            found.append(Disagreement(task.name, first, second, *shown))
+            distinct.setdefault(pairs[row], Disagreement(task.name, *pairs[row], *shown))
+        found += distinct.values()
     found.sort(key=lambda pair: -abs(pair.gold_place - pair.cosine_place))
     return found[:count]
