@@ -38,11 +38,12 @@ PYTHON = {
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     pages = {
-        "index.md": _linked((ROOT / "README.md").read_text("utf-8")),
+        "index.md": "---\nhide: [toc]\n---\n\n" + _linked((ROOT / "README.md").read_text("utf-8")),
         "contributing.md": _linked((ROOT / "CONTRIBUTING.md").read_text("utf-8")),
         "reference/settings.md": "\n".join(settings()),
         "reference/losses.md": "\n".join(losses()),
         "reference/python.md": "\n".join(python()),
+        "assets/site.css": (Path(__file__).parent / "site.css").read_text("utf-8"),
     }
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
