@@ -44,6 +44,7 @@ BASES: dict[str, list[str]] = {
     "rank_margin": ["loss=rank_margin", "data.batch_size=32"],
     **{name: [f"loss={name}", "data.kind=triplets"] for name in ("gist", "hardness", "sigmoid")},
     "matryoshka": MATRYOSHKA,
+    "divided": ["loss=divided", "+loss.inner._target_=sts_lightning.losses.cosent.CoSENTLoss"],
     "orthogonal": ["regularizer=global_orthogonal"],
     "decoupled": ["loss=decoupled", "data.kind=triplets"],
     "energy": ["loss=energy", "data.kind=triplets"],
@@ -178,6 +179,7 @@ VALUES: dict[str, dict[str, str]] = {
     "gist": {"loss.guide": CHOICE, "loss.margin": f"{NUMBER} 2 -2"},
     "hardness": {"loss.hardness": f"{NUMBER} -1", "loss.prior": f"{NUMBER} -0.1 1"},
     "sigmoid": {"loss.scale": f"{NUMBER} 0 -1", "loss.bias": NUMBER},
+    "divided": {"loss.parts": f"{COUNT} 0 -1 1000"},
     "matryoshka": {
         "loss.inner.temperature": f"{NUMBER} 0 -1",
         "loss.dimensions": "null [] 5 fast [32,32] [0] [1.5] [1000000]",

@@ -22,7 +22,7 @@ from tests.losses.cases import DIMENSION, batch, further, make
 
 STEMS = sorted(all_losses())
 
-ORDERED = {"mixcse": "mixes neighbours", "contrastive_tension": "pairs neighbours"}
+ORDERED = {"mixcse": "mixes neighbours", "contrastive_tension": "pairs neighbours", "divided": "by order"}
 """Losses that depend on the order of the batch."""
 
 

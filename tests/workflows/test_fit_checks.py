@@ -60,10 +60,10 @@ FITTING = {
     "sentences_file": VIEWS,
     "sentences": VIEWS,
 }
-"""Losses that can use what each choice of `data` gives; `mix` and `matryoshka` have the needs of others."""
+"""Losses that can use what each choice of `data` gives; those around others have the needs of these."""
 
 
-WRAPPERS = {"matryoshka", "mix"}
+WRAPPERS = {"divided", "matryoshka", "mix"}
 
 
 @pytest.fixture(scope="module")
