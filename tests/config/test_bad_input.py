@@ -179,7 +179,7 @@ VALUES: dict[str, dict[str, str]] = {
     "gist": {"loss.guide": CHOICE, "loss.margin": f"{NUMBER} 2 -2"},
     "hardness": {"loss.hardness": f"{NUMBER} -1", "loss.prior": f"{NUMBER} -0.1 1"},
     "sigmoid": {"loss.scale": f"{NUMBER} 0 -1", "loss.bias": NUMBER},
-    "divided": {"loss.parts": f"{COUNT} 0 -1 1000"},
+    "divided": {"loss.parts": f"{COUNT} 0 -1"},
     "matryoshka": {
         "loss.inner.temperature": f"{NUMBER} 0 -1",
         "loss.dimensions": "null [] 5 fast [32,32] [0] [1.5] [1000000]",
