@@ -44,6 +44,7 @@ BASES: dict[str, list[str]] = {
     "rank_margin": ["loss=rank_margin", "data.batch_size=32"],
     **{name: [f"loss={name}", "data.kind=triplets"] for name in ("gist", "hardness", "sigmoid")},
     "matryoshka": MATRYOSHKA,
+    "vectors": ["loss=vector_distillation", "companion=teacher_vectors", "companion.sources=[x]"],
     "divided": ["loss=divided", "+loss.inner._target_=sts_lightning.losses.cosent.CoSENTLoss"],
     "orthogonal": ["regularizer=global_orthogonal"],
     "decoupled": ["loss=decoupled", "data.kind=triplets"],
@@ -179,6 +180,10 @@ VALUES: dict[str, dict[str, str]] = {
     "gist": {"loss.guide": CHOICE, "loss.margin": f"{NUMBER} 2 -2"},
     "hardness": {"loss.hardness": f"{NUMBER} -1", "loss.prior": f"{NUMBER} -0.1 1"},
     "sigmoid": {"loss.scale": f"{NUMBER} 0 -1", "loss.bias": NUMBER},
+    "vectors": {
+        "loss.teacher_dimension": "fast [] nan 1.5 0 -1",
+        "companion.weights": "[] [1,2] [0] [nan] fast",
+    },
     "divided": {"loss.parts": f"{COUNT} 0 -1"},
     "matryoshka": {
         "loss.inner.temperature": f"{NUMBER} 0 -1",

@@ -42,6 +42,7 @@ def compute(
     given = {name: value.to(dtype) for name, value in further(loss, views.shape[1]).items()}
     if order is not None:
         given |= {name: value[order][:, order] for name, value in given.items() if name == "teacher"}
+        given |= {name: value[:, order] for name, value in given.items() if name == "teacher_vectors"}
     value: torch.Tensor = loss(views, labels, **given)
     return value
 
