@@ -36,6 +36,13 @@ def test_a_teacher_takes_weights_and_one_chunk_without_gradient(
     assert trace.peak["optimiser"] + trace.peak["gradients"] < 0.02 * size
 
 
+def test_vectors_of_a_teacher_reach_the_loss(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    teacher = ["companion=teacher_vectors", RANKCSE[-1], "loss=vector_distillation"]
+    trace, _ = Tracer(check_config(config(*SMALL, *teacher, "loss.teacher_dimension=384")), CPU).full(None)
+    assert trace.peak["weights"] > 80e6
+
+
 def test_a_teacher_of_unknown_shape_is_named(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*args: object, **kwargs: object) -> None:
         raise OSError("no connection")
