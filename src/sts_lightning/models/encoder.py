@@ -275,7 +275,7 @@ class SentenceEncoder(BackboneModule):
             progress: Whether to show a progress bar; by default in a terminal if there are many chunks.
             share_prefix: Whether a causal model computes the tokens that all sentences start with only once.
             normalize: Whether to scale the vectors to length 1, if the encoder does not do so anyway.
-            as_trained: Whether to read the sentences as a view in training: cut at ``max_length``, not edited.
+            as_trained: Whether to read the sentences as in training: cut at ``max_length``, and not edited.
 
         Returns:
             float32 array, shape (N, D), in the order given.

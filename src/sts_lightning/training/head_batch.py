@@ -44,7 +44,7 @@ class HeadBatch(nn.Module):
         L_h = \frac1B \sum_i \mathrm{penalty}_h(|p_{hi} - d\,y_i|)
 
     with the features f and the penalty of `SiameseRegressionLoss`. The gradient of the sum of all L_h by a
-    head is that of its own L_h, and AdamW treats each number by itself: the heads train as if each were alone.
+    head is that of its own L_h, and AdamW treats each number by itself: a head trains as if it were alone.
 
     Args:
         losses: Losses whose heads are copied. They differ in their heads, k and x0 alone.
@@ -55,8 +55,9 @@ class HeadBatch(nn.Module):
         self.rule = copy.deepcopy(losses[0]).requires_grad_(False)
         if isinstance(self.rule, ZeroZoneLoss):
             zoned = [loss for loss in losses if isinstance(loss, ZeroZoneLoss)]
-            self.rule.k = torch.tensor([[loss.k] for loss in zoned])
-            self.rule.x0 = torch.tensor([[loss.x0] for loss in zoned])
+            like = self.rule.head.weight
+            self.rule.k = like.new_tensor([[loss.k] for loss in zoned])
+            self.rule.x0 = like.new_tensor([[loss.x0] for loss in zoned])
         self.weight = nn.Parameter(torch.cat([loss.head.weight.detach() for loss in losses]))
         self.bias = nn.Parameter(torch.cat([loss.head.bias.detach() for loss in losses]))
 
@@ -106,7 +107,8 @@ def pair_batches(shares: Sequence[Share], seed: int, batch_size: int, plan: Plan
 
     def epoch(number: int) -> Sequence[Tensor]:
         order.epoch = number
-        return torch.tensor(list(order)).split(batch_size)[: plan.epoch_steps]
+        batches: Sequence[Tensor] = torch.tensor(list(order)).split(batch_size)
+        return batches[: plan.epoch_steps]
 
     steps = itertools.chain.from_iterable(map(epoch, itertools.count()))
     yield from itertools.islice(steps, plan.total_steps)

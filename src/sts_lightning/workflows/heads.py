@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import time
@@ -91,7 +92,7 @@ def train_heads(cells: Sequence[Cell], folder: Path) -> Grid:
 
     The vectors of all sentences are computed once, and stored in the folder as they come: a grid that was
     stopped encodes no sentence again. The heads with equal batches and updates train together, on the CPU.
-    Each has the initial weights, the batches and the updates of the run of ``train.py`` with its configuration.
+    Each has the initial weights, batches and updates of the run of ``train.py`` with its configuration.
 
     Args:
         cells: Heads of the grid, which differ in seed, loss and optimiser alone.
@@ -238,7 +239,8 @@ def _train(
     for members in groups.values():
         cfg = cells[members[0]].cfg
         check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * plan.total_steps))
-        optim = OmegaConf.merge(cfg.optim, {"layer_decay": 1.0})  # it lowers the rates below a head only
+        optim = copy.deepcopy(cfg.optim)
+        optim.layer_decay = 1.0  # it lowers the rates below a head only
         heads = HeadBatch([losses[number] for number in members])
         batches = pair_batches(shares, cfg.data.seed, cfg.data.batch_size, plan)
         clip = cfg.trainer.gradient_clip_val
