@@ -15,6 +15,7 @@ from datasets import Dataset
 from sts_lightning.choices import Aggregate
 from sts_lightning.config.machine import Machine, decided
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.encoding import Embedded
 from sts_lightning.evaluation.sts import STSResult, score_tasks, spearman_row, table_cosines
@@ -38,20 +39,22 @@ class Shared:
 
     Attributes:
         encoder: The frozen encoder.
-        data: Training pairs, dev pairs and test tasks.
+        data: Training pairs and dev pairs.
+        tasks: Test tasks, none with ``evaluation.final=false``.
         machine: The hardware, and the settings that depend on it.
         plan: Length of the runs.
     """
 
     encoder: SentenceEncoder
     data: SentenceDataModule
+    tasks: list[STSTask]
     machine: Machine
     plan: Plan
 
     @property
     def tables(self) -> list[Dataset]:
         """The dev pairs, then those of the subsets of each test task."""
-        return [self.data.dev, *(table for task in self.data.tests for table in task.subsets.values())]
+        return [self.data.dev, *(table for task in self.tasks for table in task.subsets.values())]
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,7 @@ def head_scores(
 
 def _scores(shared: Shared, values: Sequence[np.ndarray], aggregate: Aggregate) -> PairScores:
     dev, *tests = values
-    tasks = shared.data.tests
+    tasks = shared.tasks
     gold = np.asarray(shared.data.dev["label"], dtype=np.float64)
     return PairScores(correlate(dev, gold), score_tasks(tasks, tests, aggregate) if tasks else None)
 
@@ -183,5 +186,4 @@ def _write_run(head: Head, shared: Shared, grid: Grid, run: RunFolder) -> None:
         "wall_seconds": round(sum(grid.seconds.values()) / len(grid.heads), 1),
         **environment(),
     }
-    test = grid.cosine.test if cfg.evaluation.final else None
-    run.save_metrics(RunMetrics(test, {**grid.cosine.dev}, details))
+    run.save_metrics(RunMetrics(grid.cosine.test, {**grid.cosine.dev}, details))

@@ -168,7 +168,7 @@ def build_heads(
     encoder = encoder.to(weights_device(machine)).eval()
     data.connect(*(encoder.prepare(machine.chunk_tokens, training=training) for training in (True, False)))
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
-    return Shared(encoder, data, machine, plan), losses
+    return Shared(encoder, data, data.tests if cfg.evaluation.final else [], machine, plan), losses
 
 
 def _regression(loss: object) -> SiameseRegressionLoss:
