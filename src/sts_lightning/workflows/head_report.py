@@ -18,14 +18,16 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.encoding import Embedded
-from sts_lightning.evaluation.sts import STSResult, score_tasks, spearman_row, table_cosines
+from sts_lightning.evaluation.sts import STSResult, score_tasks, spearman_row
 from sts_lightning.files import replacing, write_atomic
 from sts_lightning.losses.siamese import SiameseRegressionLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain
+from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.assembly import make_module
+from sts_lightning.training.module import MONITOR
 from sts_lightning.training.trainer import Plan
 from sts_lightning.workflows.head_cells import Cell
 
@@ -93,23 +95,28 @@ class Grid:
     Attributes:
         heads: The heads.
         cosine: Correlations of the frozen encoder's cosine, which no head changes.
+        cosines: These cosines, of each table.
         seconds: Duration of each part.
     """
 
     heads: list[Head]
     cosine: PairScores
+    cosines: list[np.ndarray]
     seconds: dict[str, float]
 
 
-def cosine_scores(shared: Shared, vectors: Embedded, aggregate: Aggregate) -> PairScores:
-    """Correlate the cosines of the frozen encoder with the gold scores.
+def pair_scores(shared: Shared, values: Sequence[np.ndarray], aggregate: Aggregate) -> PairScores:
+    """Correlate a value of each pair with the gold scores.
 
     Args:
         shared: What the heads have in common.
-        vectors: Vectors of all sentences of its tables.
+        values: Values of the pairs of each of its tables.
         aggregate: How the subsets of a task become one score.
     """
-    return _scores(shared, table_cosines(vectors, shared.tables), aggregate)
+    dev, *tests = values
+    gold = np.asarray(shared.data.dev["label"], dtype=np.float64)
+    test = score_tasks(shared.tasks, tests, aggregate) if shared.tasks else None
+    return PairScores(correlate(dev, gold), test)
 
 
 @torch.no_grad()
@@ -128,14 +135,7 @@ def head_scores(
     for table in shared.tables:
         views = [torch.from_numpy(vectors[list(table[name])]) for name in ("sentence1", "sentence2")]
         predicted.append(loss.predict(*views).double().numpy())
-    return _scores(shared, predicted, aggregate)
-
-
-def _scores(shared: Shared, values: Sequence[np.ndarray], aggregate: Aggregate) -> PairScores:
-    dev, *tests = values
-    tasks = shared.tasks
-    gold = np.asarray(shared.data.dev["label"], dtype=np.float64)
-    return PairScores(correlate(dev, gold), score_tasks(tasks, tests, aggregate) if tasks else None)
+    return pair_scores(shared, predicted, aggregate)
 
 
 def write_grid(grid: Grid, shared: Shared, folder: Path) -> None:
@@ -170,8 +170,11 @@ def _write_run(head: Head, shared: Shared, grid: Grid, run: RunFolder) -> None:
     for which in ("best", "last"):
         with replacing(run.checkpoint(which)) as temporary:
             torch.save(weights, temporary)
-    rows = [f"{step},{value}" for step, value in enumerate(head.losses.tolist(), start=1)]
-    write_atomic(run.history_file, "\n".join(["step,train/loss", *rows]) + "\n")
+    rows = [f"{step},{value}," for step, value in enumerate(head.losses.tolist(), start=1)]
+    rows[-1] += str(grid.cosine.dev["spearman"])
+    write_atomic(run.history_file, "\n".join([f"step,train/loss,{MONITOR}", *rows]) + "\n")
+    if shared.tasks:
+        save_predictions(run, shared.tasks, grid.cosines[1:])
     details: dict[str, Any] = {
         "head": {"dev": head.scores.dev, "test": head.scores.test},
         "best_step": steps,

@@ -19,7 +19,7 @@ from torch import Tensor
 from sts_lightning.config.machine import decide, fix_workspace, weights_device
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError, FinishedRunError
-from sts_lightning.evaluation.sts import encode_tables
+from sts_lightning.evaluation.sts import encode_tables, table_cosines
 from sts_lightning.evaluation.vector_cache import CachedVectors
 from sts_lightning.losses.siamese import SiameseRegressionLoss
 from sts_lightning.models.encoder import SentenceEncoder
@@ -38,8 +38,8 @@ from sts_lightning.workflows.head_report import (
     Grid,
     Head,
     Shared,
-    cosine_scores,
     head_scores,
+    pair_scores,
     write_grid,
 )
 from sts_lightning.workflows.validate import build_parts
@@ -119,14 +119,15 @@ def train_heads(cells: Sequence[Cell], folder: Path) -> Grid:
         times.append(time.monotonic())
         courses = _train(cells, losses, pairs, shared)
         times.append(time.monotonic())
-        cosine = cosine_scores(shared, vectors, aggregate)
+        cosines = table_cosines(vectors, shared.tables)
         heads = [
             Head(cell, loss, course, head_scores(shared, vectors, loss, aggregate))
             for cell, loss, course in zip(cells, losses, courses, strict=True)
         ]
         times.append(time.monotonic())
         parts = zip(("read", "encode", "train", "score"), np.diff(times).tolist(), strict=True)
-        grid = Grid(heads, cosine, {name: round(seconds, 2) for name, seconds in parts})
+        seconds = {name: round(duration, 2) for name, duration in parts}
+        grid = Grid(heads, pair_scores(shared, cosines, aggregate), cosines, seconds)
         write_grid(grid, shared, folder)
     return grid
 
