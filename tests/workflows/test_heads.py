@@ -116,6 +116,7 @@ def test_a_run_starts_from_a_head(tmp_path: Path) -> None:
         ("freeze=encoder_with_dropout", "freeze"),
         ("freeze=none", "freeze"),
         ("precision=bf16-mixed", "trainer.precision"),
+        ("evaluation.precision=bf16-true", "evaluation.precision"),
         ("init_from=runs/a", "init_from"),
         ("trainer.devices=2", "trainer.devices"),
         ("callbacks=early_stopping", "callbacks"),

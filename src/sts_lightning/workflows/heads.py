@@ -76,6 +76,10 @@ def check_cell(cfg: DictConfig) -> None:
             cfg.trainer.precision in ("auto", PRECISION),
             f"must be {PRECISION}: the vectors are computed once, so that speed is no reason to round",
         ),
+        "evaluation.precision": (
+            cfg.evaluation.precision in (None, PRECISION),
+            f"must be {PRECISION}: the heads read the vectors in the precision in which they were trained",
+        ),
         "prompt.view_templates": (
             not cfg.prompt.get("view_templates"),
             "must be null: a sentence has one vector, whichever view it is in",
