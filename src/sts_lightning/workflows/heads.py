@@ -117,9 +117,9 @@ def train_heads(cells: Sequence[Cell], folder: Path) -> Grid:
         data.setup()
         shared, losses = build_heads(cells, data)
         times.append(time.monotonic())
-        pairs = encode_pairs(shared.encoder, data, folder / "vectors")
         own = folder / "vectors" / fingerprint(shared.encoder)[:16]
-        vectors = encode_tables(CachedVectors(shared.encoder, own), shared.tables)
+        pairs = encode_pairs(shared.encoder, data, own)
+        vectors = encode_tables(CachedVectors(shared.encoder, own / "evaluation"), shared.tables)
         times.append(time.monotonic())
         courses = _train(cells, losses, pairs, shared)
         times.append(time.monotonic())
@@ -203,14 +203,14 @@ def encode_pairs(encoder: SentenceEncoder, data: SentenceDataModule, folder: Pat
     Args:
         encoder: Frozen encoder.
         data: Training pairs.
-        folder: Folder of the vectors, with one folder for each encoder.
+        folder: Folder of this encoder's vectors.
     """
     columns = [list(data.train[name]) for name in ("sentence1", "sentence2")]
     texts = list(dict.fromkeys(text for column in columns for text in column))
     index = {text: row for row, text in enumerate(texts)}
     rows = encoder.tokenizer
-    name = f"{fingerprint(encoder)[:16]}-training-{rows.max_length}-{rows.denoise}"
-    cached = CachedVectors(_TrainingText(encoder), folder / name)
+    own = folder / f"training-{rows.max_length}-{rows.denoise}"
+    cached = CachedVectors(_TrainingText(encoder), own)
     vectors = np.concatenate([cached.encode(texts[at : at + BLOCK]) for at in range(0, len(texts), BLOCK)])
     log.info(
         "%s distinct sentences of %s pairs, %s of them encoded now",
