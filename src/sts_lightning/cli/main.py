@@ -25,6 +25,7 @@ COMMANDS = (
     "data",
     "export",
     "figure",
+    "heads",
     "leaks",
     "plan",
     "reproduce",

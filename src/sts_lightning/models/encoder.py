@@ -261,6 +261,7 @@ class SentenceEncoder(BackboneModule):
         progress: bool | None = None,
         share_prefix: bool = True,
         normalize: bool = False,
+        as_trained: bool = False,
     ) -> np.ndarray:
         """Embed sentences in batches of similar length; a sentence that is repeated is embedded each time.
 
@@ -274,6 +275,7 @@ class SentenceEncoder(BackboneModule):
             progress: Whether to show a progress bar; by default in a terminal if there are many chunks.
             share_prefix: Whether a causal model computes the tokens that all sentences start with only once.
             normalize: Whether to scale the vectors to length 1, if the encoder does not do so anyway.
+            as_trained: Whether to read the sentences as in training: cut at ``max_length``, and not edited.
 
         Returns:
             float32 array, shape (N, D), in the order given.
@@ -285,7 +287,7 @@ class SentenceEncoder(BackboneModule):
         on_cpu = self.device.type == "cpu"
         chunk_tokens = chunk_tokens or (CPU_CHUNK_TOKENS if on_cpu else GPU_CHUNK_TOKENS)
         with evaluation_mode(self):
-            batch = self.prepare(chunk_tokens, training=False)([sentences], [])
+            batch = self.prepare(chunk_tokens, training=as_trained)([sentences], [None])
             prefix = None
             if share_prefix and self.causal and self.pooling == "last_token" and can_share(self.backbone):
                 depth = self.backbone.config.num_hidden_layers

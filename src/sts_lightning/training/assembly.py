@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from functools import partial
 
 from omegaconf import DictConfig
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from sts_lightning.config.build import build, check_kind
 from sts_lightning.losses.base import Loss
@@ -35,6 +38,37 @@ def make_loss(node: DictConfig, dimension: int, top_label: float) -> Loss:
     return loss
 
 
+def optimization(
+    optim: DictConfig, precision: str, plan: Plan
+) -> tuple[Callable[[nn.Module], Optimizer], Callable[[Optimizer], LRScheduler]]:
+    """Return the factories of the optimiser of a module and of its learning-rate schedule.
+
+    Args:
+        optim: The group ``optim``.
+        precision: Precision of training, in Lightning's names.
+        plan: Length of the run.
+    """
+    optimizer = partial(
+        make_optimizer,
+        lr=optim.lr,
+        weight_decay=optim.weight_decay,
+        betas=tuple(optim.betas),
+        eps=optim.eps,
+        layer_decay=optim.layer_decay,
+        decay_embeddings=optim.decay_embeddings,
+        head_lr=optim.head_lr,
+        fused=precision != "16-mixed",
+    )
+    schedule = partial(
+        make_schedule,
+        schedule=optim.schedule,
+        warmup=optim.warmup,
+        total_steps=plan.total_steps,
+        stretch=optim.stretch,
+    )
+    return optimizer, schedule
+
+
 def make_module(
     cfg: DictConfig,
     precision: str,
@@ -57,25 +91,7 @@ def make_module(
         keep: Names of frozen weights that checkpoints hold nevertheless.
         companion: What the loss reads besides the embeddings.
     """
-    optim = cfg.optim
-    optimizer = partial(
-        make_optimizer,
-        lr=optim.lr,
-        weight_decay=optim.weight_decay,
-        betas=tuple(optim.betas),
-        eps=optim.eps,
-        layer_decay=optim.layer_decay,
-        decay_embeddings=optim.decay_embeddings,
-        head_lr=optim.head_lr,
-        fused=precision != "16-mixed",
-    )
-    schedule = partial(
-        make_schedule,
-        schedule=optim.schedule,
-        warmup=optim.warmup,
-        total_steps=plan.total_steps,
-        stretch=optim.stretch,
-    )
+    optimizer, schedule = optimization(cfg.optim, precision, plan)
     return STSModule(
         encoder,
         loss,
