@@ -125,10 +125,12 @@ def _check_rank(whole: PeftModel, adapter: PeftConfig) -> None:
     Raises:
         ConfigError: See above.
     """
+    layers: dict[str, Any] = {
+        name: module for name, module in whole.named_modules() if isinstance(module, LoraLayer)
+    }
     sides = {
-        name: (module.r["default"], min(module.in_features, module.out_features))
-        for name, module in whole.named_modules()
-        if isinstance(module, LoraLayer)
+        name: (layer.r["default"], min(layer.in_features, layer.out_features))
+        for name, layer in layers.items()
     }
     name, (rank, side) = max(sides.items(), key=lambda item: item[1][0] - item[1][1])
     if rank > side:
