@@ -53,6 +53,7 @@ SECOND = {
     "tests/data/readers/test_hub_folder.py",  # data/readers/hub.py on folders
     "tests/models/test_adapter_variants.py",  # models/adapter.py with training and export
     "tests/models/test_evaluation_length.py",  # where evaluation cuts, over tokenizer and encoder
+    "tests/models/test_families.py",  # gradients, precisions and adapters of all families of models
     "tests/reproduce/test_data_counts.py",  # numbers of examples, over all forms of a table
 }
 """Further test files of a module, or of several."""

@@ -25,8 +25,7 @@ from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows import train
 from tests.gpu.steps import decoder, step
 from tests.losses.cases import make
-from tests.models.families import tiny
-from tests.models.test_batch_probe import NEEDED
+from tests.models.families import NEEDED, tiny
 from tests.sentences import TEXTS
 
 REJECTED = (

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
+from sts_lightning.models.batch_probe import PROVEN
 from sts_lightning.testing.tiny_bert import character_tokenizer
 
 SIZES: dict[str, Any] = {
@@ -52,6 +54,34 @@ SIZES: dict[str, Any] = {
     "activation_dropout": 0.0,
     "encoder_layerdrop": 0.0,
 }
+
+
+NEEDED: dict[str, dict[str, Any]] = {
+    "deberta-v2": {
+        "position_biased_input": False,
+        "relative_attention": True,
+        "pos_att_type": ["p2c", "c2p"],
+    },
+    "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
+    "gemma2": {"query_pre_attn_scalar": 16, "sliding_window": 8},
+    "gemma3_text": {"query_pre_attn_scalar": 16, "sliding_window": 8},
+    "gpt_oss": {"sliding_window": 8, "head_dim": 16},
+    "mistral": {"sliding_window": 8},
+    "qwen2": {"vocab_size": 200},  # the class of its tokenizer adds a token to any vocabulary
+}
+"""Settings by model type that make a small model exercise what a large one does."""
+
+FAST = ("bert", "gpt2", "mistral", "modernbert", "qwen3", "roberta")
+"""Families of the fast tier."""
+
+FAMILIES = [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in sorted(PROVEN)]
+
+
+def family(model_type: str) -> PreTrainedModel:
+    """A tiny model of a family with the settings in `NEEDED`; of an encoder-decoder, the encoder."""
+    model = tiny(model_type, **NEEDED.get(model_type, {}))
+    encoder: PreTrainedModel = model.get_encoder() if model.config.is_encoder_decoder else model
+    return encoder
 
 
 def tiny(model_type: str, **settings: Any) -> PreTrainedModel:

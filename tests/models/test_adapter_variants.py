@@ -14,6 +14,7 @@ from omegaconf import DictConfig
 from peft import LoraConfig, PeftModel
 from transformers import AutoModel, MistralConfig, PreTrainedModel
 
+import sts_lightning
 from sts_lightning.errors import ConfigError, InterruptedRunError
 from sts_lightning.export.adapter import write_adapter
 from sts_lightning.export.export import export
@@ -33,9 +34,7 @@ Config = Callable[..., DictConfig]
 
 TEXTS = ["A dog runs.", "x"]
 
-IA3 = "{_target_: peft.IA3Config, task_type: FEATURE_EXTRACTION}"
-
-LOHA = "{_target_: peft.LoHaConfig, task_type: FEATURE_EXTRACTION, r: 4, target_modules: all-linear}"
+LINEAR = "task_type: FEATURE_EXTRACTION, r: 4, target_modules: all-linear"
 
 DECODER = ["model.dtype=float32", "model.quantization=none", "model.adapter.r=4"]
 
@@ -47,9 +46,15 @@ VARIANTS = {
     "approximate pissa": [*DECODER, "+model.adapter.init_lora_weights=pissa_niter_4"],
     "olora": [*DECODER, "+model.adapter.init_lora_weights=olora"],
     "dora in 4 bit": ["model.dtype=float32", "model.adapter.r=4", "+model.adapter.use_dora=true"],
-    "ia3": ["model=tiny_bert", f"model.adapter={IA3}"],
-    "loha": ["model=tiny_bert", f"model.adapter={LOHA}"],
+    "ia3": ["model.adapter={_target_: peft.IA3Config, task_type: FEATURE_EXTRACTION}"],
+    "loha": [f"model.adapter={{_target_: peft.LoHaConfig, {LINEAR}}}"],
+    "lokr": [f"model.adapter={{_target_: peft.LoKrConfig, {LINEAR}}}"],
+    "vera": [f"model.adapter={{_target_: peft.VeraConfig, {LINEAR}}}"],
 }
+
+PREFIX = [
+    "model.adapter={_target_: peft.PrefixTuningConfig, task_type: FEATURE_EXTRACTION, num_virtual_tokens: 4}"
+]
 
 
 class AtEnd(pl.Callback):
@@ -80,13 +85,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def overrides(base: Path, variant: str) -> list[str]:
-    own = VARIANTS[variant]
-    start = (
-        []
-        if own[0] == "model=tiny_bert"
-        else ["model=mistral7b", f"model.name={base}", "trainer=cpu", "optim.warmup=0"]
-    )
+def overrides(base: Path, own: list[str]) -> list[str]:
+    kind = "encoder" if own[0].startswith("model.adapter={") else "mistral7b"
+    start = [f"model={kind}", f"model.name={base}", "trainer=cpu", "optim.warmup=0"]
     short = ["data.train_size=64", "data.dev_size=8", "evaluation.final=false", "trainer.save_every=1"]
     return [*start, *SHORT_DATA, *STEPS, *short, *own]
 
@@ -102,7 +103,7 @@ def test_a_run_loads_and_merges_as_it_was_trained(
     variant: str, base: Path, config: Config, tmp_path: Path
 ) -> None:
     run, end = RunFolder(tmp_path / "run"), AtEnd()
-    train_in(run.path, config(*overrides(base, variant)), callbacks=[end])
+    train_in(run.path, config(*overrides(base, VARIANTS[variant])), callbacks=[end])
     assert np.isfinite(end.loss)
     torch.manual_seed(1)  # not that of the run
     encoder = load_from(run, run.load_config()).eval()
@@ -112,12 +113,33 @@ def test_a_run_loads_and_merges_as_it_was_trained(
     export(run.path, tmp_path / "merged", "merged")
     merged = AutoModel.from_pretrained(tmp_path / "merged")
     np.testing.assert_allclose(vectors_of(encoder, merged), best, atol=1e-5)
+    export(run.path, tmp_path / "adapter", "adapter")
+    again = sts_lightning.load(tmp_path / "adapter")
+    np.testing.assert_allclose(again.encode(TEXTS), best, atol=1e-5)
 
 
-@pytest.mark.parametrize("variant", ["approximate pissa", "ia3"])
+def test_a_prefix_is_read_by_peft_and_not_merged(base: Path, config: Config, tmp_path: Path) -> None:
+    run, end = RunFolder(tmp_path / "run"), AtEnd()
+    train_in(run.path, config(*overrides(base, PREFIX)), callbacks=[end])
+    encoder = sts_lightning.load(run.path)
+    best = encoder.encode(TEXTS)
+    export(run.path, tmp_path / "adapter", "adapter")
+    theirs = PeftModel.from_pretrained(
+        AutoModel.from_pretrained(base, dtype=torch.float32), tmp_path / "adapter"
+    )
+    np.testing.assert_allclose(vectors_of(encoder, theirs), best, atol=1e-5)
+    with pytest.raises(ConfigError, match=r"PREFIX_TUNING cannot be merged.*--format adapter"):
+        export(run.path, tmp_path / "merged", "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+RESUMED = {**VARIANTS, "prefix": PREFIX}
+
+
+@pytest.mark.parametrize("variant", ["approximate pissa", "dora", "ia3", "lokr", "prefix", "vera"])
 def test_a_stopped_run_of_a_variant_resumes(variant: str, base: Path, config: Config, tmp_path: Path) -> None:
     whole, end = AtEnd(), AtEnd()
-    cfg = config(*overrides(base, variant))
+    cfg = config(*overrides(base, RESUMED[variant]))
     train_in(tmp_path / "whole", cfg, callbacks=[whole])
     run = tmp_path / "run"
     with pytest.raises(InterruptedRunError):
@@ -189,6 +211,23 @@ def test_initial_values_that_a_run_cannot_repeat_are_rejected(initial: str) -> N
         tiny_mistral(adapter=lora(init_lora_weights=initial, **more))
     assert caught.value.key == "model.adapter.init_lora_weights"
     assert caught.value.hint is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("initial", ["pissa", "pissa_niter_4", "olora"])
+def test_a_part_of_a_matrix_has_no_larger_rank_than_the_matrix(initial: str) -> None:
+    """The smaller side of the key and value projections is 16, that of the others 32."""
+    with pytest.raises(ConfigError, match=r"r=17 .*\(16\) of layers\.0\.self_attn\.k_proj") as caught:
+        add_adapter(tiny_mistral().backbone, LoraConfig(**WHOLE, r=17, init_lora_weights=initial))
+    assert caught.value.key == "model.adapter.r"
+    own = {"rank_pattern": {"[kv]_proj": 16}}
+    for fits in ({"r": 16}, {"r": 32, **own}):
+        add_adapter(tiny_mistral().backbone, LoraConfig(**WHOLE, **fits, init_lora_weights=initial))
+    with pytest.raises(ConfigError, match="r=33 "):
+        add_adapter(tiny_mistral().backbone, LoraConfig(**WHOLE, r=33, **own, init_lora_weights=initial))
+
+
+WHOLE: dict[str, Any] = {"task_type": "FEATURE_EXTRACTION", "target_modules": "all-linear"}
 
 
 @pytest.mark.parametrize("initial", ["pissa", "pissa_niter_4", "olora"])

@@ -11,30 +11,10 @@ from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models import encoder as encoder_module
-from sts_lightning.models.batch_probe import PROVEN
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from tests.models.families import tiny
+from tests.models.families import FAMILIES, family, tiny
 from tests.sentences import LOWER_CASE
-
-NEEDED: dict[str, dict[str, Any]] = {
-    "deberta-v2": {
-        "position_biased_input": False,
-        "relative_attention": True,
-        "pos_att_type": ["p2c", "c2p"],
-    },
-    "modernbert": {"local_attention": 8, "global_attn_every_n_layers": 2},
-    "gemma2": {"query_pre_attn_scalar": 16, "sliding_window": 8},
-    "gemma3_text": {"query_pre_attn_scalar": 16, "sliding_window": 8},
-    "gpt_oss": {"sliding_window": 8, "head_dim": 16},
-    "mistral": {"sliding_window": 8},
-}
-
-
-FAST = ("bert", "gpt2", "mistral", "modernbert", "qwen3", "roberta")
-"""Families of the fast tier."""
-
-FAMILIES = [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in sorted(PROVEN)]
 
 TEXTS = [*LOWER_CASE, "", "a long row " * 20]
 
@@ -58,9 +38,7 @@ def test_a_proven_family_gives_the_vectors_of_a_plain_loop(
 ) -> None:
     """Whatever is in the batch; and embeddings that are looked up apart are those that the model looks up."""
     monkeypatch.setattr(encoder_module, "is_proven", lambda backbone: False)
-    backbone = tiny(model_type, **NEEDED.get(model_type, {}))
-    if backbone.config.is_encoder_decoder:
-        backbone = backbone.get_encoder()
+    backbone = family(model_type)
     expected = plain_loop(backbone, 64)
     scale = abs(expected).max()
     encoder = SentenceEncoder(backbone, character_tokenizer(), max_length=64).eval()

@@ -77,7 +77,10 @@ def export(
         inside = Path(temporary) / "export"
         inside.mkdir()
         WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
-        (inside / OWN_FILE).write_text(json.dumps(_settings(encoder), indent=2) + "\n", "utf-8")
+        settings = _settings(encoder)
+        if format_ == "adapter":  # what it was trained around
+            settings["quantization"] = cfg.model.get("quantization", "none")
+        (inside / OWN_FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
         if card is not None:
             (inside / "README.md").write_text(card(inside), "utf-8")
         inside.rename(folder)

@@ -21,6 +21,7 @@ from peft import (
     get_peft_model,
     get_peft_model_state_dict,
 )
+from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
@@ -32,10 +33,13 @@ from sts_lightning.models.quantization import is_quantised
 PARTS_OF_WEIGHTS = re.compile(r"olora|pissa(_niter_\d+)?")
 """LoRA's initial values that are a part of the base weights, which is subtracted from them."""
 
+PATH = "base_model.model."
+"""Prefix of the names of a backbone's modules in peft's model."""
+
 NOT_REPEATABLE = {
     "corda": "needs covariances of activations, which a run does not compute",
     "eva": "needs activations, which a run does not compute",
-    "loftq": "replaces the base weights by quantised ones, which can be computed on a GPU only",
+    "loftq": "needs a GPU each time the run is loaded, since peft quantises the base weights on one only",
     "lora_ga": "needs gradients, which a run does not compute",
     "mica": "draws a factor that is frozen, and thus in no checkpoint",
 }
@@ -78,6 +82,8 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
             ) from error
         raise ValueError(f"adapter does not fit {name}: {error}") from error
     assert isinstance(whole, PeftModel)
+    if changes_base(adapter):
+        _check_rank(whole, adapter)
     if adapter.peft_type == PeftType.PREFIX_TUNING:
         _scale_prefix(whole, backbone)
         _drop_prefix(whole, backbone)
@@ -111,6 +117,31 @@ def check_adapter(adapter: PeftConfig) -> None:
         value = getattr(adapter, key, None)
         if value is not None and not above < value < below:
             raise ValueError(f"adapter.{key} must lie above {max(0, above)} and below {below}, got {value}.")
+
+
+def _check_rank(whole: PeftModel, adapter: PeftConfig) -> None:
+    """Reject a part of a matrix that has a larger rank than the matrix; peft would silently cut it.
+
+    Raises:
+        ConfigError: See above.
+    """
+    layers: dict[str, Any] = {
+        name: module for name, module in whole.named_modules() if isinstance(module, LoraLayer)
+    }
+    sides = {
+        name: (layer.r["default"], min(layer.in_features, layer.out_features))
+        for name, layer in layers.items()
+    }
+    name, (rank, side) = max(sides.items(), key=lambda item: item[1][0] - item[1][1])
+    if rank > side:
+        initial = getattr(adapter, "init_lora_weights", None)
+        raise ConfigError(
+            f"model.adapter.r={rank} exceeds the smaller side ({side}) of {name.removeprefix(PATH)}, a part "
+            f"of which init_lora_weights={initial} takes.",
+            key="model.adapter.r",
+            hint=f"Lower it to at most {side}, or give that matrix a rank of its own by "
+            "model.adapter.rank_pattern.",
+        )
 
 
 def changes_base(adapter: PeftConfig) -> bool:

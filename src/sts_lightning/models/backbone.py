@@ -71,6 +71,11 @@ def loading_by(loader: Callable[..., Loaded]) -> Iterator[None]:
         _loader.reset(token)
 
 
+def has_stand_in() -> bool:
+    """Return whether `load_backbone` calls another function at present, see `loading_by`."""
+    return _loader.get() is not None
+
+
 def load_backbone(
     name: str,
     config: dict[str, Any] | None = None,

@@ -15,8 +15,9 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise, Quantization, TextEdit
+from sts_lightning.models.adapter_folder import load_model
 from sts_lightning.models.attention import is_causal, make_bidirectional
-from sts_lightning.models.backbone import DtypeName, load_backbone
+from sts_lightning.models.backbone import DtypeName
 from sts_lightning.models.backbone_module import BackboneModule
 from sts_lightning.models.batch_probe import is_proven, probe
 from sts_lightning.models.cosines import cosines
@@ -133,11 +134,11 @@ class SentenceEncoder(BackboneModule):
         device: str | None = None,
         **settings: Unpack[EncoderSettings],
     ) -> Self:
-        """Load a hub id or a local folder; see `load_backbone` for the arguments and errors.
+        """Load a hub id or a local folder; see `load_model` for the arguments and errors.
 
         Only the transformer is taken from it; `from_pipeline` takes pooling and the rest too.
         """
-        backbone, tokenizer = load_backbone(name, config, trust_remote_code, dtype, quantization, device)
+        backbone, tokenizer = load_model(name, config, trust_remote_code, dtype, quantization, device)
         encoder = cls(backbone, tokenizer, **settings)
         if encoder.device.type != "meta":
             warn_of_pipeline(name, encoder.pooling, encoder.projection, settings.get("template"))

@@ -78,7 +78,7 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
 
     Args:
         source: Run folder, of which the last stage counts; or a model, as `from_pipeline` reads it: an
-            export, a folder of sentence-transformers or transformers, or an id on the model hub.
+            export, a folder of sentence-transformers, transformers or peft, or an id on the model hub.
         trust: Dotted names of further classes, and keys of settings, that a run folder may ask for.
         trust_remote_code: Whether to run code that comes with the run's model, or with the model.
 
@@ -105,7 +105,8 @@ def _is_model(source: str | Path) -> bool:
     path = Path(source)
     if path.is_dir():
         return not RunFolder(path).config_file.is_file() and any(
-            (path / name).is_file() for name in ("config.json", "modules.json", OWN_FILE)
+            (path / name).is_file()
+            for name in ("config.json", "modules.json", "adapter_config.json", OWN_FILE)
         )
     is_id = isinstance(source, str) and re.fullmatch(r"[\w.-]+/[\w.-]+(@\w+)?", source) is not None
     return is_id and not path.parent.is_dir()

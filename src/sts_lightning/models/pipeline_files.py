@@ -66,7 +66,7 @@ def warn_of_pipeline(name: str, pooling: Pooling, projection: str, template: str
 
 
 def _of_export(name: str, settings: ModelSettings) -> Pipeline:
-    """Read the settings of a merged model that this project exported."""
+    """Read the settings of a model or adapter that this project exported."""
     lost = {
         "model.projection=always": settings.take("projection", str) == "always",
         "prompt.denoise_evaluation=true": settings.take("denoise_evaluation", bool),
@@ -74,7 +74,7 @@ def _of_export(name: str, settings: ModelSettings) -> Pipeline:
     for setting, present in lost.items():
         if present:
             raise ConfigError(
-                f"{name} was exported from a run with {setting}, which the format merged does not hold.",
+                f"{name} was exported from a run with {setting}, which its format does not hold.",
                 key="model.name",
                 hint="Export the run with --format sentence-transformers, or use the run itself.",
             )

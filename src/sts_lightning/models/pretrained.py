@@ -14,8 +14,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Quantization
 from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.models.adapter_folder import load_model
 from sts_lightning.models.attention import is_causal
-from sts_lightning.models.backbone import DtypeName, load_backbone
+from sts_lightning.models.backbone import DtypeName
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_checks import OwnSettings
 from sts_lightning.models.finite_weights import check_finite
@@ -60,7 +61,7 @@ def from_pipeline(
     last token if it is causal.
 
     Args:
-        name: Local folder, or id on the model hub, optionally followed by ``@commit``.
+        name: Local folder, also that of an adapter, or id on the model hub, optionally with ``@commit``.
         pooling: See `SentenceEncoder`; None for that of the pipeline, also for the arguments below.
         max_length: Maximum number of tokens of a sentence in training; by default that of the pipeline, but
             at most `TRAINING_TOKENS`.
@@ -69,7 +70,7 @@ def from_pipeline(
         projection: ``none`` drops dense layers of the pipeline.
         template: Text with the slot ``{sentence}``; by default the pipeline's default prompt.
         prompt_name: Name of one of the pipeline's prompts.
-        config: See `load_backbone`, also for the arguments below.
+        config: See `load_model`, also for the arguments below.
         trust_remote_code: Whether to run code that comes with the transformer; modules are never run.
         dtype: dtype of the transformer's weights.
         quantization: Quantisation of the linear layers.
@@ -83,7 +84,7 @@ def from_pipeline(
     """
     files = ModelFiles(name)
     pipeline = read_pipeline(files)
-    backbone, tokenizer = load_backbone(name, config, trust_remote_code, dtype, quantization, device)
+    backbone, tokenizer = load_model(name, config, trust_remote_code, dtype, quantization, device)
     if pipeline is None:
         pipeline = Pipeline(f"{name}: no modules.json", "last_token" if is_causal(backbone) else "mean")
     if pipeline.lower_case:

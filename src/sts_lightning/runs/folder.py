@@ -40,6 +40,7 @@ from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.history_rows import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
+from sts_lightning.runs.no_run import no_run
 
 State = Literal["new", "started", "cut", "finished"]
 """Progress of a run.
@@ -189,7 +190,7 @@ class RunFolder:
             UntrustedError: The configuration needs more than the user allows.
         """
         if not self.config_file.is_file():
-            raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}.")
+            raise no_run(self.path, self.config_file.name)
         cfg = read_config(self.config_file, trust)
         absent = [
             key for key in ("model", "prompt", "evaluation") if not isinstance(cfg.get(key), DictConfig)
@@ -209,7 +210,7 @@ class RunFolder:
             CheckpointError: The configuration is missing or broken.
         """
         if not self.config_file.is_file():
-            raise CheckpointError(f"{self.path} is not a run folder: it has no {self.config_file.name}.")
+            raise no_run(self.path, self.config_file.name)
         return read_settings(self.config_file)
 
     def save_config(self, cfg: DictConfig) -> None:
