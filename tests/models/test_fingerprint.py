@@ -16,6 +16,8 @@ def test_equal_encoders() -> None:
     assert fingerprint(first.train()) == fingerprint(second.eval())
     second.tokenizer.max_length = 5  # cuts in training alone
     assert fingerprint(first) == fingerprint(second)
+    second.encode(["a short text", "a longer text, which is cut"])  # the tokenizer remembers how
+    assert fingerprint(first) == fingerprint(second)
 
 
 def changed_weight(encoder: SentenceEncoder) -> None:

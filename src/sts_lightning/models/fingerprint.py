@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
 
 import tokenizers
 import torch
 import transformers
+from transformers import PreTrainedTokenizerFast
 
 import sts_lightning
 from sts_lightning.models.encoder import SentenceEncoder
@@ -34,10 +36,16 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         "denoise": rows.denoise if encoder.denoise_evaluation else None,
         "text": [rows.template, encoder.evaluation_text],
         # How a tokenizer of words looks them up is not among what it was built from.
-        "tokenizer": [rows.tokenizer.backend_tokenizer.to_str(), getattr(rows.tokenizer, "lookup", None)],
+        "tokenizer": [_rules(rows.tokenizer), getattr(rows.tokenizer, "lookup", None)],
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, tensor in sorted(encoder.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def _rules(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
+    """Return the rules of a tokenizer, without how it cut and padded when it was last called."""
+    rules: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    return {key: value for key, value in rules.items() if key not in ("truncation", "padding")}
