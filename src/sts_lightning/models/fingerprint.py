@@ -9,7 +9,6 @@ from typing import Any
 import tokenizers
 import torch
 import transformers
-from transformers import PreTrainedTokenizerFast
 
 import sts_lightning
 from sts_lightning.models.encoder import SentenceEncoder
@@ -36,7 +35,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         "denoise": rows.denoise if encoder.denoise_evaluation else None,
         "text": [rows.template, encoder.evaluation_text],
         # How a tokenizer of words looks them up is not among what it was built from.
-        "tokenizer": [_rules(rows.tokenizer), getattr(rows.tokenizer, "lookup", None)],
+        "tokenizer": [_rules(rows.tokenizer.backend_tokenizer.to_str()), getattr(rows.tokenizer, "lookup", None)],
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, tensor in sorted(encoder.state_dict().items()):
@@ -45,7 +44,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
     return digest.hexdigest()
 
 
-def _rules(tokenizer: PreTrainedTokenizerFast) -> dict[str, Any]:
-    """Return the rules of a tokenizer, without how it cut and padded when it was last called."""
-    rules: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+def _rules(tokenizer: str) -> dict[str, Any]:
+    """Return the rules of a tokenizer in JSON, without how it cut and padded when it was last called."""
+    rules: dict[str, Any] = json.loads(tokenizer)
     return {key: value for key, value in rules.items() if key not in ("truncation", "padding")}
