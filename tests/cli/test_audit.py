@@ -104,6 +104,8 @@ def test_mistakes(root: Path, rows: Path, predictions: Path, capsys: pytest.Capt
     same = ["--rows", str(rows), "--json", str(predictions)]
     assert "--json" in leaves("audit", str(predictions), *data, *same, capsys=capsys)
     assert "absent.npz" in leaves("audit", "absent.npz", *data, "--rows", str(rows), capsys=capsys)
+    itself = ["--rows", str(rows), "--reference", str(predictions)]
+    assert "--reference" in leaves("audit", str(predictions), *data, *itself, capsys=capsys)
     against = ["--against", str(predictions), "--rows", "new.json"]
     assert "--rows" in leaves("leaks", *data, *against, capsys=capsys)
 

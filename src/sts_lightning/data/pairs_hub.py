@@ -11,7 +11,7 @@ from datasets import Dataset
 from sts_lightning.data.module import DEV, TEST, TRAINING
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import text_of
-from sts_lightning.data.scored_pairs import ScoredPairsData
+from sts_lightning.data.scored_pairs import DEV_FRACTION, ScoredPairsData
 from sts_lightning.errors import DataError
 
 
@@ -58,7 +58,7 @@ class PairsHubData(ScoredPairsData):
         score_range: tuple[float, float] | None = None,
         split: str = "train",
         dev_split: str | None = None,
-        dev_fraction: float = 0.1,
+        dev_fraction: float = DEV_FRACTION,
         test_split: str | None = None,
         config: str | None = None,
         revision: str | None = None,

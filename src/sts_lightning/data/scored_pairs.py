@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 Range = tuple[float, float]
 
+DEV_FRACTION = 0.1
+"""Usual fraction of the pairs that becomes the dev split."""
+
 USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), SCORE_RANGE)
 """Ranges of scores that are recognised, the narrowest first."""
 
@@ -74,6 +77,8 @@ class ScoredPairsData(SentenceDataModule):
         super().__init__(batch_size, seed, num_workers)
         if not 0 < dev_fraction < 1:
             raise ValueError(f"dev_fraction must lie between 0 and 1, got {dev_fraction}.")
+        if dev is not None and dev_fraction != DEV_FRACTION:
+            raise ValueError(f"dev_fraction has no effect with dev pairs, {dev}; leave out one of the two.")
         if len(set(columns)) < 3:
             raise ValueError(
                 "sentence1, sentence2 and score must name three different columns, got {!r}, {!r} and "
