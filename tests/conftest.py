@@ -5,6 +5,7 @@ import gc
 import inspect
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +28,9 @@ ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
 
 register_schemas()
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell starts with &, and in its children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXACT = "precision=32-true"
 """Put first, so that a test may override it: precision=auto depends on the machine."""

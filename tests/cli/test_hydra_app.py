@@ -159,12 +159,15 @@ def test_ctrl_c_then_resume(tmp_path: Path, cli: Cli) -> None:
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("step 16"):
-            break
-    process.send_signal(signal.SIGINT)
-    started = time.monotonic()
-    _, errors = process.communicate(timeout=60)
+    try:
+        for line in process.stdout:
+            if line.startswith("step 16"):
+                break
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130, errors
     assert time.monotonic() - started < 30
     assert "stopped by Ctrl-C after step" in errors

@@ -14,10 +14,14 @@ from tests.workflows.soup_runs import write_run
 
 
 @pytest.mark.slow  # takes seconds
-def test_writes_a_run_and_prints_what_was_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_writes_a_run_and_prints_what_was_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     runs = [str(write_run(tmp_path / f"seed{seed}", 0.02, seed)) for seed in (1, 2)]
-    main(["soup", *runs, "--to", str(tmp_path / "soup"), "--greedy", "--with-start", "0.5"])
+    with caplog.at_level("INFO"):
+        main(["soup", *runs, "--to", str(tmp_path / "soup"), "--greedy", "--with-start", "0.5"])
     printed = capsys.readouterr().out
+    assert caplog.text.count("dev Spearman") == 4  # two runs, their average, and that with the start
     assert printed.count("average ") == 3
     assert "alpha 0.5" in printed
     assert len(RunFolder(tmp_path / "soup").history()) == 3

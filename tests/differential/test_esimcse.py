@@ -9,26 +9,16 @@ from collections import Counter
 
 import pytest
 import torch
-from torch import Tensor, nn
-from transformers.modeling_outputs import SequenceClassifierOutput
+from torch import Tensor
 
 from sts_lightning.data.augment import Repetition
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.optim import make_optimizer
 from sts_lightning.training.queue import MomentumQueue
-from tests.differential.compare import (
-    EPSILON,
-    LEARNING_RATE,
-    SENTENCES,
-    close,
-    five_updates,
-    right_padded,
-    spread,
-    views,
-)
+from tests.differential.compare import SENTENCES, close, spread, views
 from tests.differential.papers_code import OldEncoder, definitions
+from tests.differential.simcse_forks import Fork, blocks, five_adamw_updates, prepared
 
 REPOSITORY = "sentemb"
 SIZE = 6
@@ -36,39 +26,17 @@ QUEUE = 14
 MOMENTUM = 0.9
 
 
-class Theirs(nn.Module):
-    """A BERT with their head and a momentum model; ``forward`` is their `cl_forward`."""
+class Theirs(Fork):
+    """Their model with a momentum model."""
 
     def __init__(self, encoder: SentenceEncoder, copied: SentenceEncoder) -> None:
-        super().__init__()
-        scope = definitions(
-            REPOSITORY,
-            "ESimCSE/esimcse/models.py",
-            *("MLPLayer", "Similarity", "Pooler", "cl_forward"),
-            SequenceClassifierOutput=SequenceClassifierOutput,
-        )
-        self.backbone = OldEncoder(copy.deepcopy(encoder.backbone))
+        settings = {"neg_size": QUEUE, "momentum": MOMENTUM}
+        super().__init__(encoder, REPOSITORY, "ESimCSE/esimcse/models.py", "Pooler", **settings)
         self.untrained = [OldEncoder(copy.deepcopy(copied.backbone))]  # no parameters of ours
-        self.mlp = scope["MLPLayer"](encoder.backbone.config)
-        self.mlp.dense.load_state_dict(encoder.projector[0].state_dict())
-        self.pooler_type, self.pooler = "cls", scope["Pooler"]("cls")
-        self.sim = scope["Similarity"](temp=0.05)
-        self.model_args = types.SimpleNamespace(
-            pooler_type="cls", hard_negative_weight=0, do_mlm=False, neg_size=QUEUE, momentum=MOMENTUM
-        )
-        self.device = torch.device("cpu")
-        self.cl_forward = scope["cl_forward"]
 
     @property
     def momentum_model(self) -> OldEncoder:
         return self.untrained[0]
-
-    def forward(self, **inputs: object) -> object:
-        return self.cl_forward(self, self.backbone, return_dict=True, **inputs)
-
-
-def their_name(name: str) -> str:
-    return name.replace("projector.0.", "mlp.dense.").replace("backbone.", "backbone.inner.", 1)
 
 
 @pytest.mark.parametrize("official", [True, False])
@@ -80,10 +48,7 @@ def test_training(official: bool) -> None:
         spread(queue.encoder_copy)
     theirs = Theirs(encoder, queue.encoder_copy)
     batch, ids = views(encoder, [SENTENCES[:SIZE], SENTENCES[2 : 2 + SIZE]])
-    block, mask = (
-        part.view(2, SIZE, -1).transpose(0, 1).contiguous()
-        for part in right_padded(ids, encoder.tokenizer.tokenizer.pad_token_id)
-    )
+    block, mask = blocks(ids, 2, encoder.tokenizer.tokenizer.pad_token_id)
     scope = definitions(REPOSITORY, "ESimCSE/esimcse/trainers.py", "compute_loss")
     trainer = types.SimpleNamespace(
         model_args=theirs.model_args,
@@ -114,15 +79,7 @@ def test_training(official: bool) -> None:
         assert trainer.pre_z1 is not None
         assert not torch.allclose(queue.negatives()[-SIZE:], trainer.pre_z1[-SIZE:], atol=1e-3)
         return
-    five_updates(
-        encoder,
-        our_loss,
-        make_optimizer(encoder, LEARNING_RATE, 0.0, (0.9, 0.999), EPSILON, fused=False),
-        theirs,
-        their_loss,
-        torch.optim.AdamW(theirs.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=0.0),
-        their_name,
-    )
+    five_adamw_updates(encoder, our_loss, theirs, their_loss)
     assert trainer.pre_z1 is not None
     close(queue.negatives(), trainer.pre_z1, 1e-3)
 
@@ -134,23 +91,15 @@ def test_repetition(text: str) -> None:
     draws = 3000
     tokenizer = tiny_bert().tokenizer.tokenizer
     random.seed(0)
-    features = definitions(
-        REPOSITORY,
-        "ESimCSE/train.py",
-        "prepare_features",
-        tokenizer=tokenizer,
-        random=random,
-        model_args=types.SimpleNamespace(dup_type="bpe", dup_rate=0.32),
-        data_args=types.SimpleNamespace(max_seq_length=32, pad_to_max_length=False),
-        sent0_cname="text",
-        sent1_cname="text",
-        sent2_cname=None,
-    )["prepare_features"]({"text": [text] * draws})
+    settings = types.SimpleNamespace(dup_type="bpe", dup_rate=0.32)
+    rows = prepared(
+        REPOSITORY, "ESimCSE/train.py", tokenizer, [[text] * draws], random=random, model_args=settings
+    )
     ids = tokenizer(text, max_length=32, truncation=True)["input_ids"]
-    assert all(pair[0] == ids for pair in features["input_ids"])
+    assert all(row == ids for row in rows[:draws])
     special = [1, *[0] * (len(ids) - 2), 1]
     ours = [Repetition(0.32, seed, official=True)(ids, special) for seed in range(draws)]
-    theirs = [pair[1] for pair in features["input_ids"]]
+    theirs = rows[draws:]
 
     def first_change(row: list[int]) -> int:
         return next((place for place, (a, b) in enumerate(zip(row, ids, strict=False)) if a != b), -1)

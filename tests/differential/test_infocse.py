@@ -18,17 +18,9 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training import masked_lm
 from sts_lightning.training.masked_lm import MaskedLanguageModel
-from sts_lightning.training.optim import make_optimizer
-from tests.differential.compare import (
-    EPSILON,
-    LEARNING_RATE,
-    SENTENCES,
-    five_updates,
-    right_padded,
-    spread,
-    views,
-)
+from tests.differential.compare import SENTENCES, spread, views
 from tests.differential.papers_code import OldEncoder, definitions
+from tests.differential.simcse_forks import blocks, five_adamw_updates
 
 REPOSITORY = "sentemb"
 SIZE = 6
@@ -132,10 +124,7 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = Theirs(encoder, companion).train()
     batch, rows = views(encoder, [SENTENCES[:SIZE], SENTENCES[:SIZE]])
     tokenizer = encoder.tokenizer.tokenizer
-    ids, mask = (
-        part.view(2, SIZE, -1).transpose(0, 1).contiguous()
-        for part in right_padded(rows, tokenizer.pad_token_id)
-    )
+    ids, mask = blocks(rows, 2, tokenizer.pad_token_id)
     masked, chosen = mask_some(ids, companion.special, companion.mask_id)
     labels = torch.where(chosen, ids, -100)
     loss = InfoCSELoss(auxiliary_weight=WEIGHT)
@@ -146,13 +135,11 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
         value: Tensor = loss(encoder.project(pooled).view(2, SIZE, -1), auxiliary=companion(given))
         return value
 
-    five_updates(
+    five_adamw_updates(
         ours,
         our_loss,
-        make_optimizer(ours, LEARNING_RATE, 0.0, (0.9, 0.999), EPSILON, fused=False),
         theirs,
         lambda step: theirs.loss(input_ids=ids, attention_mask=mask, mlm_input_ids=masked, mlm_labels=labels),
-        torch.optim.AdamW(theirs.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=0.0),
         their_name,
     )
 

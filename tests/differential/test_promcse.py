@@ -19,17 +19,9 @@ from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.optim import make_optimizer
-from tests.differential.compare import (
-    EPSILON,
-    LEARNING_RATE,
-    SENTENCES,
-    five_updates,
-    right_padded,
-    spread,
-    views,
-)
+from tests.differential.compare import SENTENCES, spread, views
 from tests.differential.papers_code import definitions
+from tests.differential.simcse_forks import blocks, five_adamw_updates
 
 REPOSITORY = "PromCSE"
 FILE = "promcse/models.py"
@@ -86,12 +78,10 @@ class Theirs(nn.Module):
             cache.update(keys, values, layer)
         return self.bert(ids, past_key_values=cache, **settings)
 
-    def loss(self, rows: list[list[int]], count: int, pad: int) -> Tensor:
-        """The loss of a batch whose rows are ordered view by view."""
-        ids, mask = right_padded(rows, pad)
-        blocks = [part.view(count, SIZE, -1).transpose(0, 1).contiguous() for part in (ids, mask)]
+    def loss(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The loss of blocks (B, V, L)."""
         value: Tensor = self.cl_forward(
-            self, self.old_encoder, input_ids=blocks[0], attention_mask=blocks[1], return_dict=True
+            self, self.old_encoder, input_ids=ids, attention_mask=mask, return_dict=True
         ).loss
         return value
 
@@ -117,13 +107,12 @@ def test_training(count: int) -> None:
     loss: Loss = InfoNCELoss()
     if count == 3:
         loss = MixLoss({"infonce": loss, "energy": EnergyLoss(margin=0.2)}, {"infonce": 1.0, "energy": 10.0})
-    five_updates(
+    given = blocks(ids, count, encoder.tokenizer.tokenizer.pad_token_id)
+    five_adamw_updates(
         encoder,
         lambda step: loss(encoder(batch).view(count, SIZE, -1)),
-        make_optimizer(encoder, LEARNING_RATE, 0.0, (0.9, 0.999), EPSILON, fused=False),
         theirs,
-        lambda step: theirs.loss(ids, count, encoder.tokenizer.tokenizer.pad_token_id),
-        torch.optim.AdamW(theirs.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=0.0),
+        lambda step: theirs.loss(*given),
         their_name,
     )
 

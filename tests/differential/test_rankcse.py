@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import types
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
-from transformers.modeling_outputs import SequenceClassifierOutput
+from torch import Tensor
 
 from sts_lightning.losses.rankcse import Distillation, RankCSELoss, js_divergence, negative_entropy
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.optim import make_optimizer
 from sts_lightning.training.teacher import Teacher
-from tests.differential.compare import (
-    EPSILON,
-    LEARNING_RATE,
-    SENTENCES,
-    close,
-    five_updates,
-    right_padded,
-    spread,
-    views,
-)
-from tests.differential.papers_code import OldEncoder, definitions, statements
+from tests.differential.compare import SENTENCES, close, spread, views
+from tests.differential.papers_code import definitions, statements
+from tests.differential.simcse_forks import Fork, blocks, five_adamw_updates
 
 REPOSITORY = "RankCSE"
 SIZE = 8
@@ -37,40 +26,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-class Theirs(nn.Module):
-    """A BERT with their head and losses; ``loss`` calls their `cl_forward`."""
-
-    def __init__(self, encoder: SentenceEncoder, distillation: str) -> None:
-        super().__init__()
-        scope = definitions(
-            REPOSITORY,
-            "rankcse/models.py",
-            *("MLPLayer", "Similarity", "Divergence", "ListNet", "ListMLE", "Pooler", "cl_forward"),
-            SequenceClassifierOutput=SequenceClassifierOutput,
-        )
-        self.backbone = OldEncoder(copy.deepcopy(encoder.backbone))
-        self.mlp = scope["MLPLayer"](encoder.backbone.config)
-        self.mlp.dense.load_state_dict(encoder.projector[0].state_dict())
-        self.pooler_type, self.pooler = "cls", scope["Pooler"]("cls")
-        self.sim = scope["Similarity"](temp=0.05)
-        self.div = scope["Divergence"](beta_=1.0)
-        names = {"listmle": "ListMLE", "listnet": "ListNet"}
-        self.distillation_loss_fct = scope[names[distillation]](0.05, 1.0)
-        self.model_args = types.SimpleNamespace(pooler_type="cls", hard_negative_weight=0, do_mlm=False)
-        self.device = torch.device("cpu")
-        self.cl_forward = scope["cl_forward"]
-
-    def loss(self, ids: Tensor, mask: Tensor, teacher: Tensor) -> Tensor:
-        """The loss of blocks (B, V, L) with the teachers' similarities over the temperature."""
-        value: Tensor = self.cl_forward(
-            self,
-            self.backbone,
-            input_ids=ids,
-            attention_mask=mask,
-            teacher_top1_sim_pred=teacher,
-            return_dict=True,
-        ).loss
-        return value
+def fork(encoder: SentenceEncoder, distillation: str) -> Fork:
+    """Their model with their losses."""
+    names = {"listmle": "ListMLE", "listnet": "ListNet"}
+    theirs = Fork(encoder, REPOSITORY, "rankcse/models.py", "Divergence", *names.values(), "Pooler")
+    theirs.div = theirs.scope["Divergence"](beta_=1.0)
+    theirs.distillation_loss_fct = theirs.scope[names[distillation]](0.05, 1.0)
+    return theirs
 
 
 class TheirTeacher:
@@ -111,10 +73,7 @@ def test_training(distillation: Distillation) -> None:
     teachers = [spread(tiny_bert(pooling="cls", max_length=32, weights_seed=seed)).eval() for seed in (1, 2)]
     texts = SENTENCES[:SIZE]
     batch, rows = views(encoder, [texts, texts])
-    ids, mask = (
-        part.view(2, SIZE, -1).transpose(0, 1).contiguous()
-        for part in right_padded(rows, encoder.tokenizer.tokenizer.pad_token_id)
-    )
+    ids, mask = blocks(rows, 2, encoder.tokenizer.tokenizer.pad_token_id)
     expected = their_similarities(teachers, ids, mask)
 
     teacher = Teacher(["first", "second"], list(WEIGHTS))
@@ -127,16 +86,13 @@ def test_training(distillation: Distillation) -> None:
     similarities = teacher(step)
     close(similarities, expected * 0.05, 1e-5)
 
-    theirs = Theirs(encoder, distillation)
+    theirs = fork(encoder, distillation)
     loss = RankCSELoss(distillation=distillation, **SETTINGS[distillation])
-    five_updates(
+    five_adamw_updates(
         encoder,
         lambda step: loss(encoder(batch).view(2, SIZE, -1), teacher=similarities),
-        make_optimizer(encoder, LEARNING_RATE, 0.0, (0.9, 0.999), EPSILON, fused=False),
         theirs,
-        lambda step: theirs.loss(ids, mask, expected.clone()),
-        torch.optim.AdamW(theirs.parameters(), lr=LEARNING_RATE, eps=EPSILON, weight_decay=0.0),
-        lambda name: name.replace("projector.0.", "mlp.dense.").replace("backbone.", "backbone.inner.", 1),
+        lambda step: theirs(ids, mask, teacher_top1_sim_pred=expected.clone()).loss,
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import TOP_SCORE, Loss
 from sts_lightning.losses.cosine_mse import CosineMSELoss
+from sts_lightning.losses.divided import DividedLoss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
@@ -27,6 +28,8 @@ def make(stem: str, dimension: int = DIMENSION) -> Loss:
         return MixLoss({"r": PearsonLoss(), "mse": CosineMSELoss()}, {"r": 1.0, "mse": 0.5}).double()
     if kind is MatryoshkaLoss:
         return MatryoshkaLoss(CosineMSELoss(), [dimension, dimension // 2]).double()
+    if kind is DividedLoss:
+        return DividedLoss(PearsonLoss(), parts=2).double()
     if kind is RankMarginLoss:  # the batches of tests are smaller than its default asks for
         return RankMarginLoss(gap=1.0).double()
     facts = {"dimension": dimension, "top_label": 2 if stem == "cross_entropy" else TOP_SCORE}
@@ -38,6 +41,7 @@ def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION
     """Draw the arguments that the loss cannot do without, in float64."""
     generator = torch.Generator().manual_seed(100 + seed)
     shapes = {"teacher": (size, size), "twin": (size, dimension), "auxiliary": ()}
+    shapes |= {"teacher_vectors": (max(loss.views), size, dimension)}
     return {
         name: torch.rand(shapes[name], generator=generator, dtype=torch.float64) for name in loss.requires
     }

@@ -22,7 +22,7 @@ from tests.losses.cases import DIMENSION, batch, further, make
 
 STEMS = sorted(all_losses())
 
-ORDERED = {"mixcse": "mixes neighbours", "contrastive_tension": "pairs neighbours"}
+ORDERED = {"mixcse": "mixes neighbours", "contrastive_tension": "pairs neighbours", "divided": "by order"}
 """Losses that depend on the order of the batch."""
 
 
@@ -42,6 +42,7 @@ def compute(
     given = {name: value.to(dtype) for name, value in further(loss, views.shape[1]).items()}
     if order is not None:
         given |= {name: value[order][:, order] for name, value in given.items() if name == "teacher"}
+        given |= {name: value[:, order] for name, value in given.items() if name == "teacher_vectors"}
     value: torch.Tensor = loss(views, labels, **given)
     return value
 

@@ -29,8 +29,8 @@ def test_is_the_weighted_sum_over_sizes() -> None:
 @pytest.mark.parametrize("stem", sorted(set(all_losses()) - {"matryoshka"}))
 def test_around_every_loss_without_a_head(stem: str) -> None:
     inner = make(stem)
-    if any(isinstance(part, torch.nn.Linear) for part in inner.modules()):
-        with pytest.raises(ValueError, match=r"^inner is .* without a head"):
+    if stem == "vector_distillation" or any(isinstance(part, torch.nn.Linear) for part in inner.modules()):
+        with pytest.raises(ValueError, match=r"^inner is .* without a head|compares whole vectors"):
             MatryoshkaLoss(inner, [4])
         return
     loss = MatryoshkaLoss(inner, [4, DIMENSION])

@@ -59,11 +59,9 @@ STATUS = {
 
 @pytest.fixture(scope="session")
 def starter() -> Iterator[Starter]:
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)  # children of a shell's & ignore it
     made = Starter(warm=os.environ.get("WARM") == "1")
     yield made
     made.close()
-    signal.signal(signal.SIGINT, previous)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from tests.losses.cases import DIMENSION, batch, make
 
 LOSSES = (
     *("infonce", "pearson", "spearman", "cosent", "smooth_k2", "mse", "mixcse", "listnet", "listmle"),
-    *("concordance", "kendall", "gated_angle", "sigmoid", "gist", "hardness", "matryoshka"),
+    *("concordance", "kendall", "gated_angle", "sigmoid", "gist", "hardness", "matryoshka", "divided"),
 )
 INPUTS = 3
 

@@ -45,7 +45,7 @@ SCORED = {
 }
 ORDERED = {"angle", "cosent", "gated_angle", "kendall", "l1", "listmle", "mse", "rank_margin", "smooth_k2"}
 CLASSES = ORDERED | {"cross_entropy", "translated_relu"}
-DISTILLED = {"score_distillation", "similarity_distillation"}
+DISTILLED = {"score_distillation", "similarity_distillation", "vector_distillation"}
 CONTRASTIVE = {"infonce", "decoupled", "energy", "gist", "hardness", "infocse", "sigmoid"}
 VIEWS = CONTRASTIVE | DISTILLED | {"mixcse", "rankcse"}
 FITTING = {
@@ -55,15 +55,15 @@ FITTING = {
     "toy": SCORED | DISTILLED,
     "classes_file": CLASSES | DISTILLED,
     "nli_pairs": CLASSES | DISTILLED,
-    "nli_triplets": CONTRASTIVE,
-    "triplets_file": CONTRASTIVE,
+    "nli_triplets": CONTRASTIVE | {"vector_distillation"},
+    "triplets_file": CONTRASTIVE | {"vector_distillation"},
     "sentences_file": VIEWS,
     "sentences": VIEWS,
 }
-"""Losses that can use what each choice of `data` gives; `mix` and `matryoshka` have the needs of others."""
+"""Losses that can use what each choice of `data` gives; those around others have the needs of these."""
 
 
-WRAPPERS = {"matryoshka", "mix"}
+WRAPPERS = {"divided", "matryoshka", "mix"}
 
 
 @pytest.fixture(scope="module")

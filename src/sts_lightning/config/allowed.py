@@ -34,6 +34,7 @@ REGULARIZERS = (
 COMPANIONS = (
     "sts_lightning.training.masked_lm.MaskedLanguageModel",
     "sts_lightning.training.teacher.Teacher",
+    "sts_lightning.training.teacher_vectors.TeacherVectors",
     "sts_lightning.training.twin.TwinEncoder",
 )
 TENSORBOARD = _words("name version prefix sub_dir log_graph default_hp_metric max_queue flush_secs")

@@ -18,7 +18,7 @@ class AnglELoss(CoSENTLoss):
     where the halves of u = [a; b] and v = [c; d] are real and imaginary parts and q is their normalised
     quotient. Despite its name the value acts as a similarity. CoSENT with this similarity instead of the
     cosine is AnglE's angle term; AnglE's full objective is the sum of CoSENT, this term and `IBNLoss`, which
-    ``experiment=angle_llama`` builds with ``loss=mix``.
+    ``experiment=angle_llama`` builds with `MixLoss`.
 
     Use it when the cosine saturates (pairs near +1 or -1 hardly move) and together with CoSENT, as AnglE
     does, rather than alone.

@@ -44,6 +44,7 @@ class Sketch:
 
     def __init__(self, encoder: SentenceEncoder) -> None:
         self.encoder = encoder.requires_grad_(False).eval()
+        self.dimension = encoder.dimension
         self.fake: Fake | None = None
         self.meter = Meter()
         self.chunk_tokens = 1
@@ -104,7 +105,7 @@ def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion
 
     def load(source: str) -> Encodes:
         if has_vectors(Path(source)):
-            return _Zeros(StoredVectors(Path(source)).vectors.shape[1])
+            return _Zeros(StoredVectors(Path(source)).dimension)
         skeleton = _teacher(source, companion)
         notes.extend(f"{source}: {note}" for note in skeleton.notes)
         return Sketch(skeleton.encoder)

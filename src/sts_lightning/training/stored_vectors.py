@@ -53,6 +53,11 @@ class StoredVectors:
             raise DataError(f"has {len(lines)} lines, but {VECTORS} has {len(self.vectors)} rows.", self.path)
         self.rows = {line.strip(): index for index, line in enumerate(lines)}
 
+    @property
+    def dimension(self) -> int:
+        """Size D of a vector."""
+        return int(self.vectors.shape[1])
+
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return the vectors of sentences, (N, D) in float32.
 

@@ -23,6 +23,11 @@ from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
 class Encodes(Protocol):
     """Anything that embeds sentences."""
 
+    @property
+    def dimension(self) -> int:
+        """Size D of a vector."""
+        ...
+
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Return the vectors of sentences, (N, D)."""
         ...
@@ -110,12 +115,17 @@ class Teacher(Companion):
         return torch.stack(parts).sum(dim=0)
 
     def _similarities(self, encoder: Encodes, step: Step) -> Tensor:
+        first, second = self.vectors(encoder, step, 2)
+        return cosine_matrix(first, second)
+
+    def vectors(self, encoder: Encodes, step: Step, views: int) -> Tensor:
+        """Compute a teacher's vectors of the first views of the whole batch, (views, B, D) in float32."""
         device = step.views.device
         if isinstance(encoder, SentenceEncoder) and encoder.device != device:
             encoder.to(device)
-        first, second = step.batch.texts[:2]
+        first, *others = step.batch.texts[:views]
         own = [np.asarray(encoder.encode(first))]
-        own.append(own[0] if list(second) == list(first) else np.asarray(encoder.encode(second)))
-        vectors = torch.from_numpy(np.stack(own)).to(device, torch.float32)
-        whole = step.gather(vectors)
-        return cosine_matrix(whole[0], whole[1])
+        own += [
+            own[0] if list(texts) == list(first) else np.asarray(encoder.encode(texts)) for texts in others
+        ]
+        return step.gather(torch.from_numpy(np.stack(own)).to(device, torch.float32))

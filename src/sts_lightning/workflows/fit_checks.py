@@ -10,12 +10,14 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
+from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.models.freezing import check_freeze, trains
 from sts_lightning.models.template import check_template
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.companion import Companion
 from sts_lightning.training.queue import check_queue
 from sts_lightning.training.rank_monitor import RankMonitor
+from sts_lightning.training.teacher_vectors import TeacherVectors
 
 
 def check_fit(loss: Loss, data: SentenceDataModule) -> None:
@@ -160,6 +162,30 @@ def check_companion(cfg: DictConfig, loss: Loss, companion: Companion | None) ->
                 f"{name} needs a companion that provides {argument}.",
                 key="companion",
                 hint=f"Add companion={argument}, or an experiment that has it.",
+            )
+
+
+def check_teacher_size(loss: Loss, companion: Companion | None, dimension: int) -> None:
+    """Reject a loss that expects vectors of another size than the teachers have, once these are loaded.
+
+    Args:
+        loss: The loss, or one around others.
+        companion: What it reads.
+        dimension: Size of an embedding.
+
+    Raises:
+        ConfigError: The sizes differ.
+    """
+    if not isinstance(companion, TeacherVectors):
+        return
+    given = companion.dimension
+    for part in loss.modules():
+        if isinstance(part, VectorDistillationLoss) and (part.size or dimension) != given:
+            raise ConfigError(
+                f"the teachers' vectors have {given} values together, but the loss compares vectors of "
+                f"{part.size or dimension}.",
+                key="loss.teacher_dimension",
+                hint=f"Set teacher_dimension={given} for VectorDistillationLoss.",
             )
 
 

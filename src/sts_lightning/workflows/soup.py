@@ -6,6 +6,7 @@ import copy
 import csv
 import dataclasses
 import io
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.module import MONITOR
 from sts_lightning.workflows.report import Scores, score
 from sts_lightning.workflows.soup_parents import ENCODER, Parent, mean_encoder, mean_head, mean_start
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,13 +101,14 @@ def make_soup(
     data: SentenceDataModule = build("data", check_config(first.cfg).data)
     data.setup()
     encoder = load_from(first.run, first.cfg).eval()
-    soup = Soup([_dev(encoder, data, first, parent.encoder()) for parent in parents])
+    soup = Soup([_dev(encoder, data, first, parent.encoder(), parent.run.name) for parent in parents])
     members = _select(soup, parents, encoder, data, greedy)
     if alphas:
         chosen = [parents[number] for number in members]
         average, start = mean_encoder(chosen), mean_start(chosen)
         for alpha in alphas:
-            dev = _dev(encoder, data, first, weighted_sum([start, average], [1 - alpha, alpha]))
+            mixed = weighted_sum([start, average], [1 - alpha, alpha])
+            dev = _dev(encoder, data, first, mixed, f"{alpha:g} of the average, {1 - alpha:g} of the start")
             soup.tried.append(Candidate(members, alpha, dev))
     weights = _weights([parents[number] for number in soup.best.members], soup.best.alpha)
     load_part(encoder, ENCODER, {"state_dict": weights}, folder)
@@ -113,12 +117,16 @@ def make_soup(
     return soup
 
 
-def _dev(encoder: SentenceEncoder, data: SentenceDataModule, first: Parent, weights: Weights) -> float:
-    """Score encoder weights on the dev pairs."""
+def _dev(
+    encoder: SentenceEncoder, data: SentenceDataModule, first: Parent, weights: Weights, name: str
+) -> float:
+    """Score encoder weights on the dev pairs, and log it."""
     load_part(encoder, ENCODER, {"state_dict": weights}, first.run.checkpoint("best"))
     evaluation = copy.deepcopy(first.cfg.evaluation)
     evaluation.final = False
-    return score(encoder, data, evaluation).dev["spearman"]
+    dev = score(encoder, data, evaluation).dev["spearman"]
+    log.info("%s: dev Spearman %.2f", name, dev)
+    return dev
 
 
 def _select(
@@ -130,7 +138,8 @@ def _select(
         soup.tried.append(Candidate(everyone, 1.0, soup.singles[0]))
         return everyone
     if not greedy:
-        dev = _dev(encoder, data, parents[0], mean_encoder(parents))
+        average = mean_encoder(parents)
+        dev = _dev(encoder, data, parents[0], average, f"average of {len(parents)} runs")
         soup.tried.append(Candidate(everyone, 1.0, dev))
         return everyone
     order = sorted(everyone, key=lambda number: -soup.singles[number])
@@ -138,7 +147,8 @@ def _select(
     soup.tried.append(kept)
     for number in order[1:]:
         members = (*kept.members, number)
-        dev = _dev(encoder, data, parents[0], mean_encoder([parents[other] for other in members]))
+        average = mean_encoder([parents[other] for other in members])
+        dev = _dev(encoder, data, parents[0], average, f"average of {len(members)} runs")
         soup.tried.append(Candidate(members, 1.0, dev))
         if dev >= kept.dev:
             kept = soup.tried[-1]
@@ -166,6 +176,8 @@ def _write(
     cfg = copy.deepcopy(parents[0].cfg)
     cfg.name = run.path.name
     step = soup.tried.index(soup.best) + 1
+    if cfg.evaluation.final:
+        log.info("evaluating the best on the test tasks")
     scores = score(encoder, data, cfg.evaluation)
     run.save_config(cfg)
     run.checkpoints.mkdir()

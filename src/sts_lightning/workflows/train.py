@@ -42,6 +42,7 @@ from sts_lightning.training.module import MONITOR, STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.cut_texts import report_cut
+from sts_lightning.workflows.fit_checks import check_teacher_size
 from sts_lightning.workflows.logged import log_settings
 from sts_lightning.workflows.report import Fitted, Scores, report, score
 from sts_lightning.workflows.validate import Parts, validate
@@ -208,6 +209,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     if parts.companion is not None:
         with name_setting("companion", cfg.companion):
             parts.companion.connect(encoder)
+        check_teacher_size(loss, parts.companion, encoder.dimension)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
     model_type = encoder.plain_backbone.config.model_type

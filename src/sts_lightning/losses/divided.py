@@ -1,0 +1,86 @@
+"""A loss of each of several parts of the batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sts_lightning.choices import LabelKind
+from sts_lightning.distributed import Shard
+from sts_lightning.losses.base import Loss
+
+DIVIDED = ("sentence_ids",)
+"""Further arguments of a loss that are of single examples, (V, B), and so are divided like the views."""
+
+
+class DividedLoss(Loss):
+    r"""Mean of a loss over equal parts of the batch, whose examples are not compared across parts.
+
+    .. math:: L = \frac{1}{P} \sum_{p=1}^P L_{\text{inner}}(\text{part } p)
+
+    This is what data-parallel training on P devices computes where each device takes its negatives from its
+    own part of the batch, as the code of `AnglE
+    <https://github.com/SeanLee97/AnglE/blob/f0efcb75c668d41510f9f70fc9db44c9966e1d16/angle_emb/angle.py#L402-L407>`_
+    and BeLLM does on four. The parts are consecutive examples, on any number of devices here; their sizes
+    differ by at most one. ``observed`` has the means of what the inner loss observes.
+
+    Use it to repeat such a published run on other hardware. Everywhere else the whole batch has more to
+    compare at the same cost.
+
+    Args:
+        inner: The loss. Further arguments that it cannot do without (a teacher, a companion) rule it out.
+        parts: P, at least 1.
+
+    Raises:
+        ValueError: The loss is missing or cannot be computed from a part, or the number is out of range.
+
+    Example:
+        >>> loss = DividedLoss(InfoNCELoss(), parts=4)
+        >>> value = loss(torch.randn(2, 8, 16))
+    """
+
+    views: tuple[int, ...] = ()
+    labels: tuple[LabelKind, ...] = ()
+
+    def __init__(self, inner: Loss | None = None, parts: int = 4) -> None:
+        super().__init__()
+        if inner is None:
+            raise ValueError("inner is empty, but divided needs the loss to compute for each part.")
+        if parts < 1:
+            raise ValueError(f"parts must be at least 1, got {parts}.")
+        if not set(inner.requires) <= set(DIVIDED):
+            raise ValueError(
+                f"inner is {type(inner).__name__}, which needs {', '.join(inner.requires)} of the whole "
+                "batch; choose another loss."
+            )
+        self.inner = inner
+        self.parts = parts
+        self.views, self.labels, self.requires = inner.views, inner.labels, inner.requires
+        self.takes = tuple(name for name in inner.takes if name in DIVIDED)
+        self.least_batch = parts * inner.least_batch
+
+    def check_dimension(self, dimension: int) -> None:
+        """Reject a size that the inner loss cannot read; see `Loss.check_dimension`."""
+        self.inner.check_dimension(dimension)
+
+    def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
+        """Compute the mean of the inner loss over parts, without those of a batch that is too small.
+
+        Args:
+            views: Embeddings, (V, B, D).
+            labels: Scores or classes, (B,), or None.
+            **further: Arguments that the inner loss takes, (V, B).
+        """
+        values, observed = [], []
+        for part in range(self.parts):
+            rows = Shard(part, self.parts).slice_of(views.shape[1])
+            if not range(views.shape[1])[rows]:
+                continue
+            own = {name: value[:, rows] for name, value in further.items()}
+            values.append(self.inner(views[:, rows], None if labels is None else labels[rows], **own))
+            observed.append(self.inner.observed)
+        self.observed = {
+            name: torch.stack([seen[name].float() for seen in observed]).mean()
+            for name in self.inner.observed
+        }
+        return torch.stack(values).mean()

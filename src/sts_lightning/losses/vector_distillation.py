@@ -1,0 +1,82 @@
+"""Distillation of a teacher's vectors."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from sts_lightning.losses.base import Loss, cosine_rows
+
+
+class VectorDistillationLoss(Loss):
+    r"""Difference of the directions of the student's and the teacher's vectors of each sentence.
+
+    .. math:: L = \frac{1}{V B} \sum_{v, i} \bigl(1 - \cos(W z_{vi}, t_{vi})\bigr)
+
+    which is half the squared distance of the normalised vectors, the mean squared error that Reimers and
+    Gurevych (2020, arXiv 2004.09813) minimise but for scale. W maps the student's D values to the teacher's;
+    without it, which needs equal sizes, the student's own vectors take the teacher's place. Labels, if there
+    are any, are ignored.
+
+    Use it with ``companion=teacher_vectors`` on any text. A vector tells a student more than the similarities
+    of a batch do (`SimilarityDistillationLoss`), at any batch size; but with W the cosines of the student
+    itself are only as good as W is close to a rotation.
+
+    Args:
+        teacher_dimension: Size of the teacher's vectors, at least 1, which adds W; null for no W.
+        dimension: D, the size of an embedding.
+
+    Raises:
+        ValueError: The size is out of range.
+
+    Example:
+        >>> loss = VectorDistillationLoss()
+        >>> value = loss(torch.randn(2, 8, 16), teacher_vectors=torch.randn(2, 8, 16))
+    """
+
+    views = (1, 2, 3)
+    labels = ("none", "score", "class")
+    takes = ("teacher_vectors",)
+    requires = ("teacher_vectors",)
+
+    def __init__(self, teacher_dimension: int | None = None, dimension: int | None = None) -> None:
+        super().__init__()
+        self.dimension = dimension
+        self.head: nn.Linear | None = None
+        if teacher_dimension is not None:
+            if teacher_dimension < 1:
+                raise ValueError(f"teacher_dimension must be at least 1, got {teacher_dimension}.")
+            if dimension is None:
+                raise ValueError("dimension is empty, but teacher_dimension needs it.")
+            self.head = nn.Linear(dimension, teacher_dimension, bias=False)
+
+    def check_dimension(self, dimension: int) -> None:
+        """Reject a part of the vectors; see `Loss.check_dimension`."""
+        if dimension != (self.dimension or dimension):
+            raise ValueError(
+                f"VectorDistillationLoss compares whole vectors, of {self.dimension} values, not of "
+                f"{dimension}."
+            )
+
+    @property
+    def size(self) -> int | None:
+        """Size of the teacher's vectors that it expects; None for that of the student's."""
+        return None if self.head is None else self.head.out_features
+
+    def forward(
+        self, views: Tensor, labels: Tensor | None = None, teacher_vectors: Tensor | None = None
+    ) -> Tensor:
+        """Compute the loss of views (V, B, D); labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Embeddings of the sentences.
+            labels: Ignored.
+            teacher_vectors: The teacher's vectors of the same sentences, (V, B, teacher_dimension).
+
+        Raises:
+            ValueError: The teacher's vectors are absent.
+        """
+        if teacher_vectors is None:
+            raise ValueError("VectorDistillationLoss needs the teacher's vectors.")
+        mapped = views if self.head is None else self.head(views.to(self.head.weight.dtype))
+        cosines = cosine_rows(mapped.flatten(0, 1), teacher_vectors.flatten(0, 1))
+        return (1 - cosines).mean()
