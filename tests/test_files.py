@@ -20,8 +20,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         write_atomic(path, "new")
+    assert caught.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert [item.name for item in tmp_path.iterdir()] == ["metrics.json"]
 

@@ -53,7 +53,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises:
         StorageError: The path is a device, a pipe or a socket, whose place no file must take.
-        OSError: The file cannot be written; the error names it, not the temporary one.
+        OSError: The file cannot be written; the error names it, not the temporary one, also where the disk is
+            full, of which the system names no file.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise StorageError(f"{path} is not a regular file; give the name of one.")
@@ -62,7 +63,8 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.replace(path)
     except OSError as error:
-        if error.filename is None or Path(error.filename) != temporary:
+        other = error.filename is not None and Path(error.filename) != temporary
+        if other or error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +94,8 @@ def test_the_command(
         subsets * 2 * ROWS // 3 + 2 * ROWS,
     )
     assert f"{average['clean']:.2f}" in said
-    main([*command, "--reference", str(predictions)])
+    other = shutil.copy(predictions, tmp_path / "other.npz")
+    main([*command, "--reference", str(other)])
     assert "No sign of leaks" in capsys.readouterr().out
 
 
@@ -104,6 +106,8 @@ def test_mistakes(root: Path, rows: Path, predictions: Path, capsys: pytest.Capt
     same = ["--rows", str(rows), "--json", str(predictions)]
     assert "--json" in leaves("audit", str(predictions), *data, *same, capsys=capsys)
     assert "absent.npz" in leaves("audit", "absent.npz", *data, "--rows", str(rows), capsys=capsys)
+    itself = ["--rows", str(rows), "--reference", str(predictions)]
+    assert "--reference" in leaves("audit", str(predictions), *data, *itself, capsys=capsys)
     against = ["--against", str(predictions), "--rows", "new.json"]
     assert "--rows" in leaves("leaks", *data, *against, capsys=capsys)
 

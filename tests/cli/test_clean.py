@@ -29,3 +29,8 @@ def test_nothing_is_removed_without_delete(tmp_path: Path, caplog: pytest.LogCap
 
 def test_a_folder_that_is_not_there(tmp_path: Path, capsys: Capture) -> None:
     assert "is not a folder" in leaves("clean", str(tmp_path / "absent"), capsys=capsys)
+
+
+@pytest.mark.parametrize("command", ["clean", "runs"])
+def test_a_blank_folder_is_not_the_working_directory(command: str, capsys: Capture) -> None:
+    assert "the folder is blank" in leaves(command, "", capsys=capsys)

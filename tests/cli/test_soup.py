@@ -39,6 +39,7 @@ def test_writes_a_run_and_prints_what_was_tried(
         (["a", "./a"], "a run is named twice"),
         (["a", "--greedy", "--with-start", "0.5"], "--greedy selects among runs"),
         (["a", "b"], "a is not a run folder"),
+        (["loop", "b"], "loop is not a run folder"),
         (["a", "b", "--with-start", "1.5"], "not a number from 0 to 1"),
     ],
 )
@@ -50,5 +51,6 @@ def test_rejects(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
     assert message in leaves("soup", *arguments, "--to", "soup", capsys=capsys)
     assert not Path("soup").exists()

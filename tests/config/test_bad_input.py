@@ -65,6 +65,7 @@ TEXT = "'' [] {a:1} ${nope}"
 VALUES: dict[str, dict[str, str]] = {
     "pairs": {
         "debug": FLAG,
+        "trust": "${seed} 5 {a:1} ${nope}",
         "trust_remote_code": FLAG,
         "share_stages": FLAG.removeprefix("null "),
         "prompt.denoise_evaluation": FLAG,

@@ -108,6 +108,7 @@ def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:
     [
         ({"score_range": (1.0, 1.0)}, "score_range must be"),
         ({"dev_fraction": 0.0}, "dev_fraction must lie"),
+        ({"dev_fraction": 0.2, "dev_path": "dev.csv"}, "^dev_fraction has no effect"),
         ({"batch_size": 1}, "batch_size must be at least 2"),
     ],
 )

@@ -94,7 +94,9 @@ def test_an_unknown_range_has_to_be_given(tmp_path: Path) -> None:
 def test_dev_scores_have_the_range_of_the_training_scores(tmp_path: Path) -> None:
     save(tmp_path, "train", rows(20, top=1))
     save(tmp_path, "validation", rows(20, top=5))
-    with pytest.raises(DataError, match=r"split validation, row 1: the score 1\.25 lies outside \[0, 1\]"):
+    with pytest.raises(
+        DataError, match=r"split validation, validation.parquet, row 1: the score 1\.25 lies outside \[0, 1\]"
+    ):
         read(tmp_path, dev_split="validation")
 
 
@@ -116,7 +118,7 @@ def test_broken_rows_are_named(
 ) -> None:
     save(tmp_path, "train", [*rows(1_500), bad, *rows(3, start=2_000)])
     more: dict[str, Any] = {"streaming": True, "limit": 1_502} if streaming else {}
-    with pytest.raises(DataError, match=rf"{tmp_path.name}, split train, row 1500: {message}"):
+    with pytest.raises(DataError, match=rf"{tmp_path.name}, split train, train.parquet, row 1500: {message}"):
         read(tmp_path, score_range=(0, 5), **more)
 
 

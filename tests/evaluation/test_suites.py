@@ -150,6 +150,10 @@ def test_settings_of_own_files_are_checked(config: Config, overrides: list[str],
         (["test=mine.txt"], "test"),
         (["folds=1"], "folds"),
         (["folds=-1", "suite=relatedness"], "folds"),
+        (["folds=5", "suite=probing"], "folds"),
+        (["folds=5"], "folds"),
+        (["aggregate=mean", "suite=transfer"], "aggregate"),
+        (["aggregate=wmean", "suite=rank"], "aggregate"),
     ],
 )
 def test_errors_name_the_setting(config: Config, root: Path, overrides: list[str], key: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
-from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.export.export import export
+from sts_lightning.errors import CheckpointError, ConfigError, StorageError
+from sts_lightning.export.export import WRITERS, export
 from tests.export.helpers import DECODER, Config, trained
 
 
@@ -25,3 +26,16 @@ def test_what_has_no_form_is_refused(config: Config, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(ConfigError, match="exists already"):
         export(tmp_path / "bert", tmp_path / "out", "merged")
+
+
+def test_weights_that_cannot_be_written_leave_nothing(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*arguments: object) -> None:
+        raise SafetensorError("I/O error: File too large (os error 27)")
+
+    trained(tmp_path / "run", config)
+    monkeypatch.setitem(WRITERS, "merged", full_disk)
+    with pytest.raises(StorageError, match=r"out: its weights cannot be written .*too large"):
+        export(tmp_path / "run", tmp_path / "out", "merged")
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

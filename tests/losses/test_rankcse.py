@@ -65,7 +65,7 @@ def test_equals_slow_reference(distillation: Distillation, positive_in_lists: bo
         distillation=distillation,
         distillation_weight=0.3,
         student_temperature=0.1,
-        teacher_temperature=0.04,
+        **({"teacher_temperature": 0.04} if distillation == "listnet" else {}),
         positive_in_lists=positive_in_lists,
     )
     value = loss(torch.from_numpy(z), teacher=torch.from_numpy(teacher))
@@ -150,3 +150,10 @@ def test_official_equals_slow_reference() -> None:
     value = RankCSELoss(official=True)(torch.from_numpy(z), teacher=torch.from_numpy(teacher))
     assert value.item() == pytest.approx(slow_official(z, teacher))
     assert RankCSELoss()(torch.from_numpy(z), teacher=torch.from_numpy(teacher)) < value / 2
+
+
+def test_settings_of_a_term_that_is_left_out() -> None:
+    with pytest.raises(ValueError, match=r"^teacher_temperature has no effect"):
+        RankCSELoss(teacher_temperature=0.1)
+    assert RankCSELoss(distillation_weight=0).takes == ()
+    assert RankCSELoss().takes == ("teacher",)

@@ -58,6 +58,8 @@ def test_a_student_equal_to_the_teacher_has_no_loss(comparison: Any) -> None:
     [
         ({"comparison": "cosine"}, "comparison must be one of kl, mse"),
         ({"temperature": 0.0}, "^temperature must be positive"),
+        ({"comparison": "mse", "temperature": 0.1}, "^temperature has no effect"),
+        ({"comparison": "mse", "teacher_temperature": 0.1}, "^teacher_temperature has no effect"),
         ({"teacher_temperature": 0.0}, "^teacher_temperature must be positive"),
     ],
 )

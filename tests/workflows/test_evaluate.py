@@ -15,7 +15,7 @@ from sts_lightning.evaluation.vector_cache import PROBES
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.workflows.evaluate import evaluate_in
+from sts_lightning.workflows.evaluate import check_overrides, evaluate_in
 
 Config = Callable[..., DictConfig]
 
@@ -39,6 +39,34 @@ def test_evaluation_settings(overrides: list[str], key: str, config: Config, tmp
     with pytest.raises(UserError) as caught:
         evaluate_in(tmp_path / "run", config("model=tiny_bert", *overrides, of="eval"))
     assert key in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("model=minilm", "model"),
+        ("model.max_length=9", "model.max_length"),
+        ("+model.dropout=0", "model.dropout"),
+        ("prompt=eol", "prompt"),
+        ("~prompt.template", "prompt.template"),
+    ],
+)
+def test_a_run_has_its_own_model(override: str, key: str, config: Config) -> None:
+    cfg = config("ckpt=runs/a", of="eval")
+    check_overrides(cfg, ["ckpt=runs/a", "max_length=9", "precision=bf16-true", "test=model.csv"])
+    with pytest.raises(ConfigError, match="runs/a has its own model and prompt") as caught:
+        check_overrides(cfg, ["ckpt=runs/a", override])
+    assert caught.value.key == key
+    check_overrides(config(of="eval"), [override])
+
+
+def test_an_adapter_that_is_none(config: Config, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
+    cfg = config("model=tiny_bert", "model.adapter=lora", f"test={tmp_path / 'pairs.csv'}", of="eval")
+    with pytest.raises(ConfigError) as caught:
+        evaluate_in(tmp_path / "run", cfg)
+    assert caught.value.key == "model.adapter"
     assert not (tmp_path / "run").exists()
 
 

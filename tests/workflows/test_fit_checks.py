@@ -115,6 +115,8 @@ def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, co
         (["regularizer=rank_reduction", "regularizer.phase2=none"], "add callbacks=rank_monitor"),
         (["regularizer=rank_reduction", "freeze=encoder"], "a regularizer has no effect"),
         (["queue.size=-1"], "must not be negative"),
+        (["queue.official=true"], r"queue\.official=True has no effect without a queue"),
+        (["queue.momentum=0.9"], r"queue\.momentum=0\.9 has no effect without a queue"),
         (["experiment=pcc_stage2"], "init=final needs the run to start from"),
         (["model=mistral7b", "model.adapter=null"], r"model\.dtype=bfloat16: weights that train have to be"),
         (

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sts_lightning.data.fetch.hints import default_root
+from sts_lightning.data.readers.row_values import number
+from sts_lightning.errors import DataError
 
 Commands = argparse._SubParsersAction  # generic in stubs only
 
@@ -18,9 +20,16 @@ def add_file(parser: argparse.ArgumentParser, description: str) -> None:
     parser.add_argument("--data-root", default=default_root(), help="default: STS_DATA_ROOT, or data")
 
 
+def folder(text: str) -> Path:
+    """Argument type of folders; a blank name is not the working directory."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name of the folder is blank; the working directory is .")
+    return Path(text)
+
+
 def add_runs_folder(parser: argparse.ArgumentParser) -> None:
     """Add the folder whose runs are meant, by default that of `train.py`."""
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), help="default: %(default)s")
+    parser.add_argument("folder", type=folder, nargs="?", default=Path("runs"), help="default: %(default)s")
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
@@ -50,11 +59,19 @@ def at_least(least: int, most: int = 1_000_000) -> Callable[[str], int]:
     return convert
 
 
+def decimal(text: str) -> float:
+    """Argument type of finite decimal numbers, written as in a file of scores."""
+    try:
+        return number(text)
+    except DataError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
+
+
 def fraction(text: str) -> float:
     """Argument type of numbers from 0 to 1."""
     try:
-        value = float(text)
-    except ValueError:
+        value = number(text)
+    except DataError:
         value = math.nan
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")

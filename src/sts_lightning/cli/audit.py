@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from sts_lightning.cli.arguments import Commands, add_trust, at_least
 from sts_lightning.data.fetch.hints import default_root
+from sts_lightning.errors import ConfigError
 from sts_lightning.files import check_output, write_atomic
 
 if TYPE_CHECKING:
@@ -57,6 +59,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the differences and the scores on clean pairs."""
     check_output("--json", options.json, options.rows, Path(options.source))
+    if options.reference is not None and os.path.realpath(options.reference) == os.path.realpath(
+        options.source
+    ):
+        raise ConfigError(
+            f"--reference {options.reference} is the audited model, from which it cannot differ.",
+            key="reference",
+            hint="Name another one, such as the model that it started from.",
+        )
     from sts_lightning.data.leaked_rows import published_leaks, read_leaked_rows  # --help does not wait
     from sts_lightning.data.readers.senteval import load_sts_tasks
     from sts_lightning.workflows.audit import WORD_OVERLAP, audit_model

@@ -6,7 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from sts_lightning.cli.arguments import Commands, add_trust, at_least, fraction
+from sts_lightning.cli.arguments import Commands, add_trust, at_least, decimal, fraction
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--score-range",
         nargs=2,
-        type=float,
+        type=decimal,
         metavar=("LOW", "HIGH"),
         help="lowest and highest possible score, at which intervals end; default: no bounds",
     )

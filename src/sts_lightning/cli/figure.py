@@ -59,6 +59,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> None:
     """List the figures, or draw one."""
     if options.name is None:
+        given = {"to": options.to, "runs": options.runs, "table": options.table, "rows": options.rows}
+        unused = [f"--{name}" for name, value in given.items() if value is not None]
+        if unused:
+            raise ConfigError(
+                f"{', '.join(unused)}: the name of the figure is missing.",
+                key="name",
+                hint="sts-lightning figure lists them.",
+            )
         list_figures()
         return
     from sts_lightning.analysis.plots import save_figure  # --help does not wait for it

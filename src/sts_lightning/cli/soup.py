@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from pathlib import Path
 
 from sts_lightning.cli.arguments import Commands, add_trust, fraction
@@ -40,7 +41,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the average and print the scores of what was tried."""
-    folders = [folder.resolve() for folder in options.runs]
+    folders = [os.path.realpath(folder) for folder in options.runs]
     if len(set(folders)) < len(folders):
         raise ConfigError("a run is named twice.", key="runs")
     if len(folders) < 2 and not options.with_start:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hydra.utils import get_method
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, Node, OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
 from sts_lightning.config.cells import GROUP, is_cell, unset
@@ -76,6 +76,19 @@ def _wrong_reference(node: DictConfig, path: str) -> str:
             found = ""
         if found:
             return found
+    return "" if path else _mistyped(node)
+
+
+def _mistyped(node: DictConfig) -> str:
+    """Return the first key of the top level that refers to a value of a type other than its own."""
+    for key in node:
+        child = node._get_node(key)
+        if not isinstance(child, Node) or not child._is_interpolation():
+            continue
+        try:
+            copy.deepcopy(node)[key] = OmegaConf.select(node, str(key))
+        except OmegaConfBaseException:
+            return str(key)
     return ""
 
 

@@ -10,7 +10,7 @@ from datasets import Dataset
 from sts_lightning.data.module import TRAINING
 from sts_lightning.data.pair_tables import SCORE_RANGE
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.scored_pairs import ScoredPairsData
+from sts_lightning.data.scored_pairs import DEV_FRACTION, ScoredPairsData
 from sts_lightning.data.training_files import Files, find_files, short_names, summary, weighted
 from sts_lightning.errors import DataError
 
@@ -49,7 +49,7 @@ class PairsFileData(ScoredPairsData):
         score: str = "score",
         score_range: tuple[float, float] = SCORE_RANGE,
         dev_path: str | None = None,
-        dev_fraction: float = 0.1,
+        dev_fraction: float = DEV_FRACTION,
         test_path: str | None = None,
         num_workers: int = 0,
     ) -> None:

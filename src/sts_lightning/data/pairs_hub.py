@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 
 from datasets import Dataset
 
 from sts_lightning.data.module import DEV, TEST, TRAINING
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import text_of
-from sts_lightning.data.scored_pairs import ScoredPairsData
+from sts_lightning.data.scored_pairs import DEV_FRACTION, ScoredPairsData
 from sts_lightning.errors import DataError
-
-SETTINGS = {TRAINING: "data.split", DEV: "data.dev_split", TEST: "data.test_split"}
-"""Setting that names the split of each role."""
 
 
 class PairsHubData(ScoredPairsData):
@@ -47,7 +45,7 @@ class PairsHubData(ScoredPairsData):
         ValueError: An argument is out of range.
     """
 
-    dev_setting = "data.dev_split"
+    settings = MappingProxyType({DEV: "data.dev_split", TEST: "data.test_split"})
 
     def __init__(
         self,
@@ -60,7 +58,7 @@ class PairsHubData(ScoredPairsData):
         score_range: tuple[float, float] | None = None,
         split: str = "train",
         dev_split: str | None = None,
-        dev_fraction: float = 0.1,
+        dev_fraction: float = DEV_FRACTION,
         test_split: str | None = None,
         config: str | None = None,
         revision: str | None = None,
@@ -114,7 +112,9 @@ class PairsHubData(ScoredPairsData):
 
     def _texts(self, split: str, role: str) -> Iterator[tuple[int, list[str]]]:
         limit = self.limit if self.streaming and role == TRAINING else None
-        for row, values in self.source.rows(split, self.columns, limit, SETTINGS[role]):
+        for row, values in self.source.rows(
+            split, self.columns, limit, self.settings.get(role, "data.split")
+        ):
             try:
                 texts = [
                     text_of(value, column, column == self.columns[2])
@@ -125,4 +125,4 @@ class PairsHubData(ScoredPairsData):
             yield row, texts
 
     def _at(self, split: str) -> Callable[[str, int], DataError]:
-        return lambda why, row: DataError(why, f"{self.place(split)}, row {row}")
+        return lambda why, row: DataError(why, f"{self.place(split)}, {self.source.files.place(split, row)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from datasets import Dataset
@@ -23,11 +24,14 @@ from sts_lightning.data.pair_tables import (
 )
 from sts_lightning.data.readers.row_values import checked_range, number, score, sentence
 from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import DataError
+from sts_lightning.errors import DataError, at_setting
 
 log = logging.getLogger(__name__)
 
 Range = tuple[float, float]
+
+DEV_FRACTION = 0.1
+"""Usual fraction of the pairs that becomes the dev split."""
 
 USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), SCORE_RANGE)
 """Ranges of scores that are recognised, the narrowest first."""
@@ -73,6 +77,8 @@ class ScoredPairsData(SentenceDataModule):
         super().__init__(batch_size, seed, num_workers)
         if not 0 < dev_fraction < 1:
             raise ValueError(f"dev_fraction must lie between 0 and 1, got {dev_fraction}.")
+        if dev is not None and dev_fraction != DEV_FRACTION:
+            raise ValueError(f"dev_fraction has no effect with dev pairs, {dev}; leave out one of the two.")
         if len(set(columns)) < 3:
             raise ValueError(
                 "sentence1, sentence2 and score must name three different columns, got {!r}, {!r} and "
@@ -99,7 +105,10 @@ class ScoredPairsData(SentenceDataModule):
 
     def load_train(self) -> Dataset:
         """Return the training pairs without the dev split."""
-        place = self.place(self.places[0])
+        with at_setting("data.path"):
+            return self._load_train(self.place(self.places[0]))
+
+    def _load_train(self, place: str) -> Dataset:
         table = self.read_sources(self.training_sources(), lambda source: self.read(source, TRAINING))
         require_varied_scores(table, place)
         if self.score_range is not None:
@@ -111,7 +120,8 @@ class ScoredPairsData(SentenceDataModule):
         if self.places[1] is None:
             in_dev = self._split(table)
             self._dev = table.select(np.flatnonzero(in_dev))
-            require_varied_scores(self._dev, place)
+            with at_setting("data.dev_fraction"):
+                require_varied_scores(self._dev, f"{place}, dev split of {self.dev_fraction:g}")
             table = select_rows(table, ~in_dev, self.counts, "dev split")
         require_varied_scores(table, place)
         return table
@@ -130,8 +140,9 @@ class ScoredPairsData(SentenceDataModule):
 
     def _read_other(self, source: str, role: str) -> Dataset:
         """Read dev or test pairs, and warn of training pairs among them."""
-        table = self.read(source, role)
-        require_varied_scores(table, self.place(source))
+        with at_setting(self.settings[role]):
+            table = self.read(source, role)
+            require_varied_scores(table, self.place(source))
         report_common(self.train, self.sources, table, f"{role} ({self.place(source)})")
         return table
 
@@ -208,12 +219,12 @@ class ScoredPairsData(SentenceDataModule):
         if len(distinct) < size + 2:
             raise DataError(
                 f"{len(distinct)} distinct pair(s) are too few to take a dev split of {size} from; "
-                f"add pairs, or give dev pairs with {self.dev_setting}=...",
+                f"add pairs, or give dev pairs with {self.settings[DEV]}=...",
                 self.place(self.places[0]),
             )
         drawn = np.random.default_rng(self.seed).permutation(len(distinct))[:size]
         dev = {distinct[index] for index in drawn}
         return np.array([key in dev for key in keys])
 
-    dev_setting = "data.dev_path"
-    """Setting that names the source of the dev pairs."""
+    settings: Mapping[str, str] = MappingProxyType({DEV: "data.dev_path", TEST: "data.test_path"})
+    """Settings that name the sources of dev and test pairs."""

@@ -18,6 +18,9 @@ from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_st
 from sts_lightning.data.training_files import Files, find_files, weighted
 from sts_lightning.errors import DataError
 
+SCORED_COLUMNS = ("sentence1", "sentence2", "score")
+"""Usual names of the columns of the user's own pairs."""
+
 
 class OwnPairs(TypedDict, total=False):
     """The user's own scored pairs instead of STS-B dev and the seven test sets.
@@ -64,6 +67,11 @@ class SentEvalData(SentenceDataModule):
         self.senteval_text: SentEvalText = senteval_text
         if (score_range := own.get("score_range")) is not None:
             checked_range(score_range)
+        if own.get("dev_path") is None and own.get("test_path") is None:
+            columns = tuple(own.get("scored_columns", SCORED_COLUMNS))
+            for name, set_ in (("scored_columns", columns != SCORED_COLUMNS), ("score_range", score_range)):
+                if set_:
+                    raise ValueError(f"{name} has no effect without dev_path or test_path.")
         self.own = own
 
     def load_dev(self) -> Dataset:
@@ -91,7 +99,7 @@ class SentEvalData(SentenceDataModule):
         return task
 
     def _read_own(self, path: str) -> STSTask:
-        columns = self.own.get("scored_columns") or ("sentence1", "sentence2", "score")
+        columns = self.own.get("scored_columns") or SCORED_COLUMNS
         return load_test_files([path], columns, self.own.get("score_range"))[0]
 
     def tables_to_avoid(self) -> list[Dataset]:

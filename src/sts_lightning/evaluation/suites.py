@@ -53,6 +53,9 @@ from sts_lightning.runs.predictions import save_predictions
 
 log = logging.getLogger(__name__)
 
+OF_ONE_SUITE = {"folds": (10, "transfer"), "aggregate": ("all", "sts")}
+"""Settings that one suite reads, with their usual value."""
+
 Scored = tuple[dict[str, Any], dict[str, float]]
 """Result of a suite for the metrics of the run, and its row for the terminal."""
 
@@ -113,6 +116,9 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
             raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.", key=unused[0])
     if cfg.folds < 2:
         raise ConfigError(f"folds must be at least 2, got {cfg.folds}.", key="folds")
+    for key, (usual, suite) in OF_ONE_SUITE.items():
+        if cfg[key] != usual and cfg.suite != suite:
+            raise ConfigError(f"{key}={cfg[key]} has no effect: only suite={suite} reads it.", key=key)
     files = _test_files(cfg)
     with at_setting("data_root"):
         return _open(cfg, names, chosen, files, text)

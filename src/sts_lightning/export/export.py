@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from safetensors import SafetensorError
+
 from sts_lightning.choices import ExportFormat
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import ConfigError
+from sts_lightning.errors import ConfigError, StorageError
 from sts_lightning.export.adapter import write_adapter
 from sts_lightning.export.merged import write_merged
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
@@ -61,6 +63,7 @@ def export(
         ConfigError: The folder exists, or the format cannot represent the encoder.
         CheckpointError: The run cannot be read, or has no adapter to export.
         UntrustedError: The run asks for more than the arguments allow.
+        StorageError: The weights cannot be written.
     """
     if format_ not in get_args(ExportFormat):
         raise ConfigError(f"the format must be one of {', '.join(get_args(ExportFormat))}, got {format_!r}.")
@@ -76,7 +79,10 @@ def export(
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         inside = Path(temporary) / "export"
         inside.mkdir()
-        WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
+        try:
+            WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
+        except SafetensorError as error:  # of a write, as where the disk is full
+            raise StorageError(f"{folder}: its weights cannot be written ({error}).") from error
         settings = _settings(encoder)
         if format_ == "adapter":  # what it was trained around
             settings["quantization"] = cfg.model.get("quantization", "none")

@@ -15,6 +15,9 @@ from sts_lightning.losses.infonce import check_temperature
 Distillation = Literal["listnet", "listmle"]
 """How the student learns the teacher's ranking."""
 
+TEACHER_TEMPERATURE = 0.025
+"""Usual temperature of the teacher's lists."""
+
 TINY = 1e-7
 """The re-implementation's constant in logarithms."""
 
@@ -65,7 +68,7 @@ class RankCSELoss(Loss):
 
     views = (2,)
     labels = ("none",)
-    takes = ("teacher",)
+    takes: tuple[str, ...] = ("teacher",)
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class RankCSELoss(Loss):
         distillation: Distillation = "listmle",
         distillation_weight: float = 1.0,
         student_temperature: float = 0.05,
-        teacher_temperature: float = 0.025,
+        teacher_temperature: float = TEACHER_TEMPERATURE,
         positive_in_lists: bool = True,
         official: bool = False,
     ) -> None:
@@ -95,6 +98,8 @@ class RankCSELoss(Loss):
         if distillation not in get_args(Distillation):
             known = ", ".join(get_args(Distillation))
             raise ValueError(f"distillation must be one of {known}, got {distillation!r}.")
+        if distillation != "listnet" and teacher_temperature != TEACHER_TEMPERATURE:
+            raise ValueError("teacher_temperature has no effect without distillation=listnet.")
         self.temperature = temperature
         self.consistency_weight = consistency_weight
         self.distillation: Distillation = distillation
@@ -103,7 +108,7 @@ class RankCSELoss(Loss):
         self.teacher_temperature = teacher_temperature
         self.positive_in_lists = positive_in_lists
         self.official = official
-        self.requires = ("teacher",) if distillation_weight else ()
+        self.takes = self.requires = ("teacher",) if distillation_weight else ()
 
     def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`.

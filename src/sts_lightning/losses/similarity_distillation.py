@@ -10,6 +10,9 @@ from torch.nn import functional as F
 
 from sts_lightning.losses.base import Loss, cosine_matrix
 
+TEMPERATURE = 0.05
+"""Usual temperature of student and teacher."""
+
 Comparison = Literal["kl", "mse"]
 """How similarities are compared: as distributions over each row, or number by number."""
 
@@ -49,8 +52,8 @@ class SimilarityDistillationLoss(Loss):
     def __init__(
         self,
         comparison: Comparison = "kl",
-        temperature: float = 0.05,
-        teacher_temperature: float = 0.05,
+        temperature: float = TEMPERATURE,
+        teacher_temperature: float = TEMPERATURE,
     ) -> None:
         super().__init__()
         if comparison not in get_args(Comparison):
@@ -59,6 +62,9 @@ class SimilarityDistillationLoss(Loss):
         for name, value in (("temperature", temperature), ("teacher_temperature", teacher_temperature)):
             if not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite, got {value}.")
+        for name, value in (("temperature", temperature), ("teacher_temperature", teacher_temperature)):
+            if comparison == "mse" and value != TEMPERATURE:
+                raise ValueError(f"{name} has no effect with comparison=mse.")
         self.comparison: Comparison = comparison
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +33,38 @@ from sts_lightning.workflows.cut_texts import report_cut
 
 log = logging.getLogger(__name__)
 
+OF_MODEL = re.compile(r"[+~]*((model|prompt)(\.[^=]*)?)(=|$)")
+"""Overrides of what a run decides."""
+
 
 def evaluate(cfg: DictConfig) -> float:
     """Evaluate as a Hydra job, and return the average score times 100."""
-    folder = Path(HydraConfig.get().runtime.output_dir)
+    hydra = HydraConfig.get()
+    folder = Path(hydra.runtime.output_dir)
     try:
+        check_overrides(cfg, hydra.overrides.task)
         return evaluate_in(folder, cfg)
     finally:
         RunFolder(folder).remove_if_empty()
+
+
+def check_overrides(cfg: DictConfig, overrides: Sequence[str]) -> None:
+    """Reject settings of the model beside a run, which has its own.
+
+    Args:
+        cfg: A composed configuration of the schema `EvalConfig`.
+        overrides: What the command line sets.
+
+    Raises:
+        ConfigError: The command line has a run and such a setting.
+    """
+    for override in overrides if cfg.ckpt is not None else ():
+        if found := OF_MODEL.match(override):
+            raise ConfigError(
+                f"{override} has no effect: ckpt={cfg.ckpt} has its own model and prompt.",
+                key=found[1],
+                hint="Leave it out; max_length, text_edit, precision and quantization can be set.",
+            )
 
 
 def evaluate_in(folder: Path, cfg: DictConfig) -> float:
@@ -148,7 +174,13 @@ def _load_encoder(
         if cfg.step is not None:
             raise ConfigError("step names kept weights of a run; ckpt=... names the run.", key="step")
         model = with_quantization(cfg.model, cfg.quantization)
-        if model.get("adapter") is not None:
+        if (adapter := model.get("adapter")) is not None:
+            if not isinstance(adapter, DictConfig) or "_target_" not in adapter:
+                raise ConfigError(
+                    f"model.adapter={adapter} has no _target_ among peft's configurations.",
+                    key="model.adapter",
+                    hint="Leave it out: an adapter that is not trained adds nothing.",
+                )
             model.adapter = None  # not trained, it adds nothing
         encoder = build_encoder(model, cfg.prompt, device)
         edit_and_cut(encoder, cfg.text_edit or encoder.text_edit, cfg.max_length, "max_length")

@@ -94,6 +94,14 @@ def check_extras(
         raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.", key="init")
     with name_setting("queue", cfg.queue):
         check_queue(cfg.queue.size, cfg.queue.momentum)
+    of_queue = {"momentum": 0.995, "official": False}
+    for key, value in of_queue.items() if not cfg.queue.size else ():
+        if cfg.queue[key] != value:
+            raise ConfigError(
+                f"queue.{key}={cfg.queue[key]} has no effect without a queue.",
+                key=f"queue.{key}",
+                hint=f"Set queue.size, or leave queue.{key} out.",
+            )
     if cfg.queue.size and "negatives" not in loss.takes:
         able = ", ".join(stem for stem, other in all_losses().items() if "negatives" in other.takes)
         raise ConfigError(

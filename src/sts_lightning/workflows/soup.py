@@ -19,7 +19,7 @@ from torch import Tensor
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.files import replacing, write_atomic
+from sts_lightning.files import write_atomic
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, load_part
 from sts_lightning.models.weight_sum import Weights, weighted_sum
@@ -181,9 +181,10 @@ def _write(
     scores = score(encoder, data, cfg.evaluation)
     run.save_config(cfg)
     run.checkpoints.mkdir()
+    stored = io.BytesIO()  # torch's own writer raises no OSError where the disk is full
+    torch.save({"state_dict": weights, "global_step": step, "epoch": 0}, stored)
     for which in ("best", "last"):
-        with replacing(run.checkpoint(which)) as temporary:
-            torch.save({"state_dict": weights, "global_step": step, "epoch": 0}, temporary)
+        write_atomic(run.checkpoint(which), stored.getvalue())
     _write_history(run, soup)
     if scores.test is not None:
         save_predictions(run, data.tests, scores.test_cosines)

@@ -11,9 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets.config
+import numpy as np
 from datasets import DatasetBuilder, disable_progress_bars, get_dataset_config_names, load_dataset_builder
 
 from sts_lightning.data.readers.hub_errors import explained, suggest
+from sts_lightning.data.readers.hub_files import HubFiles
+from sts_lightning.data.training_files import summary
 from sts_lightning.errors import DataError
 
 TABLES = ("parquet", "csv", "json", "arrow", "cache")
@@ -52,6 +56,8 @@ class HubTable:
         with explained(path, revision):
             self.builder = self._open(config, revision)
         self._check_builder(revision)
+        self.files = HubFiles(path, self.builder)
+        self.files.check_complete()
         self._prepared = False
 
     @property
@@ -82,32 +88,74 @@ class HubTable:
         if split not in self.splits:
             hint = suggest(split, self.splits, f"There are: {', '.join(self.splits)}.")
             raise DataError(f"it has no split {split!r}.", self.path, key=setting, hint=hint)
+        self.files.columns = columns
+        self.files.begin(split)
         count = 0
-        with explained(self.path):
-            for batch in self._batches(split, columns, limit):
-                for values in zip(*(batch[column] for column in columns), strict=True):
-                    yield count, list(values)
-                    count += 1
+        with explained(self.path, files=self.files):
+            for file, part in self._parts(split, columns):
+                self.files.enter(split, count, file)
+                left = None if limit is None else limit - count
+                for batch in self._batches(part, left):
+                    if not all(column in batch for column in columns):  # streamed CSV and JSON files
+                        row = {name: values[0] for name, values in batch.items()}
+                        self._check_columns(split, columns, row)
+                    for values in zip(*(batch[column] for column in columns), strict=True):
+                        yield count, list(values)
+                        count += 1
+                if count == limit:
+                    break
+            self.files.current = None
 
-    def _batches(self, split: str, columns: Sequence[str], limit: int | None) -> Iterator[dict[str, Any]]:
-        if self.streaming:
-            whole: Any = self.builder.as_streaming_dataset(split)
-        else:
-            if not self._prepared:
-                if not sys.stderr.isatty():
-                    disable_progress_bars()
-                self.builder.download_and_prepare()
-                self._prepared = True
-            whole = self.builder.as_dataset(split)
-        # The columns of a CSV or JSON file that is streamed are known from its first row only.
-        types = whole.features if whole.features is not None else next(iter(whole), {})
-        self._check_columns(split, columns, types)
-        part = whole.select_columns(list(columns))
+    def _batches(self, part: Any, limit: int | None) -> Iterator[dict[str, Any]]:
         if limit is not None:
             part = part.take(limit) if self.streaming else part.take(min(limit, len(part)))
         yield from part.iter(BATCH)
 
+    def _parts(self, split: str, columns: Sequence[str]) -> Iterator[tuple[str | None, Any]]:
+        """Yield each file of a split with its rows; None and all rows where files are not known."""
+        names = self.files.names.get(split, [])
+        if self.streaming:
+            whole: Any = self.builder.as_streaming_dataset(split)
+        else:
+            self._prepare()
+            if self.builder.info.splits[split].num_examples == 0:
+                raise DataError("it has no rows.", f"{self.path}, {summary(names) or split}", key="data.path")
+            whole = self.builder.as_dataset(split)
+        # The columns of a CSV or JSON file that is streamed are known from its first row only.
+        types = whole.features if whole.features is not None else next(iter(whole), {})
+        self._check_columns(split, columns, types)
+        part = whole if whole.features is None else whole.select_columns(list(columns))
+        if self.streaming:
+            if part.num_shards == len(names):
+                yield from ((name, part.shard(len(names), index)) for index, name in enumerate(names))
+                return
+        else:
+            lengths = self.builder.info.splits[split].original_shard_lengths
+            if lengths is None and len(names) == 1:
+                lengths = [len(part)]
+            if lengths and len(lengths) <= len(names) and sum(lengths) == len(part):
+                ends = np.cumsum(lengths)
+                for name, start, end in zip(names, ends - lengths, ends, strict=False):
+                    yield name, part.select(range(start, end))
+                return
+        yield None, part
+
+    def _prepare(self) -> None:
+        if self._prepared:
+            return
+        if not sys.stderr.isatty():
+            disable_progress_bars()
+        datasets.config.SAVE_ORIGINAL_SHARD_LENGTHS = True  # for the places of rows
+        self.builder.download_and_prepare()
+        self.files.current = None
+        self._prepared = True
+
     def _check_columns(self, split: str, columns: Sequence[str], types: Mapping[str, Any]) -> None:
+        place = f"{self.path}, split {split}"
+        if not types:
+            raise DataError("it has no rows.", place, key="data.path")
+        if _kind(self.builder) == "csv":
+            _check_header(columns, types, place)
         words = {name: str(getattr(kind, "dtype", type(kind).__name__)) for name, kind in types.items()}
         for column, setting in zip(columns, ("sentence1", "sentence2", "score"), strict=True):
             if column in types:
@@ -116,7 +164,7 @@ class HubTable:
             suited = [name for name, word in words.items() if name not in columns and word.startswith(wanted)]
             raise DataError(
                 f"no column named {column!r}; there are {', '.join(map(repr, types))}.",
-                f"{self.path}, split {split}",
+                place,
                 key=f"data.{setting}",
                 hint=suggest(column, suited, f"Name the column with data.{setting}=..."),
             )
@@ -180,3 +228,12 @@ class HubTable:
 
 def _kind(builder: DatasetBuilder) -> str:
     return type(builder).__module__.rpartition(".")[2]
+
+
+def _check_header(columns: Sequence[str], types: Mapping[str, Any], place: str) -> None:
+    """Reject headers of CSV files that pandas would repair by a guess."""
+    if "__index_level_0__" in types:
+        raise DataError("the rows have more fields than the header.", place, key="data.path")
+    for column, setting in zip(columns, ("sentence1", "sentence2", "score"), strict=True):
+        if column in types and f"{column}.1" in types:  # the name that a second such column is given
+            raise DataError(f"the column {column!r} occurs more than once.", place, key=f"data.{setting}")

@@ -6,10 +6,11 @@ import difflib
 import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
-from datasets.exceptions import DatasetsError
+from pyarrow.lib import ArrowException
 
-from sts_lightning.errors import DataError, StorageError
+from sts_lightning.errors import DataError, StorageError, UserError
 
 LOGIN = "log in with `hf auth login`, or set HF_TOKEN"
 
@@ -29,17 +30,46 @@ KINDS = (
     ),
     ("any data files", "it has no data files", None),
     ("any supported data files", "it has no data files", None),
+    ("(supported) data files", "it has no data files", None),
+    ("'recorded': SplitInfo", "its number of rows is not the one that its README.md states", None),
 )
 """Part of the library's message, our message and a hint."""
 
 
+FILE_KINDS = (
+    (("got 0)", "raised StopIteration", "No columns to parse"), "it has no rows"),
+    (("Multiple matches for FieldRef",), "a column occurs more than once"),
+    (
+        ("column names don't match", "must have the same columns", "CastError"),
+        "its columns are not those of the other files of the data set",
+    ),
+    (
+        ("as a scalar of type", "was truncated converting"),
+        "its values are of another kind than those of the other files of the data set",
+    ),
+    (("repo card metadata", "yaml"), "its README.md has settings between --- that are no YAML mapping"),
+)
+"""Parts of the libraries' errors about a file, and our message."""
+
+
+class Reading(Protocol):
+    """What is known of the files of a data set while it is read; see `HubFiles`."""
+
+    current: str | None
+
+    @property
+    def first(self) -> str | None:
+        """The file from whose header the library takes the columns."""
+
+
 @contextmanager
-def explained(path: str, revision: str | None = None) -> Iterator[None]:
+def explained(path: str, revision: str | None = None, files: Reading | None = None) -> Iterator[None]:
     """Turn the errors of the library into those for the user.
 
     Args:
         path: Name of the data set.
         revision: Revision that was asked for.
+        files: Its files, of which the error names the one that was being read.
 
     Raises:
         DataError: The data set does not exist, cannot be reached or is broken.
@@ -47,18 +77,21 @@ def explained(path: str, revision: str | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        raise explain(error, path, revision) from error
-    except Exception as error:
-        if not _is_transport(error):
-            raise
-        raise explain(error, path, revision) from error
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # each library has errors of its own for damaged files
+        raise explain(error, path, revision, files) from error
 
 
-def explain(error: Exception, path: str, revision: str | None = None) -> DataError | StorageError:
+def explain(
+    error: Exception, path: str, revision: str | None = None, files: Reading | None = None
+) -> UserError:
     """Return the error for the user; see `explained`."""
     chain = _chain(error)
     text = " ".join(str(error).split())
+    own = next((cause for cause in chain if isinstance(cause, UserError)), None)
+    if own is not None:
+        return own
     if any(isinstance(cause, OSError) and cause.errno == errno.ENOSPC for cause in chain):
         return StorageError(f"{path}: the disk of the cache is full.", hint="Set HF_HOME to another one.")
     if revision is not None and text.startswith("Revision"):
@@ -70,7 +103,19 @@ def explain(error: Exception, path: str, revision: str | None = None) -> DataErr
     told = f"{type(cause).__name__}: {' '.join(str(cause).split())[:200]}"
     if any(_is_transport(cause) for cause in chain):
         return DataError(f"the hub cannot be reached ({told}).", path, key="data.path", hint=NETWORK)
-    return DataError(f"it cannot be read ({told}).", path, key="data.path")
+    whole = f"{text} {told}) {type(cause).__module__}"
+    found = next(
+        (why for parts, why in FILE_KINDS if any(part in whole for part in parts)), "it cannot be read"
+    )
+    return DataError(f"{found} ({told}).", _place(path, cause, files), key="data.path")
+
+
+def _place(path: str, cause: BaseException, files: Reading | None) -> str:
+    """Return the name of a data set and of the file of which an error is."""
+    if files is None:
+        return path
+    file = files.current or (files.first if isinstance(cause, ArrowException) else None)
+    return path if file is None else f"{path}, {file}"
 
 
 def suggest(name: str, known: Sequence[str], otherwise: str | None = None) -> str | None:
