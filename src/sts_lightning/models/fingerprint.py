@@ -12,6 +12,7 @@ import transformers
 
 import sts_lightning
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.strict_json import parse_json
 
 
 def fingerprint(encoder: SentenceEncoder) -> str:
@@ -47,5 +48,5 @@ def fingerprint(encoder: SentenceEncoder) -> str:
 
 def _rules(tokenizer: str) -> dict[str, Any]:
     """Return the rules of a tokenizer in JSON, without how it cut and padded when it was last called."""
-    rules: dict[str, Any] = json.loads(tokenizer)
+    rules: dict[str, Any] = parse_json(tokenizer)
     return {key: value for key, value in rules.items() if key not in ("truncation", "padding")}
