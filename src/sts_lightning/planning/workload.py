@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from datasets import Dataset
 from omegaconf import DictConfig
 
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import make_plan
 
 DEV_PAIRS, TEST_PAIRS = 1_500, 18_850
 """Pairs of STS-B dev and of the seven test sets."""
+
+SAMPLE = 1_000
+"""Number of sentences of dev and test sets whose tokens are counted."""
 
 SENTENCE_TOKENS = 15
 """Mean number of tokens of a sentence of NLI and STS data, special tokens and template excluded."""
@@ -30,7 +36,7 @@ class Workload:
         step_tokens: Padded tokens of a step.
         tokens: Tokens of the whole training, padding excluded.
         dev_tokens: Tokens of the dev evaluations during training.
-        report_tokens: Tokens of the evaluations before and after it.
+        report_tokens: Tokens of the evaluations before and after it, which embed each sentence once.
         notes: Counts that are not those of the data here.
     """
 
@@ -64,7 +70,8 @@ def measure(cfg: DictConfig, module: STSModule, data: SentenceDataModule, chunk_
         examples = _published(cfg, data, error)
         batches = math.ceil(examples / data.batch_size)
         padded = kept = float(rows * row)
-        dev, tests = DEV_PAIRS, TEST_PAIRS if isinstance(data, SentEvalData) else 0
+        tests = TEST_PAIRS if isinstance(data, SentEvalData) and cfg.evaluation.final else 0
+        dev_tokens, report_tokens = 2.0 * row * DEV_PAIRS, 2.0 * row * (DEV_PAIRS + tests)
         notes: tuple[str, ...] = (
             f"{examples:,} examples as published, of about {row} tokens; the data is not here",
         )
@@ -75,21 +82,33 @@ def measure(cfg: DictConfig, module: STSModule, data: SentenceDataModule, chunk_
         seen = [(module.chunks_of(batch)[0], batch) for batch in itertools.islice(loader, 3)]
         padded = sum(c["input_ids"].numel() for rows_, _ in seen for c in rows_.chunks) / len(seen)
         kept = sum(batch.rows.num_tokens for _, batch in seen) / len(seen)
-        row = max(1, round(kept / rows))
-        dev = len(data.dev)
-        tests = sum(len(table) for task in data.tests for table in task.subsets.values())
+        tasks = data.tests if cfg.evaluation.final else []
+        dev_tokens = _tokens(encoder, list(_sentences([data.dev])))
+        tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
+        report_tokens = _tokens(encoder, list(dict.fromkeys(_sentences(tables))))
         notes = ()
     plan = make_plan(cfg.trainer, batches)
-    tokens = 2.0 * min(row, kept / rows + 1)  # of a pair
-    reported = (dev + tests if cfg.evaluation.final else dev) * (2 if cfg.evaluation.untuned else 1)
     return Workload(
         plan.total_steps,
         padded,
         int(kept * plan.total_steps),
-        tokens * dev * (plan.total_steps // plan.val_steps + 1),  # once before the first step
-        tokens * reported,
+        dev_tokens * (plan.total_steps // plan.val_steps + 1),  # once before the first step
+        report_tokens * (2 if cfg.evaluation.untuned else 1),
         notes,
     )
+
+
+def _sentences(tables: Iterable[Dataset]) -> Iterator[str]:
+    """Yield all sentences of scored pairs."""
+    for table in tables:
+        for column in ("sentence1", "sentence2"):
+            yield from table[column]
+
+
+def _tokens(encoder: SentenceEncoder, sentences: Sequence[str]) -> float:
+    """Return the number of tokens of sentences as evaluation reads them, from a sample of many."""
+    sample = sentences[:: math.ceil(len(sentences) / SAMPLE)]
+    return len(sentences) * sum(map(len, encoder.tokenizer(sample))) / len(sample)
 
 
 def _published(cfg: DictConfig, data: SentenceDataModule, error: DataError) -> int:
