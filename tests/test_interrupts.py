@@ -7,11 +7,13 @@ import os
 import signal
 import sys
 import threading
+import time
+import weakref
 from types import SimpleNamespace
 
 import pytest
 
-from sts_lightning.errors import InterruptedRunError
+from sts_lightning.errors import InterruptedRunError, UserError
 from sts_lightning.interrupts import (
     PARENT,
     Stopped,
@@ -21,6 +23,7 @@ from sts_lightning.interrupts import (
     stop_with_parent,
     stopping_signal,
     take_back,
+    unmasked,
 )
 
 
@@ -162,3 +165,63 @@ def test_a_job_without_the_process_that_started_it_stops(monkeypatch: pytest.Mon
         monkeypatch.setenv(PARENT, str(os.getppid()))
         stop_with_parent()
         assert asked == [1, signal.SIGTERM] * 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_that_arrives_while_an_object_is_freed_is_raised_again(
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Freed:
+        pass
+
+    ignoring = sys.unraisablehook
+    with listening():
+        freed = Freed()
+        reference = weakref.ref(freed, lambda _: signal.raise_signal(number))
+        del freed  # Python ignores what the callback raises
+        assert reference() is None
+        with pytest.raises(KeyboardInterrupt) as caught:
+            time.sleep(10)
+    assert stopping_signal(caught.value) == number
+    assert sys.unraisablehook is ignoring
+    assert "Exception ignored" not in capfd.readouterr().err
+
+
+def test_other_ignored_errors_are_shown(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # pytest has its own
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("broken")
+
+    with listening():
+        Broken()
+    assert "ValueError: broken" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), Stopped(signal.SIGTERM)])
+def test_an_error_of_a_clean_up_does_not_mask_a_stop(raised: KeyboardInterrupt) -> None:
+    with pytest.raises(Stopped) as caught, unmasked():
+        try:
+            try:
+                raise raised
+            finally:
+                raise AttributeError("half built")
+        except AttributeError as error:
+            raise TypeError("as OmegaConf formats it") from error
+    assert caught.value.number == stopping_signal(raised)
+    assert isinstance(caught.value.__cause__, TypeError)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), UserError("broken"), ValueError()])
+def test_errors_that_the_user_has_to_know_stay(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, unmasked():
+        if isinstance(error, ValueError):
+            raise error  # not the consequence of a stop
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise error from None
+    assert caught.value is error

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import ctypes
+import functools
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
+
+from sts_lightning.errors import UserError
 
 STOPPING = tuple(
     getattr(signal, name)
@@ -28,6 +33,9 @@ PARENT = "STS_LIGHTNING_PARENT"
 
 PR_SET_PDEATHSIG = 1
 """Option of Linux's prctl: the signal that a process gets when the one that started it ends."""
+
+AGAIN = 0.05
+"""Seconds after which a stop that Python ignored is raised again."""
 
 _received: signal.Signals | None = None
 _listener: int | None = None  # the process that listens; its forked children do not
@@ -71,6 +79,7 @@ def stopping_signal(error: BaseException | None) -> signal.Signals | None:
 def listening() -> Iterator[None]:
     """Raise `Stopped` at the first stop signal; ignore later ones, which would interrupt the clean-up.
 
+    Python ignores what is raised while an object is freed; a stop that arrives there is raised again.
     Handlers installed by others are kept. Only the main thread can listen.
     """
     global _received, _listener
@@ -83,12 +92,32 @@ def listening() -> Iterator[None]:
     _received, _listener = None, os.getpid()
     for number in mine:
         signal.signal(number, _stop)
+    hook = sys.unraisablehook
+    sys.unraisablehook = functools.partial(_raise_again, hook)
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         _listener = None
         for number in mine:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def unmasked() -> Iterator[None]:
+    """Raise a stop in place of the error that it led to: a library stopped halfway may fail as it cleans up.
+
+    A `UserError` or an `OSError` stays, since the user has to know of it.
+    """
+    try:
+        yield
+    except (UserError, OSError):
+        raise
+    except Exception as error:
+        number = stopping_signal(error)
+        if number is None:
+            raise
+        raise Stopped(number) from error
 
 
 def stop_with_parent() -> None:
@@ -173,3 +202,25 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if _received is None:
         _received = signal.Signals(number)
         raise Stopped(_received)
+
+
+def _raise_again(hook: Callable[[Any], object], unraisable: Any) -> None:
+    """Hook of ignored exceptions: an ignored stop comes again, others are left to the hook that was there."""
+    global _received
+    number = stopping_signal(unraisable.exc_value)
+    if number is None or os.getpid() != _listener:
+        hook(unraisable)
+        return
+    _received = None
+    # Not threading.Thread: its locks may be held where the object was freed.
+    _thread.start_new_thread(_interrupt_later, (number,))
+
+
+def _interrupt_later(number: signal.Signals) -> None:
+    time.sleep(AGAIN)
+    if os.getpid() != _listener:  # the command has ended
+        return
+    if sys.platform == "win32":
+        _thread.interrupt_main(number)
+    else:
+        signal.pthread_kill(threading.main_thread().ident or 0, number)  # also ends a wait of the system

@@ -28,7 +28,7 @@ from sts_lightning.config.constraints import check_flags
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
-from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal
+from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal, unmasked
 from sts_lightning.output import lasting_output
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
@@ -65,8 +65,9 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
         try:
             stop_with_parent()
             take_folder(sys.argv[1:])
-            check_choices(sys.argv[1:])
-            main()
+            with unmasked():
+                check_choices(sys.argv[1:])
+                main()
         except UserError as error:
             _exit(error, debug)
         except KeyboardInterrupt as error:  # a run that has begun raises its own error

@@ -13,7 +13,7 @@ from importlib import import_module
 from sts_lightning.batch_job import requeue
 from sts_lightning.entry_points import ENTRIES, Entry, script_of
 from sts_lightning.errors import InterruptedRunError, UserError
-from sts_lightning.interrupts import listening, signal_name, stopping_signal
+from sts_lightning.interrupts import listening, signal_name, stopping_signal, unmasked
 from sts_lightning.output import lasting_output
 
 COMMANDS = (
@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with lasting_output(), listening():
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
         try:
-            options.run(options)
+            with unmasked():
+                options.run(options)
         except UserError as error:
             if options.debug:
                 raise

@@ -116,7 +116,8 @@ def held(run: RunFolder, cfg: DictConfig, whole: Path | None = None, trust: Trus
         logging.getLogger("sts_lightning").setLevel(logging.WARNING)
     with interrupts.listening(), locked(run.path) if first else contextlib.nullcontext():
         try:
-            yield command
+            with interrupts.unmasked():
+                yield command
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
             number = (
                 signal.SIGTERM if isinstance(error, SIGTERMException) else interrupts.stopping_signal(error)
