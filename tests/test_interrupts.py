@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -225,3 +226,14 @@ def test_errors_that_the_user_has_to_know_stay(error: Exception) -> None:
         except KeyboardInterrupt:
             raise error from None
     assert caught.value is error
+
+
+def test_ctrl_c_while_the_process_cleans_up_shows_no_stack_trace() -> None:
+    script = (
+        "import atexit, signal, sts_lightning.interrupts as interrupts\n"
+        "atexit.register(signal.raise_signal, signal.SIGINT)  # as a library's clean-up\n"
+        "with interrupts.listening():\n"
+        "    pass\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")

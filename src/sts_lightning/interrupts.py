@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -99,6 +100,8 @@ def listening() -> Iterator[None]:
     finally:
         sys.unraisablehook = hook
         _listener = None
+        # A process that is cleaning up at its end has nothing left to say about Ctrl-C.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
         for number in mine:
             signal.signal(number, signal.SIG_DFL)
 
