@@ -50,9 +50,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Fit and store the calibration."""
-    import numpy as np  # --help does not wait for these
-
     from sts_lightning.data.evaluation_files import load_test_files
+    from sts_lightning.data.pair_tables import gold_of, values_of
     from sts_lightning.data.readers.row_values import checked_range
     from sts_lightning.errors import ConfigError, DataError
     from sts_lightning.evaluation.calibration_fit import calibrate, needed_pairs
@@ -82,8 +81,8 @@ def run(options: argparse.Namespace) -> None:
             hint="Add pairs, or set a lower --coverage.",
         )
     encoder = load(options.run_folder, options.trust, options.trust_remote_code)
-    cosines = score_pairs(encoder, table["sentence1"], table["sentence2"])
-    made = calibrate(cosines, np.asarray(table["label"]), options.coverage, bounds, options.seed)
+    cosines = score_pairs(encoder, values_of(table, "sentence1"), values_of(table, "sentence2"))
+    made = calibrate(cosines, gold_of([table]), options.coverage, bounds, options.seed)
     path = options.to or folder.calibration_file
     save_calibration(path, made, made_for)
     log.info(

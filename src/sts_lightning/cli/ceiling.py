@@ -51,15 +51,13 @@ def read_golds(path: Path | None, column: str, data_root: str) -> dict[str, np.n
     """
     import numpy as np  # here and below: --help of the program does not wait for these
 
+    from sts_lightning.data.pair_tables import gold_of
     from sts_lightning.data.readers.row_values import number
     from sts_lightning.data.readers.senteval import load_sts_tasks
     from sts_lightning.data.readers.text_files import read_records
 
     if path is None:
-        return {
-            task.name: np.concatenate([np.asarray(table["label"]) for table in task.subsets.values()])
-            for task in load_sts_tasks(data_root)
-        }
+        return {task.name: gold_of(task.subsets.values()) for task in load_sts_tasks(data_root)}
     rows = read_records(path, [column], numbers=[column])
     return {path.name: np.array([number(text, path, line) for line, (text,) in rows])}
 

@@ -96,12 +96,13 @@ def read_source(path: Path | None, columns: tuple[str, str], data_root: str) -> 
     Raises:
         DataError: A file is missing or malformed.
     """
+    from sts_lightning.data.pair_tables import pairs_of
     from sts_lightning.data.readers.senteval import load_sickr, load_stsb  # --help does not wait for these
     from sts_lightning.data.readers.text_files import read_records
 
     if path is None:
         tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
-        return Source([pair for table in tables for pair in _pairs(table)])
+        return Source([pair for table in tables for pair in pairs_of(table)])
     rows = list(read_records(path, list(columns)))
     return Source([(first, second) for _, (first, second) in rows], path, [line for line, _ in rows])
 
@@ -120,10 +121,6 @@ def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> d
         return {task.name: list(task.subsets.values()) for task in load_sts_tasks(data_root)}
     first, second = zip(*(fields for _, fields in read_records(path, list(columns))), strict=True)
     return {path.name: [make_table({"sentence1": first, "sentence2": second})]}
-
-
-def _pairs(table: Dataset) -> list[tuple[str, str]]:
-    return list(zip(table["sentence1"], table["sentence2"], strict=True))
 
 
 def report_leaks(

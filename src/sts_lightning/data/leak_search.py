@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from datasets import Dataset
 
 from sts_lightning.data.overlap import pair_key
+from sts_lightning.data.pair_tables import pairs_of
 from sts_lightning.errors import ConfigError
 
 Kind = Literal["exact", "swapped", "normalized", "near"]
@@ -67,11 +68,7 @@ def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float
     leaks: list[Leak] = []
     open_rows: dict[str, list[int]] = {}
     pairs = {
-        task: list(
-            dict.fromkeys(
-                pair for table in tables for pair in zip(table["sentence1"], table["sentence2"], strict=True)
-            )
-        )
+        task: list(dict.fromkeys(pair for table in tables for pair in pairs_of(table)))
         for task, tables in tests.items()
     }
     for task, members in pairs.items():

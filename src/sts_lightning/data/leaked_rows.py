@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sts_lightning.data.leak_search import KINDS, Pairs, find_leaks
-from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.pair_tables import gold_of, make_table, pairs_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import DataError
 from sts_lightning.strict_json import parse_json
@@ -86,12 +86,7 @@ def find_leaked_rows(
     firsts, seconds = zip(*train, strict=True)
     table = make_table({"sentence1": firsts, "sentence2": seconds})
     pairs = {
-        task.name: [
-            pair
-            for subset in task.subsets.values()
-            for pair in zip(subset["sentence1"], subset["sentence2"], strict=True)
-        ]
-        for task in tasks
+        task.name: [pair for subset in task.subsets.values() for pair in pairs_of(subset)] for task in tasks
     }
     # Equality of pairs is symmetric, so the test pairs take the place of the training pairs.
     leaks = find_leaks([pair for own in pairs.values() for pair in own], {training: [table]}, near)
@@ -101,7 +96,7 @@ def find_leaked_rows(
     parts = np.split(kinds, np.cumsum([len(own) for own in pairs.values()])[:-1])
     tests = {}
     for task, own in zip(tasks, parts, strict=True):
-        gold = np.concatenate([np.asarray(subset["label"]) for subset in task.subsets.values()])
+        gold = gold_of(task.subsets.values())
         tests[task.name] = SetLeaks(hash_scores(gold), own)
     return LeakedRows(training, near, tests)
 

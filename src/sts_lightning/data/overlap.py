@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.pair_tables import SourceCount, rows_to_keep
+from sts_lightning.data.pair_tables import SourceCount, pairs_of, rows_to_keep
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,7 @@ def not_in(tests: Iterable[Dataset], how: OverlapFilter) -> Callable[[str, str],
     if how == "none":
         return lambda sentence1, sentence2: True
     seen = {
-        pair_key(sentence1, sentence2, how)
-        for table in tests
-        for sentence1, sentence2 in zip(table["sentence1"], table["sentence2"], strict=True)
+        pair_key(sentence1, sentence2, how) for table in tests for sentence1, sentence2 in pairs_of(table)
     }
     return lambda sentence1, sentence2: pair_key(sentence1, sentence2, how) not in seen
 

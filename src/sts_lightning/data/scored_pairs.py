@@ -17,9 +17,11 @@ from sts_lightning.data.pair_tables import (
     SourceCount,
     check_limit,
     make_table,
+    pairs_of,
     require_varied_scores,
     sample_rows,
     select_rows,
+    values_of,
     warn_of_narrow_scores,
 )
 from sts_lightning.data.readers.row_values import checked_range, number, score, sentence
@@ -113,7 +115,7 @@ class ScoredPairsData(SentenceDataModule):
         require_varied_scores(table, place)
         if self.score_range is not None:
             low, high = self.score_range
-            scores = [low + label * (high - low) / SCORE_RANGE[1] for label in table["label"]]
+            scores = [low + label * (high - low) / SCORE_RANGE[1] for label in values_of(table, "label")]
             warn_of_narrow_scores(scores, self.score_range, place)
         if self.limit is not None:
             table = sample_rows(table, self.limit, self.counts)
@@ -212,7 +214,7 @@ class ScoredPairsData(SentenceDataModule):
 
     def _split(self, table: Dataset) -> np.ndarray:
         """Return a mask of the dev rows: a random fraction of the distinct pairs, drawn by ``seed``."""
-        pairs = zip(table["sentence1"], table["sentence2"], strict=True)
+        pairs = pairs_of(table)
         keys = [pair_key(first, second, "exact") for first, second in pairs]
         distinct = list(dict.fromkeys(keys))
         size = max(2, round(self.dev_fraction * len(distinct)))

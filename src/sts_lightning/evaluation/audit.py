@@ -10,6 +10,7 @@ import numpy as np
 from sts_lightning.data.leak_search import Kind
 from sts_lightning.data.leaked_rows import CLEAN, LeakedRows
 from sts_lightning.data.overlap import Key, pair_key
+from sts_lightning.data.pair_tables import values_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.calibration_fit import monotone_map
 from sts_lightning.evaluation.matched import MatchedDifference, matched_difference, without_reference
@@ -82,7 +83,10 @@ def audited_pairs(tasks: Sequence[STSTask], leaks: LeakedRows) -> AuditedPairs:
     for task in tasks:
         for table in task.subsets.values():
             for first, second, gold in zip(
-                table["sentence1"], table["sentence2"], table["label"], strict=True
+                values_of(table, "sentence1"),
+                values_of(table, "sentence2"),
+                values_of(table, "label"),
+                strict=True,
             ):
                 key = pair_key(first, second, "normalized")
                 words = len(first.split()) + len(second.split())

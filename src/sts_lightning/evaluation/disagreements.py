@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
+from sts_lightning.data.pair_tables import gold_of, pairs_of
 from sts_lightning.data.readers.senteval import STSTask
 
 
@@ -52,10 +53,8 @@ def find_disagreements(
     for task in tasks:
         tables = list(task.subsets.values())
         own = np.concatenate([next(remaining) for _ in tables])
-        gold = np.concatenate([np.asarray(table["label"], dtype=np.float64) for table in tables])
-        pairs = [
-            pair for table in tables for pair in zip(table["sentence1"], table["sentence2"], strict=True)
-        ]
+        gold = gold_of(tables)
+        pairs = [pair for table in tables for pair in pairs_of(table)]
         places = [(rankdata(values) - 0.5) / len(values) for values in (gold, own)]
         distinct: dict[tuple[str, str], Disagreement] = {}
         for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable"):

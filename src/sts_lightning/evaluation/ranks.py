@@ -8,6 +8,7 @@ from typing import TypedDict
 import numpy as np
 
 from sts_lightning.analysis.rank import energy_rank, singular_values
+from sts_lightning.data.pair_tables import values_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.encoding import Embedded, Encoder
 from sts_lightning.evaluation.sts import encode_tables
@@ -56,7 +57,7 @@ def rank_tasks(tasks: Sequence[STSTask], vectors: Embedded) -> RankResult:
     results: dict[str, TaskRanks] = {}
     for task in tasks:
         first, second = (
-            [text for table in task.subsets.values() for text in table[column]]
+            [text for table in task.subsets.values() for text in values_of(table, column)]
             for column in ("sentence1", "sentence2")
         )
         both, alone = (vectors[list(dict.fromkeys(texts))] for texts in (first + second, first))

@@ -9,6 +9,7 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.choices import Aggregate
+from sts_lightning.data.pair_tables import gold_of, values_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.binary import BinaryScores, Thresholds, describe, is_binary, score_binary
@@ -72,7 +73,7 @@ def encode_tables(encoder: Encoder, tables: Sequence[Dataset]) -> Embedded:
     Raises:
         TrainingError: A vector is NaN or infinite.
     """
-    columns = (table[column] for table in tables for column in ("sentence1", "sentence2"))
+    columns = (values_of(table, column) for table in tables for column in ("sentence1", "sentence2"))
     return encode_distinct(encoder, (text for column in columns for text in column))
 
 
@@ -84,7 +85,8 @@ def table_cosines(vectors: Embedded, tables: Sequence[Dataset]) -> list[np.ndarr
         tables: Tables with the columns sentence1 and sentence2.
     """
     return [
-        pair_cosines(vectors[list(table["sentence1"])], vectors[list(table["sentence2"])]) for table in tables
+        pair_cosines(vectors[values_of(table, "sentence1")], vectors[values_of(table, "sentence2")])
+        for table in tables
     ]
 
 
@@ -105,7 +107,7 @@ def score_tasks(
     remaining = iter(cosines)
     results: dict[str, TaskResult] = {}
     for task in tasks:
-        golds = [np.asarray(table["label"], dtype=np.float64) for table in task.subsets.values()]
+        golds = [gold_of([table]) for table in task.subsets.values()]
         own = [next(remaining) for _ in golds]
         results[task.name] = score_subsets(list(task.subsets), own, golds, aggregate)
         gold = np.concatenate(golds)

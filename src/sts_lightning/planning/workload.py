@@ -11,6 +11,7 @@ from datasets import Dataset
 from omegaconf import DictConfig
 
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.pair_tables import values_of
 from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.errors import ConfigError, DataError
 from sts_lightning.models.encoder import SentenceEncoder
@@ -102,7 +103,7 @@ def _sentences(tables: Iterable[Dataset]) -> Iterator[str]:
     """Yield all sentences of scored pairs."""
     for table in tables:
         for column in ("sentence1", "sentence2"):
-            yield from table[column]
+            yield from values_of(table, column)
 
 
 def _tokens(encoder: SentenceEncoder, sentences: Sequence[str]) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sts_lightning.data.pair_tables import gold_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
@@ -30,7 +31,7 @@ def save_predictions(run: RunFolder, tasks: Sequence[STSTask], cosines: Sequence
     for task in tasks:
         tables = list(task.subsets.values())
         arrays[f"{task.name}/cosine"] = np.concatenate([next(remaining) for _ in tables])
-        arrays[f"{task.name}/gold"] = np.concatenate([np.asarray(table["label"]) for table in tables])
+        arrays[f"{task.name}/gold"] = gold_of(tables)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]  # the stub takes the arrays for a flag
     write_atomic(run.predictions_file, buffer.getvalue())

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sts_lightning.data.leaked_rows import LeakedRows
+from sts_lightning.data.pair_tables import gold_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError, DataError
 from sts_lightning.evaluation.audit import Audit, audit, audited_pairs
@@ -125,7 +126,7 @@ def read_similarities(
 
 
 def _gold(task: STSTask) -> np.ndarray:
-    return np.concatenate([np.asarray(table["label"], dtype=np.float64) for table in task.subsets.values()])
+    return gold_of(task.subsets.values())
 
 
 def _read_file(path: Path, golds: dict[str, np.ndarray]) -> dict[str, tuple[np.ndarray, np.ndarray]]:

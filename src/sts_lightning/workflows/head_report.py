@@ -15,6 +15,7 @@ from datasets import Dataset
 from sts_lightning.choices import Aggregate
 from sts_lightning.config.machine import Machine, decided
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.pair_tables import gold_of, values_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.correlation import Correlations, correlate
 from sts_lightning.evaluation.encoding import Embedded
@@ -114,7 +115,7 @@ def pair_scores(shared: Shared, values: Sequence[np.ndarray], aggregate: Aggrega
         aggregate: How the subsets of a task become one score.
     """
     dev, *tests = values
-    gold = np.asarray(shared.data.dev["label"], dtype=np.float64)
+    gold = gold_of([shared.data.dev])
     test = score_tasks(shared.tasks, tests, aggregate) if shared.tasks else None
     return PairScores(correlate(dev, gold), test)
 
@@ -133,7 +134,7 @@ def head_scores(
     """
     predicted = []
     for table in shared.tables:
-        views = [torch.from_numpy(vectors[list(table[name])]) for name in ("sentence1", "sentence2")]
+        views = [torch.from_numpy(vectors[values_of(table, name)]) for name in ("sentence1", "sentence2")]
         predicted.append(loss.predict(*views).double().numpy())
     return pair_scores(shared, predicted, aggregate)
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sts_lightning.config.machine import decide, fix_workspace, weights_device
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.pair_tables import values_of
 from sts_lightning.errors import ConfigError, FinishedRunError
 from sts_lightning.evaluation.sts import encode_tables, table_cosines
 from sts_lightning.evaluation.vector_cache import CachedVectors
@@ -205,7 +206,7 @@ def encode_pairs(encoder: SentenceEncoder, data: SentenceDataModule, folder: Pat
         data: Training pairs.
         folder: Folder of this encoder's vectors.
     """
-    columns = [list(data.train[name]) for name in ("sentence1", "sentence2")]
+    columns = [values_of(data.train, name) for name in ("sentence1", "sentence2")]
     texts = list(dict.fromkeys(text for column in columns for text in column))
     index = {text: row for row, text in enumerate(texts)}
     rows = encoder.tokenizer
@@ -222,7 +223,7 @@ def encode_pairs(encoder: SentenceEncoder, data: SentenceDataModule, folder: Pat
     return PairVectors(
         torch.from_numpy(vectors),
         torch.tensor([[index[text] for text in column] for column in columns]),
-        torch.tensor(list(data.train["label"]), dtype=kind),
+        torch.tensor(values_of(data.train, "label"), dtype=kind),
     )
 
 

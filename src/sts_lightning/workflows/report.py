@@ -16,6 +16,7 @@ from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.console import print_scores
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.pair_tables import gold_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.correlation import Correlations, correlate
@@ -105,7 +106,7 @@ def report(fitted: Fitted, started: float) -> float:
     plot_curves(history, run.plots / "curves.png", best_step, title)
     plot_cosines(
         tuned.dev_cosines,
-        np.asarray(data.dev["label"]),
+        gold_of([data.dev]),
         run.plots / "dev_cosines.png",
         f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
     )
@@ -148,7 +149,7 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
     vectors = encode_tables(encoder, tables)
     dev_cosines, *cosines = table_cosines(vectors, tables)
-    gold = np.asarray(data.dev["label"], dtype=np.float64)
+    gold = gold_of([data.dev])
     dev = correlate(dev_cosines, gold)
     two = is_binary(gold)
     thresholds = best_thresholds(dev_cosines, gold) if two else None

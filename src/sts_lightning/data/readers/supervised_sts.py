@@ -10,6 +10,7 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.choices import SentEvalText, TextFound
+from sts_lightning.data.pair_tables import gold_of, pairs_of
 from sts_lightning.data.readers.senteval import load_sickr, load_stsb, text_found
 from sts_lightning.errors import DataError
 
@@ -72,7 +73,7 @@ def load_relatedness_tasks(
 
 
 def _in_order(table: Dataset, scale: float = 1, shift: float = 0) -> ScoredPairs:
-    scores = shift + scale * np.asarray(table["label"], dtype=np.float64)
-    pairs = list(zip(table["sentence1"], table["sentence2"], strict=True))
+    scores = shift + scale * gold_of([table])
+    pairs = pairs_of(table)
     order = sorted(range(len(pairs)), key=lambda row: (*(len(t.split()) for t in pairs[row]), scores[row]))
     return ScoredPairs([pairs[row] for row in order], scores[order])
