@@ -8,7 +8,7 @@ OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint docs format bench-encode bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit tables reproduce reproduce-table2 reproduce-stage2 \
+	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit bench-selection tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm docs-reproduction clean
 
 help:  ## list the targets
@@ -95,6 +95,14 @@ bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-
 	    --compute bfloat16 --batch 256 --papers-batch 64 --micro 16 --chunk-tokens 16384
 
 AUDIT_RUNS = runs/audit_power
+SELECTION_RUNS = runs/selection
+SELECTION_LOSSES = pearson,smooth_k2,l1,translated_relu,cosent,cosine_mse,mse,angle,spearman,kendall,concordance,listmle,listnet,rank_margin,gated_angle
+bench-selection: install  ## how well dev=suite and STS-B dev choose among 60 short runs of MiniLM; resumable [STEPS=40 JOBS=1] (3 hours)
+	$(BIN)/python train.py -m dev=suite loss=$(SELECTION_LOSSES) optim.lr=1e-5,5e-5,2e-4,5e-4 \
+	    trainer.max_steps=$(or $(STEPS),40) trainer.max_epochs=-1 trainer.val_every=$(or $(STEPS),40) precision=32-true logger=csv \
+	    hydra.sweep.dir=$(SELECTION_RUNS) hydra.launcher.jobs=$(or $(JOBS),1)
+	$(BIN)/python benchmarks/selection.py $(SELECTION_RUNS)
+
 bench-audit: install  ## power and false alarms of `audit` over RUNS runs with and without leaked pairs; resumable [RUNS=20 STEPS=100 JOBS=2]
 	@test -f $(AUDIT_RUNS)/start/metrics.json || $(BIN)/python eval.py model=minilm hydra.run.dir=$(AUDIT_RUNS)/start
 	$(BIN)/python train.py -m data.filter=none,exact seed=$$(seq -s, 1 $(or $(RUNS),20)) trainer.max_steps=$(or $(STEPS),100) \

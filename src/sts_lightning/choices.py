@@ -32,6 +32,12 @@ TextEdit = Literal["none", "official", "prompt_bert"]
 ``prompt_bert``: a final period and nothing else, as in the code of PromptBERT and CoT-BERT.
 """
 
+DevSet = Literal["stsb", "suite"]
+"""Dev pairs on which checkpoints are compared.
+
+``stsb``: STS-B dev, as in the papers. ``suite``: five kinds of pairs, none of them in a test set.
+"""
+
 SentEvalText = Literal["raw", "prepared"]
 """Text of STS12-16, STS-B and SICK.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sts_lightning.choices import SentEvalText
+from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.fetch.get import get
 from sts_lightning.data.fetch.inventory import take_stock
 from sts_lightning.data.fetch.manifest import read_manifest
@@ -17,6 +18,7 @@ from sts_lightning.data.fetch.sources import load_sources
 from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
+from sts_lightning.data.pair_tables import pairs_of, values_of
 from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
 from sts_lightning.data.readers.moses import is_prepared
 from sts_lightning.data.readers.senteval import load_sts_tasks, load_stsb, text_found
@@ -66,6 +68,33 @@ def test_every_file_is_raw_and_is_recognised_once_prepared(data_root: str) -> No
             assert is_prepared(sentences, lower=tasks[-1].subsets["test"] is not table) == (text != "raw"), (
                 name
             )
+
+
+@pytest.mark.parametrize("text", get_args(SentEvalText))
+def test_sizes_of_the_dev_suite(data_root: str, text: SentEvalText) -> None:
+    data = STSData(data_root, batch_size=64, seed=1, senteval_text=text, dev="suite")
+    data.setup()
+    sizes = {name: rows.stop - rows.start for name, rows in parts_of(data.dev).items()}
+    assert sizes == {"stsb": 361, "sick": 486, "news": 495, "nli": 500, "paraphrase": 500}
+    assert [count.dropped["in the dev set"] for count in data.sources] == [497, 11]
+    assert data.text == text
+
+
+def test_no_pair_of_the_dev_suite_is_in_a_test_set_or_trained_on(data_root: str) -> None:
+    def key(pair: tuple[str, str]) -> tuple[str, ...]:
+        return tuple(sorted("".join(filter(str.isalnum, text.lower())) for text in pair))
+
+    data = NLITripletsData(data_root, batch_size=64, seed=1, dev="suite")
+    data.setup()
+    suite = [key(pair) for pair in pairs_of(data.dev)]
+    assert len(set(suite)) == len(suite) == 2342
+    for task in load_sts_tasks(data_root):
+        for table in task.subsets.values():
+            assert not {key(pair) for pair in pairs_of(table)} & set(suite), task.name
+    first, second, third = (values_of(data.train, f"sentence{view}") for view in (1, 2, 3))
+    for pairs in (zip(first, second, strict=True), zip(first, third, strict=True)):
+        assert not {key(pair) for pair in pairs} & set(suite)
+    assert sum(count.dropped["in the dev set"] for count in data.sources) > 0
 
 
 def test_number_of_triplets(data_root: str) -> None:

@@ -20,6 +20,8 @@ RENAMED = {
 
 ADDED: dict[tuple[str, ...], Any] = {
     ("companion",): {},
+    ("dev",): "stsb",
+    ("data", "dev"): "stsb",
     ("optim", "stretch"): 1.0,
     ("queue", "official"): False,
     ("evaluation", "rank"): False,

@@ -19,6 +19,7 @@ from sts_lightning.choices import (
     Aggregate,
     Denoise,
     Deterministic,
+    DevSet,
     DropoutOwner,
     EvalAccelerator,
     Frozen,
@@ -136,6 +137,7 @@ class TrainConfig:
     seed: int = _between(0, 2**32 - 1)  # the range of NumPy's seeds
     data_root: str = MISSING
     senteval_text: str = _one_of(SentEvalText)
+    dev: str = _one_of(DevSet)
     path: Any = None
     precision: str = _one_of(TrainPrecision)
     debug: Any = field(default=MISSING, metadata=FLAG)

@@ -104,6 +104,10 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         """Return the tasks on which the trained model is reported; none by default."""
         return []
 
+    def without_dev(self, train: Dataset) -> Dataset:
+        """Return the training examples that dev pairs leave, by default all; count the others."""
+        return train
+
     def setup(self, stage: str | None = None) -> None:
         """Read and check all files on the first call; later calls do nothing.
 
@@ -119,6 +123,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         self.train = self.load_train()
         self.sources = list(self.counts)
         self.dev, self.tests = self.load_dev(), self.load_tests()
+        self.train = self.without_dev(self.train)
         if len(self.train) < 2:
             reasons = [
                 f"{why}: {count:,}"

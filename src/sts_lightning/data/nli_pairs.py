@@ -8,7 +8,7 @@ from typing import Unpack
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.choices import LabelKind, SentEvalText
+from sts_lightning.choices import DevSet, LabelKind, SentEvalText
 from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
 from sts_lightning.data.pair_tables import (
     SCORE_RANGE,
@@ -18,6 +18,7 @@ from sts_lightning.data.pair_tables import (
     rows_to_keep,
     sample_rows,
     select_rows,
+    values_of,
 )
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
@@ -48,6 +49,7 @@ class NLIPairsData(SentEvalData):
             highest score, the first one (contradiction) the lowest, and other pairs are dropped.
         num_workers: Number of worker processes that tokenise in the background.
         senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
+        dev: Dev pairs for selection (see `DevSet`).
         **own: The user's own dev and test pairs, see `OwnPairs`.
 
     Raises:
@@ -70,9 +72,10 @@ class NLIPairsData(SentEvalData):
         scored: bool = False,
         num_workers: int = 0,
         senteval_text: SentEvalText = "raw",
+        dev: DevSet = "stsb",
         **own: Unpack[OwnPairs],
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text, **own)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text, dev, **own)
         if len(columns) != 3 or len(set(columns)) != 3:
             raise ValueError(f"columns must be three different names, got {', '.join(columns) or 'none'}.")
         self.classes = tuple(name.strip().lower() for name in classes)
@@ -107,12 +110,12 @@ class NLIPairsData(SentEvalData):
         table = select_rows(table, keep, self.counts, why_dropped(self.filter))
         if self.scored:
             top = self.num_classes - 1
-            definite = np.isin(np.asarray(table["label"]), (0, top))
+            definite = np.isin(values_of(table, "label"), (0, top))
             why = self.classes[1] if self.num_classes == 3 else "neither the first nor the last class"
             table = select_rows(table, definite, self.counts, why)
             low, high = SCORE_RANGE
-            columns = {name: list(table[name]) for name in ("sentence1", "sentence2")}
-            scores = [high if label == top else low for label in table["label"]]
+            columns = {name: values_of(table, name) for name in ("sentence1", "sentence2")}
+            scores = [high if label == top else low for label in values_of(table, "label")]
             table = make_table({**columns, "label": scores})
         return sample_rows(table, self.limit, self.counts)
 

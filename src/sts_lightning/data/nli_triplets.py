@@ -7,7 +7,7 @@ from typing import Unpack
 
 from datasets import Dataset
 
-from sts_lightning.choices import SentEvalText
+from sts_lightning.choices import DevSet, SentEvalText
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.pair_tables import SourceCount, make_table
 from sts_lightning.data.readers.row_values import sentence
@@ -32,6 +32,7 @@ class NLITripletsData(SentEvalData):
         columns: Names of the columns of anchor, positive and hard negative.
         num_workers: Number of worker processes that tokenise in the background.
         senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
+        dev: Dev pairs for selection (see `DevSet`).
         **own: The user's own dev and test pairs, see `OwnPairs`.
 
     Raises:
@@ -51,9 +52,10 @@ class NLITripletsData(SentEvalData):
         columns: tuple[str, str, str] = ("sent0", "sent1", "hard_neg"),
         num_workers: int = 0,
         senteval_text: SentEvalText = "raw",
+        dev: DevSet = "stsb",
         **own: Unpack[OwnPairs],
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text, **own)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text, dev, **own)
         if len(columns) != 3 or len(set(columns)) != 3:
             raise ValueError(f"columns must be three different names, got {', '.join(columns) or 'none'}.")
         if path is not None:

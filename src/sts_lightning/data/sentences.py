@@ -7,7 +7,7 @@ from typing import Unpack
 
 from datasets import Dataset
 
-from sts_lightning.choices import SentEvalText
+from sts_lightning.choices import DevSet, SentEvalText
 from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS
@@ -40,6 +40,7 @@ class SentencesData(SentEvalData):
         limit: Number of sentences to use, a fixed random sample; all if not given.
         num_workers: Number of worker processes that tokenise in the background.
         senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
+        dev: Dev pairs for selection (see `DevSet`).
         **own: The user's own dev and test pairs, see `OwnPairs`.
 
     Raises:
@@ -61,9 +62,10 @@ class SentencesData(SentEvalData):
         limit: int | None = None,
         num_workers: int = 0,
         senteval_text: SentEvalText = "raw",
+        dev: DevSet = "stsb",
         **own: Unpack[OwnPairs],
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text, **own)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text, dev, **own)
         check_limit(limit)
         if path is not None:
             weighted(path)

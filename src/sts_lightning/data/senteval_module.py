@@ -7,7 +7,8 @@ from typing import TypedDict, Unpack, get_args
 
 from datasets import Dataset
 
-from sts_lightning.choices import SentEvalText
+from sts_lightning.choices import DevSet, SentEvalText
+from sts_lightning.data.dev_suite import load_dev_suite, parts_of, without_dev_pairs
 from sts_lightning.data.evaluation_files import load_test_files
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.module import DEV, TEST, SentenceDataModule
@@ -39,7 +40,7 @@ class OwnPairs(TypedDict, total=False):
 
 
 class SentEvalData(SentenceDataModule):
-    """Training data of any kind, with STS-B dev for selection and the seven STS test sets.
+    """Training data of any kind, with STS-B dev or a suite for selection and the seven STS test sets.
 
     Args:
         root: Data root in SentEval's layout.
@@ -47,6 +48,7 @@ class SentEvalData(SentenceDataModule):
         seed: Random seed of the order of training examples.
         num_workers: Number of worker processes that tokenise in the background.
         senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
+        dev: Dev pairs for selection (see `DevSet`).
         **own: The user's own pairs in place of these, see `OwnPairs`.
     """
 
@@ -57,6 +59,7 @@ class SentEvalData(SentenceDataModule):
         seed: int,
         num_workers: int = 0,
         senteval_text: SentEvalText = "raw",
+        dev: DevSet = "stsb",
         **own: Unpack[OwnPairs],
     ) -> None:
         super().__init__(batch_size, seed, num_workers)
@@ -64,7 +67,10 @@ class SentEvalData(SentenceDataModule):
             known = ", ".join(get_args(SentEvalText))
             raise ValueError(f"senteval_text must be one of {known}, got {senteval_text!r}.")
         self.root = root
+        if dev not in get_args(DevSet):
+            raise ValueError(f"dev must be one of {', '.join(get_args(DevSet))}, got {dev!r}.")
         self.senteval_text: SentEvalText = senteval_text
+        self.dev_set: DevSet = dev
         if (score_range := own.get("score_range")) is not None:
             checked_range(score_range)
         if own.get("dev_path") is None and own.get("test_path") is None:
@@ -72,14 +78,22 @@ class SentEvalData(SentenceDataModule):
             for name, set_ in (("scored_columns", columns != SCORED_COLUMNS), ("score_range", score_range)):
                 if set_:
                     raise ValueError(f"{name} has no effect without dev_path or test_path.")
+        if own.get("dev_path") is not None and dev != "stsb":
+            raise ValueError(f"dev={dev} has no effect with dev_path; leave out one of the two.")
         self.own = own
 
     def load_dev(self) -> Dataset:
-        """Return the user's own dev pairs, or STS-B dev."""
+        """Return the user's own dev pairs, STS-B dev or the suite."""
         path = self.own.get("dev_path")
-        if path is None:
-            return load_stsb(self.root, "dev", self.senteval_text)
-        return self._load_own(path, DEV).subsets["test"]
+        if path is not None:
+            return self._load_own(path, DEV).subsets["test"]
+        if self.dev_set == "suite":
+            return load_dev_suite(self.root, self.senteval_text, self.counts)
+        return load_stsb(self.root, "dev", self.senteval_text)
+
+    def without_dev(self, train: Dataset) -> Dataset:
+        """Return the training examples without those that contain a pair of the suite."""
+        return without_dev_pairs(train, self.dev, self.sources) if parts_of(self.dev) else train
 
     def load_tests(self) -> list[STSTask]:
         """Return the user's own test pairs as one task, or the seven test sets."""

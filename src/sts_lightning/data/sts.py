@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datasets import Dataset, concatenate_datasets
 
-from sts_lightning.choices import SentEvalText
+from sts_lightning.choices import DevSet, SentEvalText
 from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, rows_to_keep
 from sts_lightning.data.readers.senteval import load_sickr, load_stsb
@@ -30,6 +30,7 @@ class STSData(SentEvalData):
             "greater than 4.0", which would be 1,328.
         num_workers: Number of worker processes that tokenise in the background.
         senteval_text: Text of STS-B dev and the test sets, and of the training pairs (see `SentEvalText`).
+        dev: Dev pairs for selection (see `DevSet`).
 
     Raises:
         ValueError: ``positives_from`` is out of range.
@@ -44,8 +45,9 @@ class STSData(SentEvalData):
         positives_from: float | None = None,
         num_workers: int = 0,
         senteval_text: SentEvalText = "raw",
+        dev: DevSet = "stsb",
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text)
+        super().__init__(root, batch_size, seed, num_workers, senteval_text, dev)
         low, high = SCORE_RANGE
         if positives_from is not None and not low <= positives_from <= high:
             raise ValueError(f"positives_from must lie in [{low:g}, {high:g}], got {positives_from}.")

@@ -44,6 +44,12 @@ class TaskScores(TypedDict, total=False):
     subsets: dict[str, PairScores] | None
 
 
+class DevScores(PairScores, total=False):
+    """Scores of the dev pairs as stored, with those of the parts of a suite."""
+
+    parts: dict[str, PairScores]
+
+
 class TestScores(TypedDict, total=False):
     """Scores of the test tasks as stored."""
 
@@ -83,7 +89,7 @@ class Contents(TypedDict, total=False):
     """Types of the file's entries, all of which an earlier version may lack; others are free."""
 
     test: TestScores | None
-    dev: PairScores | None
+    dev: DevScores | None
     test_untuned: TestScores | None
     dev_untuned: Correlation | None
     soup: Soup

@@ -17,7 +17,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import CheckpointError
 from sts_lightning.models.tokenized_batch import TokenizedBatch
-from sts_lightning.training.module import MONITOR
+from sts_lightning.training.dev_metrics import MONITOR
 
 log = logging.getLogger(__name__)
 

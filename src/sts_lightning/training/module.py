@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Set
 from functools import partial
 from typing import Any, Literal, Self
@@ -14,10 +13,10 @@ from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torchmetrics import Metric, MetricCollection, PearsonCorrCoef, SpearmanCorrCoef
 
 from sts_lightning.choices import Frozen
 from sts_lightning.data.collate import Batch
+from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.errors import TrainingError
 from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
@@ -27,12 +26,10 @@ from sts_lightning.models.loading import check_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.companion import Companion, Step
+from sts_lightning.training.dev_metrics import MONITOR, DevMetrics
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.queue import MomentumQueue
-
-MONITOR = "dev/spearman"
-"""Metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
 
 
 class STSModule(pl.LightningModule):
@@ -92,15 +89,7 @@ class STSModule(pl.LightningModule):
         self.dropout_seed = dropout_seed
         self.planned_micro_batch: int | None = None
         self.steps_peak = 0
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*save all targets and predictions.*")  # dev sets are small
-            metrics: dict[str, Metric | MetricCollection] = {
-                # On the CPU, since ranks have no deterministic form on CUDA; not synchronised, since every
-                # process has the cosines of all pairs.
-                MONITOR: SpearmanCorrCoef(compute_on_cpu=True, sync_on_compute=False),
-                "dev/pearson": PearsonCorrCoef(sync_on_compute=False),
-            }
-        self.dev_metrics = MetricCollection(metrics, compute_groups=False)
+        self.dev_metrics = DevMetrics()
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
 
     def train(self, mode: bool = True) -> Self:
@@ -226,13 +215,15 @@ class STSModule(pl.LightningModule):
     def validation_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
         """Collect cosines and gold scores of dev pairs."""
         first, second = self.embed_views(batch)
+        assert batch.labels is not None  # dev pairs have scores
         self.dev_metrics.update(cosine_rows(first, second), batch.labels)
 
     def on_validation_epoch_end(self) -> None:
         """Log the dev correlations, times 100."""
-        for name, value in self.dev_metrics.compute().items():
+        data = getattr(self.trainer, "datamodule", None)
+        parts = {} if data is None else parts_of(data.dev)
+        for name, value in self.dev_metrics.compute(parts).items():
             self.log(name, 100 * value, prog_bar=name == MONITOR)
-        self.dev_metrics.reset()
         self._log_position(self.global_step, batch_size=1)
 
     def configure_gradient_clipping(

@@ -20,6 +20,7 @@ from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_va
 from sts_lightning.choices import Views
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import correlate, pair_cosines
+from sts_lightning.evaluation.dev_scores import dev_tasks
 from sts_lightning.evaluation.encoding import encode_distinct
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.dropout_views import dropout_views
@@ -45,7 +46,7 @@ class RankMonitor(Callback):
 
     Args:
         every: Steps between measurements; 5 in the paper.
-        pairs: Number of dev pairs to use, from the first; all by default.
+        pairs: Number of dev pairs to use, from the first; by default all, of ``dev=suite`` those of STS-B.
         fraction: Fraction of the energy that ``rank/energy`` covers.
         power: Power of the singular values that counts as energy, 1 or 2.
         patience: Number of measurements below the peak after which it counts as passed.
@@ -93,7 +94,8 @@ class RankMonitor(Callback):
             self._measure(trainer, pl_module)
 
     def _measure(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        table = trainer.datamodule.dev  # type: ignore[attr-defined]  # set by Lightning
+        [task, *_] = dev_tasks(trainer.datamodule.dev)  # type: ignore[attr-defined]  # set by Lightning
+        [table] = task.subsets.values()
         count = len(table) if self.pairs is None else min(self.pairs, len(table))
         texts = [*table["sentence1"][:count], *table["sentence2"][:count]]
         gold = np.asarray(table["label"][:count])

@@ -27,8 +27,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.best_checkpoint import BestCheckpoint
 from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
 from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
+from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.kept_weights import KeptWeights
-from sts_lightning.training.module import MONITOR
 from sts_lightning.training.recorder import RunRecorder
 
 EXTRA_ERRORS = (TypeError, ValueError, MisconfigurationException)

@@ -121,18 +121,26 @@ def check_extras(
             "evaluation.rank=true has no effect with evaluation.final=false, which leaves the test sets out.",
             key="evaluation.rank",
         )
-    if cfg.path is not None and cfg.data.get("path") != cfg.path:
-        raise ConfigError(
-            f"path={cfg.path} has no effect on this data.",
-            key="path",
-            hint="Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub.",
-        )
+    _check_data_settings(cfg)
     has_head = any(True for _ in loss.parameters())
     check_freeze(cfg.freeze, type(loss).__name__, has_head, regularizer is not None)
     if cfg.optim.head_lr is not None and not has_head:
         raise ConfigError(
             f"optim.head_lr has no effect: {type(loss).__name__} has no head.", key="optim.head_lr"
         )
+
+
+def _check_data_settings(cfg: DictConfig) -> None:
+    """Reject settings of files and dev pairs that the data does not read."""
+    if cfg.path is not None and cfg.data.get("path") != cfg.path:
+        raise ConfigError(
+            f"path={cfg.path} has no effect on this data.",
+            key="path",
+            hint="Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub.",
+        )
+    dev = cfg.get("dev", "stsb")
+    if dev != "stsb" and cfg.data.get("dev") != dev:
+        raise ConfigError(f"dev={dev} has no effect on this data, which has dev pairs of its own.", key="dev")
 
 
 def check_companion(cfg: DictConfig, loss: Loss, companion: Companion | None) -> None:

@@ -15,9 +15,9 @@ from datasets import Dataset
 from sts_lightning.choices import Aggregate
 from sts_lightning.config.machine import Machine, decided
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.pair_tables import gold_of, values_of
+from sts_lightning.data.pair_tables import values_of
 from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.evaluation.correlation import Correlations, correlate
+from sts_lightning.evaluation.dev_scores import DevScores, score_dev
 from sts_lightning.evaluation.encoding import Embedded
 from sts_lightning.evaluation.sts import STSResult, score_tasks, spearman_row
 from sts_lightning.files import replacing, write_atomic
@@ -28,7 +28,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.assembly import make_module
-from sts_lightning.training.module import MONITOR
+from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.trainer import Plan
 from sts_lightning.workflows.head_cells import Cell
 
@@ -64,7 +64,7 @@ class Shared:
 class PairScores:
     """Correlations with the gold scores; ``test`` is None where there are no test tasks."""
 
-    dev: Correlations
+    dev: DevScores
     test: STSResult | None
 
     def row(self) -> dict[str, float]:
@@ -115,9 +115,8 @@ def pair_scores(shared: Shared, values: Sequence[np.ndarray], aggregate: Aggrega
         aggregate: How the subsets of a task become one score.
     """
     dev, *tests = values
-    gold = gold_of([shared.data.dev])
     test = score_tasks(shared.tasks, tests, aggregate) if shared.tasks else None
-    return PairScores(correlate(dev, gold), test)
+    return PairScores(score_dev(dev, shared.data.dev), test)
 
 
 @torch.no_grad()

@@ -161,8 +161,10 @@ def _scores(facts: CardFacts) -> list[str]:
         step, pairs = (
             code(UNKNOWN if value is None else value) for value in (facts.best_step, facts.dev.get("pairs"))
         )
+        kinds = len(facts.dev.get("parts", ()))
         parts.append(
-            f"The weights are those of step {step}, selected by their score on {pairs} dev pairs: "
+            f"The weights are those of step {step}, selected by their score on {pairs} dev pairs"
+            f"{f' of {kinds} kinds, the mean over these' if kinds else ''}: "
             f"{float(facts.dev['spearman']):.2f}{_before(facts.dev_untuned)}."
         )
     return parts

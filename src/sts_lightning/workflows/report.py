@@ -15,11 +15,11 @@ from omegaconf import DictConfig
 from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.console import print_scores
+from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import gold_of
-from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, describe, is_binary, score_binary
-from sts_lightning.evaluation.correlation import Correlations, correlate
+from sts_lightning.evaluation.dev_scores import DevScores, dev_tasks, score_dev
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.ranks import RankResult, rank_tasks
 from sts_lightning.evaluation.sts import (
@@ -37,7 +37,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history_rows import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
-from sts_lightning.training.module import MONITOR, STSModule
+from sts_lightning.training.dev_metrics import MONITOR
+from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import Plan
 from sts_lightning.workflows.logged import log_results
 from sts_lightning.workflows.run_page import changed_settings, write_page
@@ -50,7 +51,7 @@ log = logging.getLogger(__name__)
 class Scores:
     """Scores of an encoder on the dev pairs and, if asked for, on the test tasks."""
 
-    dev: Correlations
+    dev: DevScores
     dev_cosines: np.ndarray
     test: STSResult | None
     test_cosines: list[np.ndarray]
@@ -104,12 +105,7 @@ def report(fitted: Fitted, started: float) -> float:
     worse = None if before is None or selected is None else selected < before
     title = f"{cfg.name}, seed {cfg.seed}"
     plot_curves(history, run.plots / "curves.png", best_step, title)
-    plot_cosines(
-        tuned.dev_cosines,
-        gold_of([data.dev]),
-        run.plots / "dev_cosines.png",
-        f"{title}: dev Spearman {tuned.dev['spearman']:.2f}",
-    )
+    _plot_dev(tuned, data, run, title)
     _plot_ranks(history, run, title)
     details = _details(fitted, history, best_step, time.monotonic() - started)
     if tuned.ranks is not None:
@@ -149,8 +145,7 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
     vectors = encode_tables(encoder, tables)
     dev_cosines, *cosines = table_cosines(vectors, tables)
-    gold = gold_of([data.dev])
-    dev = correlate(dev_cosines, gold)
+    gold, dev = gold_of([data.dev]), score_dev(dev_cosines, data.dev)
     two = is_binary(gold)
     thresholds = best_thresholds(dev_cosines, gold) if two else None
     test = score_tasks(tasks, cosines, evaluation.aggregate, thresholds) if tasks else None
@@ -163,7 +158,8 @@ def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreemen
     """Return pairs of the test tasks, or of the dev pairs without these."""
     if scores.test is not None:
         return find_disagreements(data.tests, scores.test_cosines)
-    return find_disagreements([STSTask("dev", {"dev": data.dev})], [scores.dev_cosines])
+    cosines = [scores.dev_cosines[rows] for rows in parts_of(data.dev).values()] or [scores.dev_cosines]
+    return find_disagreements(dev_tasks(data.dev), cosines)
 
 
 def _dev(scores: Scores) -> dict[str, Any]:
@@ -217,6 +213,15 @@ def _phases(history: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     columns = [[row[name] for row in rows] for name in ("step", "rank/energy", "rank/spearman")]
     return dataclasses.asdict(find_phases(*columns))
+
+
+def _plot_dev(scores: Scores, data: SentenceDataModule, run: RunFolder, title: str) -> None:
+    """Plot the dev pairs, of a suite those of the first part, which have graded scores."""
+    [first, *_] = dev_tasks(data.dev)
+    gold = gold_of(first.subsets.values())
+    spearman = scores.dev.get("parts", {first.name: scores.dev})[first.name]["spearman"]
+    title = f"{title}: {first.name} Spearman {spearman:.2f}"
+    plot_cosines(scores.dev_cosines[: len(gold)], gold, run.plots / "dev_cosines.png", title)
 
 
 def _plot_ranks(history: list[dict[str, Any]], run: RunFolder, title: str) -> None:

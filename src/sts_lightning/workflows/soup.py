@@ -29,7 +29,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
-from sts_lightning.training.module import MONITOR
+from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.workflows.report import Scores, score
 from sts_lightning.workflows.soup_parents import ENCODER, Parent, mean_encoder, mean_head, mean_start
 

@@ -35,10 +35,11 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
+from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.event_file import EventFileLogger
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY
-from sts_lightning.training.module import MONITOR, STSModule
+from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.cut_texts import report_cut
@@ -201,9 +202,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     keep: set[str] = set()
     if cfg.init_from is not None:
-        earlier = RunFolder(cfg.init_from)
         with at_setting("init_from"):
-            names = warm_start(earlier, cfg.init, encoder, loss, cfg.model, trust | wanted(cfg))
+            names = warm_start(RunFolder(cfg.init_from), cfg, encoder, loss, trust | wanted(cfg))
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.freeze)
     edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)

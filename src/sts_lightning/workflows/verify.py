@@ -19,7 +19,7 @@ from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.runs.calibration_file import load_calibration
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.training.module import MONITOR
+from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.workflows.verify_scores import check_predictions, encode_again
 from sts_lightning.workflows.verify_weights import NotCheckedError, check_fit, check_tensors
 

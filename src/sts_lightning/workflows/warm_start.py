@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig
 
-from sts_lightning.choices import Init
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import CheckpointError
 from sts_lightning.losses.base import Loss
@@ -20,21 +19,15 @@ log = logging.getLogger(__name__)
 
 
 def warm_start(
-    run: RunFolder,
-    which: Init,
-    encoder: SentenceEncoder,
-    loss: Loss,
-    model: DictConfig,
-    trust: Trust = NOTHING,
+    run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, loss: Loss, trust: Trust = NOTHING
 ) -> set[str]:
     """Load the weights of an earlier run: those of the encoder, and of a loss head of the same shape.
 
     Args:
         run: The earlier run's folder.
-        which: The weights of its best dev score, or those at its end.
+        cfg: Configuration of the new run, whose model must be that of the earlier one.
         encoder: The encoder to load the weights into.
         loss: The loss; its head is loaded only if it has the shape of the earlier run's head.
-        model: Configuration of the model, which must be that of the earlier run.
         trust: The user's word on what the earlier run's folder may ask for.
 
     Returns:
@@ -43,7 +36,7 @@ def warm_start(
     Raises:
         CheckpointError: The folder is no run folder, has another model, or its files are broken.
     """
-    earlier = run.load_config(trust)
+    earlier, model, which = run.load_config(trust), cfg.model, cfg.init
     for key in ("_target_", "name"):
         if earlier.model.get(key) != model.get(key):
             raise CheckpointError(
@@ -54,6 +47,12 @@ def warm_start(
         raise CheckpointError(
             f"init_from={run.name} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), "
             f"not {_shape_of(model) or 'none'}; leave model.adapter as it was."
+        )
+    if cfg.get("dev") == "suite" != earlier.get("dev"):
+        log.warning(
+            "WARNING: init_from=%s was trained without dev=suite, so that it may have seen dev pairs of this "
+            "run, and a checkpoint near the start may look too good.",
+            run.name,
         )
     kind: Literal["best", "last"] = "best" if which == "best" else "last"
     path = run.checkpoint(kind)

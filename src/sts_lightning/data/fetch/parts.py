@@ -193,6 +193,7 @@ NEEDS = {
     "data=triplets_file": ("sts",),
     "data=classes_file": ("sts",),
     "data=sentences_file": ("sts",),
+    "dev=suite": ("sts", "pairs", "transfer"),
     "suite=sts": ("sts",),
     "suite=rank": ("sts",),
     "suite=relatedness": ("sts",),

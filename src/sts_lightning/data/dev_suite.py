@@ -1,0 +1,177 @@
+"""Dev pairs of several kinds, none of them in a test set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from datasets import Dataset
+
+from sts_lightning.choices import SentEvalText
+from sts_lightning.data.fetch.hints import fetched_by
+from sts_lightning.data.overlap import not_in, pair_key, why_dropped
+from sts_lightning.data.pair_tables import (
+    SCORE_RANGE,
+    SourceCount,
+    make_table,
+    pairs_of,
+    require_varied_scores,
+    rows_to_keep,
+    select_rows,
+    values_of,
+)
+from sts_lightning.data.readers.classification import load_transfer_tasks
+from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.senteval import (
+    load_sickr,
+    load_sts_tasks,
+    load_stsb,
+    load_stsb_genres,
+    text_found,
+)
+from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.errors import DataError
+
+PART = "part"
+"""Column of a table of dev pairs with the name of the part that a pair belongs to."""
+
+STS_PARTS = ("stsb", "sick", "news")
+"""Parts with graded scores, which are taken whole."""
+
+HELD_OUT = "MSRpar"
+"""Genre of STS-B train that is a part of the suite; training leaves it out."""
+
+SAMPLE = 500
+"""Pairs of the NLI and the paraphrase part: a fixed random sample."""
+
+NLI_SCORES = {"contradiction": 0.0, "neutral": 2.5, "entailment": 5.0}
+"""Score of each NLI class; only the order affects Spearman's correlation."""
+
+
+def load_dev_suite(root: str, text: SentEvalText, counts: list[SourceCount]) -> Dataset:
+    """Load the parts of the suite, one after another, with the column `PART`.
+
+    ========== =====================================================================
+    part       pairs
+    ========== =====================================================================
+    stsb       STS-B dev, of which three quarters are pairs of STS12-16's test sets
+    sick       SICK-R trial
+    news       STS-B train, genre `HELD_OUT`
+    nli        `SAMPLE` NLI pairs, ranked by class
+    paraphrase `SAMPLE` pairs of MRPC's training set, paraphrase or not
+    ========== =====================================================================
+
+    A pair that occurs in one of the seven test sets or in an earlier part, in either order, compared by
+    lower-cased letters and digits, is dropped.
+
+    Args:
+        root: Data root in SentEval's layout.
+        text: Text of STS-B and SICK; the other parts are as their files have them.
+        counts: List to which the rows read and dropped of each part are appended.
+
+    Raises:
+        DataError: A file is missing or malformed, or a part is left without varied scores.
+    """
+    tests = [table for task in load_sts_tasks(root) for table in task.subsets.values()]
+    news = [row for row, genre in enumerate(load_stsb_genres(root, "train")) if genre == HELD_OUT]
+    # Rows are chosen by the text of the files, so that the suite is the same whatever text is read.
+    files = _sts_parts(root, "raw", news) | {"nli": _nli_pairs(root), "paraphrase": _paraphrases(root)}
+    read = files if text == "raw" else files | _sts_parts(root, text, news)
+    clean, seen = not_in(tests, "normalized"), set[frozenset[str]]()
+    rows: list[tuple[str, str, float, str]] = []
+    for name, table in files.items():
+        whole = name in STS_PARTS
+        # Twice the sample, since some of it is dropped; comparing all NLI pairs would take ten seconds.
+        drawn = list(range(len(table))) if whole else _sample(range(len(table)), 2 * SAMPLE)
+        kept = [drawn[row] for row in rows_to_keep(table.select(drawn), clean)]
+        first = _not_seen(table, kept, seen)
+        chosen = first if whole else _sample(first, SAMPLE)
+        why = (why_dropped("normalized"), "in the dev set before", "not in the sample")
+        lost = [len(drawn) - len(kept), len(kept) - len(first)]
+        lost.append(len(table) - sum(lost) - len(chosen))
+        counts.append(SourceCount(f"dev part {name}", len(table), dict(zip(why, lost, strict=True))))
+        part = read[name].select(chosen)
+        require_varied_scores(part, f"dev=suite, part {name}")
+        columns = (values_of(part, column) for column in ("sentence1", "sentence2", "label"))
+        rows += [(*row, name) for row in zip(*columns, strict=True)]
+    names = ("sentence1", "sentence2", "label", PART)
+    return make_table(dict(zip(names, zip(*rows, strict=True), strict=True)), text_found(read.values()) or "")
+
+
+def parts_of(table: Dataset) -> dict[str, slice]:
+    """Return the rows of each part of a table of dev pairs; none for dev pairs of one kind."""
+    if PART not in table.column_names:
+        return {}
+    names = np.asarray(values_of(table, PART))
+    starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])).tolist()
+    ends = [*starts[1:], len(names)]
+    return {str(names[start]): slice(start, end) for start, end in zip(starts, ends, strict=True)}
+
+
+def without_dev_pairs(train: Dataset, dev: Dataset, counts: Sequence[SourceCount]) -> Dataset:
+    """Drop the training examples of which two sentences are a dev pair, and count them.
+
+    Pairs are compared in either order, by lower-cased letters and digits.
+
+    Args:
+        train: Training examples, one source after another.
+        dev: Dev pairs.
+        counts: Counts of the sources.
+    """
+    pairs = {pair_key(first, second, "normalized") for first, second in pairs_of(dev)}
+    views = [values_of(train, column) for column in train.column_names if column.startswith("sentence")]
+    keep = [
+        not any(pair_key(one, other, "normalized") in pairs for one, other in combinations(example, 2))
+        for example in zip(*views, strict=True)
+    ]
+    return select_rows(train, np.asarray(keep), counts, "in the dev set")
+
+
+def _sts_parts(root: str, text: SentEvalText, news: Sequence[int]) -> dict[str, Dataset]:
+    tables = (
+        load_stsb(root, "dev", text),
+        load_sickr(root, "trial", text),
+        load_stsb(root, "train", text).select(news),
+    )
+    return dict(zip(STS_PARTS, tables, strict=True))
+
+
+def _not_seen(table: Dataset, rows: Sequence[int], seen: set[frozenset[str]]) -> list[int]:
+    """Return the rows whose pair has not been seen, and remember these pairs."""
+    found = []
+    for row, pair in zip(rows, pairs_of(table.select(rows)), strict=True):
+        key = pair_key(*pair, "normalized")
+        if key not in seen:
+            found.append(row)
+            seen.add(key)
+    return found
+
+
+def _sample(rows: Sequence[int], size: int) -> list[int]:
+    """Return a fixed random sample of rows, in order; all if there are no more."""
+    chosen = np.random.default_rng(0).permutation(len(rows))[:size]
+    return [rows[index] for index in sorted(chosen.tolist())]
+
+
+@fetched_by("pairs")
+def _nli_pairs(root: str) -> Dataset:
+    path = Path(root) / "nli" / "nli_pairs.tsv"
+    rows = []
+    for line, (premise, hypothesis, label) in read_records(path, ["premise", "hypothesis", "label"]):
+        if label not in NLI_SCORES:
+            raise DataError(f"the label {label!r} is not one of {', '.join(NLI_SCORES)}.", path, line)
+        rows.append((sentence(premise, path, line), sentence(hypothesis, path, line), NLI_SCORES[label]))
+    return _table(rows)
+
+
+def _paraphrases(root: str) -> Dataset:
+    train = load_transfer_tasks(root, ("MRPC",))[0].train
+    low, high = SCORE_RANGE
+    pairs = zip(train.sentences, train.labels, strict=True)
+    return _table([(first, second, high if label else low) for (first, second), label in pairs])
+
+
+def _table(rows: Sequence[tuple[str, str, float]]) -> Dataset:
+    return make_table(dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True)))

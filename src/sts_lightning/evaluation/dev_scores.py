@@ -1,0 +1,45 @@
+"""The score of dev pairs, by which weights are selected."""
+
+from __future__ import annotations
+
+from typing import NotRequired
+
+import numpy as np
+from datasets import Dataset
+
+from sts_lightning.data.dev_suite import parts_of
+from sts_lightning.data.pair_tables import gold_of
+from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.evaluation.correlation import Correlations, correlate
+
+
+class DevScores(Correlations):
+    """Correlations times 100 on dev pairs: of a suite, the means of those of its parts."""
+
+    parts: NotRequired[dict[str, Correlations]]
+
+
+def dev_tasks(dev: Dataset) -> list[STSTask]:
+    """Return dev pairs as a task, those of a suite as one for each part."""
+    parts = {name: dev.select(range(len(dev))[rows]) for name, rows in parts_of(dev).items()}
+    return [STSTask(name, {name: table}) for name, table in (parts or {"dev": dev}).items()]
+
+
+def score_dev(cosines: np.ndarray, dev: Dataset) -> DevScores:
+    """Correlate the cosines of dev pairs with their scores.
+
+    Args:
+        cosines: Cosine of each pair, (N,).
+        dev: The pairs.
+    """
+    gold = gold_of([dev])
+    parts = {name: correlate(cosines[rows], gold[rows]) for name, rows in parts_of(dev).items()}
+    if not parts:
+        whole = correlate(cosines, gold)
+        return {"spearman": whole["spearman"], "pearson": whole["pearson"], "pairs": whole["pairs"]}
+    return {
+        "spearman": float(np.mean([part["spearman"] for part in parts.values()])),
+        "pearson": float(np.mean([part["pearson"] for part in parts.values()])),
+        "pairs": len(gold),
+        "parts": parts,
+    }

@@ -1,0 +1,54 @@
+"""Correlations on the dev pairs, collected batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+from torchmetrics import PearsonCorrCoef
+from torchmetrics.functional import spearman_corrcoef
+
+MONITOR = "dev/spearman"
+"""Metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
+
+
+class DevMetrics:
+    """Spearman's and Pearson's correlation of cosines with gold scores: of a suite, the means of its parts.
+
+    Every process sees all pairs, in the order of the dev set, so that nothing is synchronised.
+    """
+
+    def __init__(self) -> None:
+        self._batches: list[tuple[Tensor, Tensor]] = []
+
+    def update(self, cosines: Tensor, gold: Tensor) -> None:
+        """Add the next pairs: cosines and gold scores, both (B,)."""
+        self._batches.append((cosines, gold))
+
+    def compute(self, parts: Mapping[str, slice]) -> dict[str, Tensor]:
+        """Return the correlations, in [-1, 1], and forget the pairs.
+
+        Args:
+            parts: Rows of each part of a suite; empty for dev pairs of one kind.
+
+        Returns:
+            `MONITOR`, Pearson's correlation and, of a suite, Spearman's for each part.
+        """
+        cosines, gold = (torch.cat(column) for column in zip(*self._batches, strict=True))
+        pearson = [_pearson([(cosines[rows], gold[rows])]) for rows in parts.values()]
+        # On the CPU, since ranks have no deterministic form on CUDA.
+        spearman = [spearman_corrcoef(cosines[rows].cpu(), gold[rows].cpu()) for rows in parts.values()]
+        own = {f"dev/{name}": value for name, value in zip(parts, spearman, strict=True)}
+        if not parts:
+            pearson, spearman = [_pearson(self._batches)], [spearman_corrcoef(cosines.cpu(), gold.cpu())]
+        self._batches.clear()
+        return {MONITOR: torch.stack(spearman).mean(), "dev/pearson": torch.stack(pearson).mean(), **own}
+
+
+def _pearson(batches: list[tuple[Tensor, Tensor]]) -> Tensor:
+    metric = PearsonCorrCoef(sync_on_compute=False).to(batches[0][0].device)
+    for cosines, gold in batches:
+        metric.update(cosines, gold)
+    value: Tensor = metric.compute()
+    return value
