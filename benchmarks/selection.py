@@ -1,11 +1,11 @@
 """How well dev scores choose among runs: `make bench-selection`, or this script on a folder of runs.
 
 `make bench-selection` fine-tunes MiniLM for some tens of steps with many losses and learning rates, with
-`dev=suite`, so that no dev pair is trained on, and this script asks of three dev scores how the order that
-they give the runs compares with that of the average over the seven test sets, and how much of the best average
-the run that they choose loses: the suite, its pairs of STS-B dev, and the whole of STS-B dev, three quarters
-of whose pairs are in the test sets. Intervals are percentiles of bootstrap samples of the runs.
-Re-running the command skips finished runs and resumes interrupted ones.
+`dev=suite`, so that no dev pair is trained on. This script compares three dev scores with the average of the
+seven test sets: the suite, its pairs of STS-B dev, and all of STS-B dev, three quarters of whose pairs are in
+the test sets. It prints the correlation of the orders that they give the runs, and the regret: the best
+average less that of the run with the best dev score. Intervals are percentiles of bootstrap samples of the
+runs. Re-running the command skips finished runs and resumes interrupted ones.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def report(scores: np.ndarray, resamples: int) -> None:
     drawn = [scores[rng.integers(len(scores), size=len(scores))] for _ in range(resamples)]
     found = figures(scores)
     spread = np.array([figures(sample) for sample in drawn])
+    print(f"{len(scores)} runs")
     for row, name in enumerate(CHOICES):
         for column, what in enumerate(("rank correlation", "regret")):
             print(

@@ -58,9 +58,10 @@ def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int 
                 f"selected: {value:.2f}",
                 (step, value),
                 textcoords="offset points",
-                xytext=(0, -14),
-                ha="right",
+                xytext=(0, -18),
+                ha="center",
                 color="tab:orange",
+                bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
             )
     right.set_ylabel("dev Spearman x 100", color="tab:orange")
     save_figure(figure, path)
