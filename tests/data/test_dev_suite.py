@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from datasets import Dataset
+from omegaconf import DictConfig
 
 from sts_lightning.data import dev_suite
 from sts_lightning.data.dev_suite import load_dev_suite, parts_of, without_dev_pairs
 from sts_lightning.data.pair_tables import SourceCount, pairs_of
 from sts_lightning.data.sts import STSData
-from sts_lightning.errors import DataError
+from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.dev_metrics import MONITOR
+from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.verify_scores import encode_again
 from tests.data.conftest import stsb_row
 
 STSB_TRAIN = [
@@ -130,3 +136,66 @@ def test_dev_pairs_of_one_kind_have_no_parts(suite_root: Path) -> None:
     data.setup()
     assert parts_of(data.dev) == {}
     assert all("in the dev set" not in count.dropped for count in data.counts)
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_a_run_is_selected_by_the_mean_of_the_parts(
+    suite_root: Path, config: Callable[..., DictConfig], tmp_path: Path, final: bool
+) -> None:
+    cfg = config(
+        "data=sts",
+        f"data_root={suite_root}",
+        "dev=suite",
+        "model=tiny_bert",
+        "data.batch_size=2",
+        "trainer.max_epochs=2",
+        "trainer.val_every=1",
+        "callbacks=[rank_monitor]",
+        f"evaluation.final={str(final).lower()}",
+    )
+    run = RunFolder(tmp_path / "run")
+    score = train_in(run.path, cfg)
+    dev = run.metrics().dev
+    assert dev is not None
+    parts = {name: part["spearman"] for name, part in dev["parts"].items()}
+    assert list(parts) == ["stsb", "sick", "news", "nli", "paraphrase"]
+    assert score == dev["spearman"] == pytest.approx(sum(parts.values()) / 5)
+    rows = [row for row in run.history() if MONITOR in row]
+    for row in rows:
+        assert row[MONITOR] == pytest.approx(sum(row[f"dev/{name}"] for name in parts) / 5, abs=1e-3)
+    best = max(rows[1:], key=lambda row: row[MONITOR])
+    assert run.metrics().details["best_step"] == best["step"]
+    assert "differ by at most" in encode_again(run, cfg, run.metrics())
+    assert (run.plots / "dev_cosines.png").is_file()
+    assert ("premise 0" in (run.path / "report.html").read_text()) == (not final)
+
+
+def test_a_start_that_may_have_seen_the_suite_gives_a_warning(
+    suite_root: Path, config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    same = [
+        "data=sts",
+        f"data_root={suite_root}",
+        "model=tiny_bert",
+        "data.batch_size=2",
+        "trainer.max_epochs=1",
+        "evaluation.final=false",
+    ]
+    train_in(tmp_path / "papers", config(*same))
+    train_in(tmp_path / "clean", config(*same, "dev=suite"))
+    for start, warned in (("papers", True), ("clean", False)):
+        caplog.clear()
+        train_in(tmp_path / f"after_{start}", config(*same, "dev=suite", f"init_from={tmp_path / start}"))
+        assert ("may have seen dev pairs" in caplog.text) == warned
+
+
+@pytest.mark.parametrize(
+    "overrides", [["data=toy"], ["data=pairs_file", "path=mine.csv"], ["data=sts", "data.dev=stsb"]]
+)
+def test_data_with_dev_pairs_of_its_own_rejects_the_suite(
+    config: Callable[..., DictConfig], tmp_path: Path, overrides: list[str]
+) -> None:
+    cfg = config(*overrides, "dev=suite", "model=tiny_bert")
+    with pytest.raises(ConfigError, match="dev=suite has no effect") as caught:
+        train_in(tmp_path / "run", cfg)
+    assert caught.value.key == "dev"
