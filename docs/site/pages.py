@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loss_curves import curves, draw
 from mkdocs.structure.files import File
 
 if TYPE_CHECKING:
@@ -75,12 +76,18 @@ def settings() -> Iterator[str]:
 
 def losses() -> Iterator[str]:
     """Lines of the reference of the losses: equation and use from the class, settings from the file."""
-    yield "# Losses\n\nChosen with `loss=...`; the arguments are `loss.temperature=0.1` and so on.\n"
+    yield (
+        "# Losses\n\nChosen with `loss=...`; the arguments are `loss.temperature=0.1` and so on. [Results](../results.md) "
+        "has the scores of most of them on MiniLM.\n"
+    )
     for path in sorted((ROOT / "conf" / "loss").glob("*.yaml")):
         text = path.read_text("utf-8")
         target = re.search(r"^_target_: (\S+)", text, re.MULTILINE)
         yield f"## {path.stem}\n"
         yield from _table(path)
+        found = curves(path.stem)
+        if found is not None:
+            yield f"<figure markdown=0>{draw(found)}<figcaption>{found.caption}</figcaption></figure>\n"
         if target is not None:
             yield f"::: {target[1]}\n    options:\n      show_root_heading: false\n      members: false\n"
 
