@@ -77,8 +77,8 @@ def settings() -> Iterator[str]:
 def losses() -> Iterator[str]:
     """Lines of the reference of the losses: equation and use from the class, settings from the file."""
     yield (
-        "# Losses\n\nChosen with `loss=...`; the arguments are `loss.temperature=0.1` and so on. [Results](../results.md) "
-        "has the scores of most of them on MiniLM.\n"
+        "# Losses\n\nChosen with `loss=...`; the arguments are `loss.temperature=0.1` and so on. "
+        "[Results](../results.md) has the scores of most of them on MiniLM.\n"
     )
     for path in sorted((ROOT / "conf" / "loss").glob("*.yaml")):
         text = path.read_text("utf-8")
