@@ -77,6 +77,7 @@ def test_drawings(site: ModuleType, name: str) -> None:
     assert set(found.values) <= set(texts)
 
 
+@pytest.mark.slow
 def test_losses_without_a_curve_are_those_that_depend_on_more_than_cosines(site: ModuleType) -> None:
     without = {name for name in all_losses() if site.curves(name) is None}
     needing = {name for name, kind in all_losses().items() if kind.requires or name in site.BY_COORDINATES}

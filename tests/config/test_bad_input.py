@@ -240,11 +240,21 @@ def rejected_key(cfg: DictConfig, key: str, value: str) -> str | None:
     return None
 
 
+IN_FAST = 8
+"""One row in so many is in the fast tests, since all of them take 40 seconds."""
+
+
 def test_the_table_is_large() -> None:
     assert len(ROWS) >= 300
 
 
-@pytest.mark.parametrize(("base", "key", "value"), ROWS)
+@pytest.mark.parametrize(
+    ("base", "key", "value"),
+    [
+        pytest.param(*row, marks=() if number % IN_FAST == 0 else pytest.mark.slow)
+        for number, row in enumerate(ROWS)
+    ],
+)
 def test_a_bad_value_is_rejected_by_its_key(
     base: str, key: str, value: str, bases: dict[str, DictConfig]
 ) -> None:
