@@ -59,7 +59,7 @@ def notes(collected: Collected) -> list[str]:
             "scores have a table of their own, to compare rankings, not values."
         )
     text.append(
-        "`here`: scores x 100, mean over seeds; weights selected by STS-B dev, never by a test set. "
+        "`here`: scores x 100, mean over seeds; weights selected by STS-B dev, as in the papers. "
         "`interval`: 95 % of the average, bootstrap over test pairs."
         if "average" in collected.columns
         else "`here`: mean over seeds. Weights are selected by STS-B dev."
