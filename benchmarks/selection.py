@@ -21,6 +21,7 @@ import sts_lightning
 from sts_lightning.data.fetch.hints import default_root
 from sts_lightning.data.pair_tables import gold_of, values_of
 from sts_lightning.data.readers.senteval import load_stsb
+from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.evaluation.correlation import correlate
 from sts_lightning.evaluation.similarity import score_pairs
 from sts_lightning.files import write_atomic
@@ -36,16 +37,32 @@ def main() -> None:
     parser.add_argument("--resamples", type=int, default=2000, help="default: %(default)s")
     options = parser.parse_args()
     rows = []
-    for run in sorted(path for path in options.folder.iterdir() if (path / "metrics.json").is_file()):
-        metrics = RunFolder(run).metrics()
-        assert metrics.dev is not None
-        assert metrics.test is not None
-        parts = metrics.dev["parts"]
-        devs = (metrics.dev["spearman"], parts["stsb"]["spearman"], whole_dev(run))
-        rows.append((*devs, metrics.test["average"]))
-        print(" ".join(f"{value:7.2f}" for value in rows[-1]), run.name, flush=True)
+    try:
+        for path in sorted(options.folder.glob("*/metrics.json")):
+            rows.append(scores_of(path.parent))
+            print(" ".join(f"{value:7.2f}" for value in rows[-1]), path.parent.name, flush=True)
+    except UserError as error:
+        parser.error(str(error))
+    if len(rows) < 3:
+        parser.error(f"{options.folder} has {len(rows)} finished runs; an order to compare needs at least 3.")
     print(f"columns: {', '.join(CHOICES)}, average of the seven test sets")
     report(np.array(rows), options.resamples)
+
+
+def scores_of(run: Path) -> tuple[float, float, float, float]:
+    """Return a run's score of each of `CHOICES` and its average of the seven test sets, times 100.
+
+    Raises:
+        CheckpointError: The run's results are broken, or lack the suite's parts or the test sets.
+    """
+    metrics = RunFolder(run).metrics()
+    if metrics.dev is None or "parts" not in metrics.dev or metrics.test is None:
+        raise CheckpointError(
+            f"{run / 'metrics.json'} lacks dev.parts or test;",
+            hint="train with dev=suite and without evaluation.final=false.",
+        )
+    parts = metrics.dev["parts"]
+    return metrics.dev["spearman"], parts["stsb"]["spearman"], whole_dev(run), metrics.test["average"]
 
 
 def whole_dev(run: Path) -> float:
