@@ -31,6 +31,8 @@ register_schemas()
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell starts with &, and in its children
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # likewise under nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 EXACT = "precision=32-true"
 """Put first, so that a test may override it: precision=auto depends on the machine."""
