@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from sts_lightning.data import dev_suite
 from sts_lightning.data.dev_suite import load_dev_suite, parts_of, without_dev_pairs
 from sts_lightning.data.pair_tables import SourceCount, pairs_of
+from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
 from sts_lightning.errors import ConfigError, DataError
 from sts_lightning.runs.folder import RunFolder
@@ -82,6 +83,22 @@ def test_training_leaves_out_the_pairs_of_the_suite(suite_root: Path) -> None:
     assert (stsb.dropped["in the dev set"], stsb.kept) == (4, 3)
     assert sick.dropped["in the dev set"] == 1
     assert len(data.train) == stsb.kept + sick.kept
+
+
+def test_test_pairs_of_ones_own_are_left_out(suite_root: Path) -> None:
+    path = suite_root / "mine.csv"
+    path.write_text("sentence1,sentence2,score\nHypothesis 3,premise 3,1\nsome,other,2\n")
+    data = SentencesData(str(suite_root), 2, 0, _sentences(suite_root), dev="suite", test_path=str(path))
+    data.setup()
+    kept = pairs_of(data.dev)
+    assert ("premise 2", "hypothesis 2") in kept
+    assert ("premise 3", "hypothesis 3") not in kept
+
+
+def _sentences(root: Path) -> str:
+    path = root / "sentences.txt"
+    path.write_text("one\ntwo\nthree\n")
+    return str(path)
 
 
 def test_a_sample_is_the_same_each_time(suite_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

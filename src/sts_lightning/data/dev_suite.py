@@ -23,7 +23,7 @@ from sts_lightning.data.pair_tables import (
     values_of,
 )
 from sts_lightning.data.readers.classification import load_transfer_tasks
-from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs
 from sts_lightning.data.readers.senteval import (
     load_sickr,
     load_sts_tasks,
@@ -31,8 +31,6 @@ from sts_lightning.data.readers.senteval import (
     load_stsb_genres,
     text_found,
 )
-from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.errors import DataError
 
 PART = "part"
 """Column of a table of dev pairs with the name of the part that a pair belongs to."""
@@ -41,16 +39,15 @@ STS_PARTS = ("stsb", "sick", "news")
 """Parts with graded scores, which are taken whole."""
 
 HELD_OUT = "MSRpar"
-"""Genre of STS-B train that is a part of the suite; training leaves it out."""
+"""Genre of STS-B train that is a part of the suite."""
 
 SAMPLE = 500
 """Pairs of the NLI and the paraphrase part: a fixed random sample."""
 
-NLI_SCORES = {"contradiction": 0.0, "neutral": 2.5, "entailment": 5.0}
-"""Score of each NLI class; only the order affects Spearman's correlation."""
 
-
-def load_dev_suite(root: str, text: SentEvalText, counts: list[SourceCount]) -> Dataset:
+def load_dev_suite(
+    root: str, text: SentEvalText, counts: list[SourceCount], further: Sequence[Dataset] = ()
+) -> Dataset:
     """Load the parts of the suite, one after another, with the column `PART`.
 
     ========== =====================================================================
@@ -63,18 +60,19 @@ def load_dev_suite(root: str, text: SentEvalText, counts: list[SourceCount]) -> 
     paraphrase `SAMPLE` pairs of MRPC's training set, paraphrase or not
     ========== =====================================================================
 
-    A pair that occurs in one of the seven test sets or in an earlier part, in either order, compared by
-    lower-cased letters and digits, is dropped.
+    A pair that occurs in a test set or in an earlier part, in either order, compared by lower-cased letters
+    and digits, is dropped.
 
     Args:
         root: Data root in SentEval's layout.
         text: Text of STS-B and SICK; the other parts are as their files have them.
         counts: List to which the rows read and dropped of each part are appended.
+        further: Test pairs besides the seven test sets.
 
     Raises:
         DataError: A file is missing or malformed, or a part is left without varied scores.
     """
-    tests = [table for task in load_sts_tasks(root) for table in task.subsets.values()]
+    tests = [*further, *(table for task in load_sts_tasks(root) for table in task.subsets.values())]
     news = [row for row, genre in enumerate(load_stsb_genres(root, "train")) if genre == HELD_OUT]
     # Rows are chosen by the text of the files, so that the suite is the same whatever text is read.
     files = _sts_parts(root, "raw", news) | {"nli": _nli_pairs(root), "paraphrase": _paraphrases(root)}
@@ -157,13 +155,9 @@ def _sample(rows: Sequence[int], size: int) -> list[int]:
 
 @fetched_by("pairs")
 def _nli_pairs(root: str) -> Dataset:
-    path = Path(root) / "nli" / "nli_pairs.tsv"
-    rows = []
-    for line, (premise, hypothesis, label) in read_records(path, ["premise", "hypothesis", "label"]):
-        if label not in NLI_SCORES:
-            raise DataError(f"the label {label!r} is not one of {', '.join(NLI_SCORES)}.", path, line)
-        rows.append((sentence(premise, path, line), sentence(hypothesis, path, line), NLI_SCORES[label]))
-    return _table(rows)
+    pairs = read_nli_pairs(Path(root) / "nli" / "nli_pairs.tsv")
+    step = SCORE_RANGE[1] / (len(CLASSES) - 1)  # only the order affects Spearman's correlation
+    return _table([(premise, hypothesis, step * index) for premise, hypothesis, index in pairs])
 
 
 def _paraphrases(root: str) -> Dataset:

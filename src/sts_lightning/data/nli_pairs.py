@@ -20,15 +20,10 @@ from sts_lightning.data.pair_tables import (
     select_rows,
     values_of,
 )
-from sts_lightning.data.readers.row_values import sentence
-from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
 from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
 from sts_lightning.data.training_files import Files, short_names, weighted
-from sts_lightning.errors import DataError
 from sts_lightning.published import DEFINITE_NLI_PAIRS, NLI_PAIRS
-
-CLASSES: tuple[str, ...] = ("contradiction", "neutral", "entailment")
-"""Classes in the order of similarity, so that their indices 0, 1, 2 can be regressed (STS-Regression)."""
 
 
 class NLIPairsData(SentEvalData):
@@ -65,7 +60,7 @@ class NLIPairsData(SentEvalData):
         batch_size: int,
         seed: int,
         path: Files | None = None,
-        columns: tuple[str, str, str] = ("premise", "hypothesis", "label"),
+        columns: tuple[str, str, str] = COLUMNS,
         classes: tuple[str, ...] = CLASSES,
         limit: int | None = None,
         filter: OverlapFilter = "exact",
@@ -120,29 +115,8 @@ class NLIPairsData(SentEvalData):
         return sample_rows(table, self.limit, self.counts)
 
     def _read(self, path: Path, name: str) -> Dataset:
-        rows = [
-            (sentence(premise, path, line), sentence(hypothesis, path, line), self._class(label, path, line))
-            for line, (premise, hypothesis, label) in read_records(
-                path, list(self.columns), numbers=self.columns[2:]
-            )
-        ]
+        rows = read_nli_pairs(path, self.columns, self.classes)
         self.counts.append(SourceCount(name, len(rows)))
         return make_table(
             dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True))
-        )
-
-    def _class(self, text: str, path: Path, line: int) -> int:
-        """Return the index of a class given by name or by index.
-
-        Raises:
-            DataError: The text is neither.
-        """
-        word = text.strip().lower()
-        if word in self.classes:
-            return self.classes.index(word)
-        if word in map(str, range(self.num_classes)):
-            return int(word)
-        indices = ", ".join(map(str, range(self.num_classes)))
-        raise DataError(
-            f"the label {text!r} is not {', '.join(self.classes)} (or {indices} in this order).", path, line
         )

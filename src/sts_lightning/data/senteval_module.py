@@ -88,7 +88,8 @@ class SentEvalData(SentenceDataModule):
         if path is not None:
             return self._load_own(path, DEV).subsets["test"]
         if self.dev_set == "suite":
-            return load_dev_suite(self.root, self.senteval_text, self.counts)
+            own = [] if self.own.get("test_path") is None else self.tables_to_avoid()
+            return load_dev_suite(self.root, self.senteval_text, self.counts, own)
         return load_stsb(self.root, "dev", self.senteval_text)
 
     def without_dev(self, train: Dataset) -> Dataset:
