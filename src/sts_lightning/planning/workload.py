@@ -18,8 +18,8 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import make_plan
 
-DEV_PAIRS, TEST_PAIRS = 1_500, 18_850
-"""Pairs of STS-B dev and of the seven test sets."""
+DEV_PAIRS, DEV_SENTENCES, REPORT_SENTENCES = 1_500, 2_910, 26_798
+"""Pairs of STS-B dev, their distinct sentences, and those of STS-B dev and the seven test sets."""
 
 SAMPLE = 1_000
 """Number of sentences of dev and test sets whose tokens are counted."""
@@ -71,8 +71,9 @@ def measure(cfg: DictConfig, module: STSModule, data: SentenceDataModule, chunk_
         examples = _published(cfg, data, error)
         batches = math.ceil(examples / data.batch_size)
         padded = kept = float(rows * row)
-        tests = TEST_PAIRS if isinstance(data, SentEvalData) and cfg.evaluation.final else 0
-        dev_tokens, report_tokens = 2.0 * row * DEV_PAIRS, 2.0 * row * (DEV_PAIRS + tests)
+        tested = isinstance(data, SentEvalData) and cfg.evaluation.final
+        dev_tokens = 2.0 * row * DEV_PAIRS
+        report_tokens = float(row * (REPORT_SENTENCES if tested else DEV_SENTENCES))
         notes: tuple[str, ...] = (
             f"{examples:,} examples as published, of about {row} tokens; the data is not here",
         )
