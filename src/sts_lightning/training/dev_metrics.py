@@ -36,12 +36,12 @@ class DevMetrics:
             `MONITOR`, Pearson's correlation and, of a suite, Spearman's for each part.
         """
         cosines, gold = (torch.cat(column) for column in zip(*self._batches, strict=True))
-        pearson = [_pearson([(cosines[rows], gold[rows])]) for rows in parts.values()]
+        pieces = [[(cosines[rows], gold[rows])] for rows in parts.values()] or [self._batches]
+        pearson = [_pearson(piece) for piece in pieces]
         # On the CPU, since ranks have no deterministic form on CUDA.
-        spearman = [spearman_corrcoef(cosines[rows].cpu(), gold[rows].cpu()) for rows in parts.values()]
-        own = {f"dev/{name}": value for name, value in zip(parts, spearman, strict=True)}
-        if not parts:
-            pearson, spearman = [_pearson(self._batches)], [spearman_corrcoef(cosines.cpu(), gold.cpu())]
+        ranked = [(cosines[rows].cpu(), gold[rows].cpu()) for rows in parts.values() or [slice(None)]]
+        spearman = [spearman_corrcoef(*both) for both in ranked]
+        own = {f"dev/{name}": value for name, value in zip(parts, spearman, strict=False)}
         self._batches.clear()
         return {MONITOR: torch.stack(spearman).mean(), "dev/pearson": torch.stack(pearson).mean(), **own}
 

@@ -48,7 +48,7 @@ def warm_start(
             f"init_from={run.name} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), "
             f"not {_shape_of(model) or 'none'}; leave model.adapter as it was."
         )
-    if cfg.get("dev") == "suite" != earlier.get("dev"):
+    if cfg.data.get("dev") == "suite" != earlier.data.get("dev"):
         log.warning(
             "WARNING: init_from=%s was trained without dev=suite, so that it may have seen dev pairs of this "
             "run, and a checkpoint near the start may look too good.",
