@@ -91,9 +91,7 @@ def report(scores: np.ndarray, resamples: int) -> None:
     print(f"{len(scores)} runs")
     for row, name in enumerate(CHOICES):
         for column, what in enumerate(("rank correlation", "regret")):
-            print(
-                f"{name}: {what} {_shown(found[row, column], spread[:, row, column])} of {len(scores)} runs"
-            )
+            print(f"{name}: {what} {_shown(found[row, column], spread[:, row, column])}")
     for column, what in enumerate(("rank correlation", "regret")):
         difference = spread[:, 0, column] - spread[:, -1, column]
         print(f"suite less STS-B dev: {what} {_shown(found[0, column] - found[-1, column], difference)}")

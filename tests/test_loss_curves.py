@@ -80,7 +80,6 @@ def test_drawings(site: ModuleType, name: str) -> None:
 @pytest.mark.slow
 def test_losses_without_a_curve_are_those_that_depend_on_more_than_cosines(site: ModuleType) -> None:
     without = {name for name in all_losses() if site.curves(name) is None}
-    needing = {name for name, kind in all_losses().items() if kind.requires or name in site.BY_COORDINATES}
-    built_of_others = {"mix", "matryoshka", "divided"}
-    assert without >= needing | built_of_others
+    needing = {name for name, kind in all_losses().items() if kind.requires}
+    assert without >= needing | {*site.BY_COORDINATES, *site.OF_OTHERS}
     assert not without & {*SCORES, *POSITIVES, *HEADS, "gist", "listmle", "kendall", "translated_relu"}

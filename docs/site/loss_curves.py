@@ -9,17 +9,16 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from sts_lightning.errors import UserError
 from sts_lightning.losses.base import TOP_SCORE, Loss
 from sts_lightning.losses.siamese import SiameseRegressionLoss
 from sts_lightning.training.assembly import make_loss
 
 LOSSES = Path(__file__).parents[2] / "conf" / "loss"
 BATCH = 32
-"""Examples in a batch: as many as the loss that reads the most."""
+"""Examples in a batch."""
 
 GOLD = (0.0, 2.5, 5.0)
 NEGATIVES = (0.0, 0.2, 0.4)
@@ -28,6 +27,9 @@ NEGATIVES = (0.0, 0.2, 0.4)
 HARD_NEGATIVE = 0.3
 BY_COORDINATES = ("angle", "gated_angle")
 """Losses that depend on more than cosines: on angles in the complex plane."""
+
+OF_OTHERS = ("divided", "matryoshka", "mix")
+"""Losses that are made of others, which have to be named."""
 
 POINTS = 81
 COLOURS = ("#4c78d8", "#d9702b", "#2f9e6b")
@@ -57,13 +59,11 @@ def curves(name: str) -> Curves | None:
     Args:
         name: Name of the loss in ``conf/loss``.
     """
-    if name in BY_COORDINATES:
+    if name in (*BY_COORDINATES, *OF_OTHERS):
         return None
-    try:
-        torch.manual_seed(0)
-        loss = make_loss(OmegaConf.load(LOSSES / f"{name}.yaml"), 3 * BATCH + 1, TOP_SCORE).double()  # type: ignore[arg-type]
-    except UserError:  # needs other losses as its arguments
-        return None
+    node = OmegaConf.load(LOSSES / f"{name}.yaml")
+    assert isinstance(node, DictConfig)
+    loss = make_loss(node, 3 * BATCH + 1, TOP_SCORE).double()
     if isinstance(loss, SiameseRegressionLoss):
         return _of_predictions(loss)
     if loss.requires or any(True for _ in loss.parameters()):

@@ -78,7 +78,7 @@ def losses() -> Iterator[str]:
     """Lines of the reference of the losses: equation and use from the class, settings from the file."""
     yield (
         "# Losses\n\nChosen with `loss=...`; the arguments are `loss.temperature=0.1` and so on. "
-        "[Results](../results.md) has the scores of most of them on MiniLM.\n"
+        "[Results](../results.md) has the scores of some of them on MiniLM.\n"
     )
     for path in sorted((ROOT / "conf" / "loss").glob("*.yaml")):
         text = path.read_text("utf-8")
