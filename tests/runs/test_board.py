@@ -74,7 +74,7 @@ def test_table_and_curves(tmp_path: Path) -> None:
 
 
 def test_what_runs_say_is_text(tmp_path: Path) -> None:
-    write(tmp_path / "<b>name", settings(1, prompt=ATTACK), 80.0)
+    write(tmp_path / "<b>name", settings(1, prompt={"template": ATTACK}), 80.0)
     history(tmp_path / "<b>name", 60, 80)
     write(tmp_path / "other", settings(1, **{ATTACK: 1}), 70.0)
     (tmp_path / "other" / "history.csv").write_text(f"step\n{ATTACK}\n")

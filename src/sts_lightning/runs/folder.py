@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,6 +51,9 @@ State = Literal["new", "started", "cut", "finished"]
 
 Which = Literal["best", "last"] | int
 """A checkpoint: that of the best dev score, the last one, or that of a step."""
+
+SECTIONS = ("model", "prompt", "evaluation")
+"""Parts of a run's configuration without which nothing can be read from it."""
 
 
 class RunFolder:
@@ -192,15 +195,9 @@ class RunFolder:
         if not self.config_file.is_file():
             raise no_run(self.path, self.config_file.name)
         cfg = read_config(self.config_file, trust)
-        absent = [
-            key for key in ("model", "prompt", "evaluation") if not isinstance(cfg.get(key), DictConfig)
-        ]
-        if not absent and not isinstance(cfg.model.get("_target_"), str):
-            absent = ["model._target_"]
-        if absent:
-            raise CheckpointError(
-                f"{self.config_file} is not the configuration of a run: it has no {', '.join(absent)}."
-            )
+        self._check_sections(cfg, SECTIONS)
+        if not isinstance(cfg.model.get("_target_"), str):
+            raise self._incomplete("model._target_")
         return cfg
 
     def settings(self) -> dict[Any, Any]:
@@ -212,6 +209,24 @@ class RunFolder:
         if not self.config_file.is_file():
             raise no_run(self.path, self.config_file.name)
         return read_settings(self.config_file)
+
+    def complete_settings(self) -> dict[Any, Any]:
+        """Read the configuration as plain values.
+
+        Raises:
+            CheckpointError: The configuration is missing, broken, or not that of a run or an evaluation.
+        """
+        settings = self.settings()
+        self._check_sections(settings, SECTIONS if "suite" not in settings else ("model",))
+        return settings
+
+    def _check_sections(self, cfg: Mapping[Any, Any] | DictConfig, sections: Sequence[str]) -> None:
+        absent = [key for key in sections if not isinstance(cfg.get(key), Mapping | DictConfig)]
+        if absent:
+            raise self._incomplete(", ".join(absent))
+
+    def _incomplete(self, absent: str) -> CheckpointError:
+        return CheckpointError(f"{self.config_file} is not the configuration of a run: it has no {absent}.")
 
     def save_config(self, cfg: DictConfig) -> None:
         """Write the configuration with all interpolations resolved."""

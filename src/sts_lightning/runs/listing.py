@@ -102,7 +102,7 @@ def _settings(folder: RunFolder) -> dict[str, Any]:
 
 def _own(folder: RunFolder) -> dict[str, Any]:
     """Return the settings of a folder without those that follow its seed."""
-    found = flat(folder.settings())
+    found = flat(folder.complete_settings())
     seed = found.get("seed")
     return {key: value for key, value in found.items() if not (key.endswith(".seed") and value == seed)}
 
