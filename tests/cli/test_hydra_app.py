@@ -38,6 +38,17 @@ def test_help_needs_no_torch(cli: Cli) -> None:
     assert silent.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("script", "wrong"), [("train.py", "dev=suit"), ("train.py", "optim.schedule=x"), ("eval.py", "suite=x")]
+)
+def test_a_wrong_choice_is_rejected_before_torch_is_imported(script: str, wrong: str) -> None:
+    code = f"import runpy, sys\nsys.modules['torch'] = None\nsys.argv = ['{script}', '{wrong}']\n"
+    code += f"runpy.run_path('{script}', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {wrong} is not among ")
+
+
 def test_train_then_evaluate_the_run(cli: Cli, tmp_path: Path) -> None:
     done = cli(
         "train.py",

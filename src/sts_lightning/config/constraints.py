@@ -36,6 +36,25 @@ def check_config(cfg: DictConfig) -> DictConfig:
         A copy with all interpolations resolved.
 
     Raises:
+        ConfigError: See `check_values`; or a group does not fit the signature of what it names.
+    """
+    resolved = check_values(cfg)
+    for key, node in _items(resolved):
+        if isinstance(node, DictConfig):
+            _check_targets(key, node)
+    return resolved
+
+
+def check_values(cfg: DictConfig) -> DictConfig:
+    """Check required values, numbers and choices, all that can be checked before torch is imported.
+
+    Args:
+        cfg: Composed configuration; it is not changed.
+
+    Returns:
+        A copy with all interpolations resolved.
+
+    Raises:
         ConfigError: A value is missing, of the wrong type, out of range, NaN or infinite, or not among the
             choices; or a recipe takes it from a published cell that does not exist.
     """
@@ -57,9 +76,6 @@ def check_config(cfg: DictConfig) -> DictConfig:
     _check_groups(resolved)
     _check_finite(resolved, "")
     _check_fields(resolved, "")
-    for key, node in _items(resolved):
-        if isinstance(node, DictConfig):
-            _check_targets(key, node)
     return resolved
 
 

@@ -5,6 +5,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.cli.hydra_app import job, run
 from sts_lightning.conf_folders import PACKAGED
+from sts_lightning.config.constraints import check_values
 from sts_lightning.config.schema import register_schemas
 
 register_schemas()
@@ -14,6 +15,8 @@ register_schemas()
 @job
 def main(cfg: DictConfig) -> float:
     """Train and return the dev score of the selected weights."""
+    if cfg.resume is None and not cfg.stages:  # each stage is composed and checked later
+        check_values(cfg)
     from sts_lightning.workflows.stages import train  # torch is not needed for --help
 
     return train(cfg)
