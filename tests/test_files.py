@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.errors import ConfigError, StorageError
-from sts_lightning.files import check_output, write_atomic
+from sts_lightning.files import check_output, new_folder, write_atomic
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +64,21 @@ def test_the_error_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> N
 def test_a_link_to_itself_is_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     check_output("--to", tmp_path / "a.csv", tmp_path / "loop")
+
+
+def test_a_new_folder_is_whole_or_not_there(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "one") as inside:
+        (inside / "a").touch()
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    with new_folder(tmp_path / "one") as inside:
+        (inside / "a").touch()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["one", "one/a"]
+
+
+def test_a_folder_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one exists by now"), new_folder(tmp_path / "one") as inside:
+        (inside / "a").touch()
+        (tmp_path / "one").mkdir()
+        (tmp_path / "one" / "b").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["one", "b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,3 +70,39 @@ def replacing(path: Path) -> Iterator[Path]:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_new_folder(folder: Path) -> None:
+    """Check that a folder can be created, without creating it.
+
+    Raises:
+        ConfigError: It exists or cannot be created.
+    """
+    if folder.exists():
+        raise ConfigError(f"{folder} exists already; choose another folder.")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):
+            pass
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another folder.") from error
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder, which becomes the new one unless an error is raised.
+
+    Raises:
+        ConfigError: The folder has come to exist meanwhile.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
+        inside = Path(temporary) / folder.name
+        inside.mkdir()
+        yield inside
+        try:
+            inside.rename(folder)
+        except OSError as error:
+            if not folder.exists():
+                raise
+            raise ConfigError(f"{folder} exists by now; choose another folder.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 from pathlib import Path
 
@@ -169,3 +170,17 @@ def test_of_equal_scores_the_last_is_the_best() -> None:
     members = itertools.count(1)
     tried = [Candidate(tuple(range(next(members))), 1.0, dev) for dev in (1.0, 2.0, 2.0)]
     assert Soup([], tried).best is tried[2]
+
+
+def test_a_full_disk_leaves_nothing(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(RunFolder, "save_metrics", full)
+        make_soup(read_parents(runs[:2], NOTHING), tmp_path / "soup")
+    assert not list(tmp_path.iterdir())
+    make_soup(read_parents(runs[:2], NOTHING), tmp_path / "soup")
+    assert RunFolder(tmp_path / "soup").finished

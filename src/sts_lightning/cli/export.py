@@ -58,8 +58,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     from sts_lightning.config.trust import Trust
-    from sts_lightning.export.export import check_new_folder, export  # torch is not needed for --help
+    from sts_lightning.export.export import export  # torch is not needed for --help
     from sts_lightning.export.push import push
+    from sts_lightning.files import check_new_folder
     from sts_lightning.runs.folder import RunFolder
     from sts_lightning.workflows.card_facts import card_facts
     from sts_lightning.workflows.model_card import model_card

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError("--greedy selects among runs, but there is one.", key="greedy")
     from sts_lightning.config.trust import Trust  # --help does not wait for these
     from sts_lightning.console import print_scores
-    from sts_lightning.export.export import check_new_folder
+    from sts_lightning.files import check_new_folder
     from sts_lightning.workflows.soup import make_soup
     from sts_lightning.workflows.soup_parents import read_parents
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,6 +15,7 @@ from sts_lightning.errors import ConfigError, StorageError
 from sts_lightning.export.adapter import write_adapter
 from sts_lightning.export.merged import write_merged
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
+from sts_lightning.files import check_new_folder, new_folder
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, with_quantization
 from sts_lightning.models.pipeline_files import OWN_FILE
@@ -75,10 +75,7 @@ def export(
     if base == "original" and format_ != "adapter":
         cfg.model = with_quantization(cfg.model, "none")
     encoder = load_from(source, cfg).eval()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-        inside = Path(temporary) / "export"
-        inside.mkdir()
+    with new_folder(folder) as inside:
         try:
             WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
         except SafetensorError as error:  # of a write, as where the disk is full
@@ -89,23 +86,6 @@ def export(
         (inside / OWN_FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
         if card is not None:
             (inside / "README.md").write_text(card(inside), "utf-8")
-        inside.rename(folder)
-
-
-def check_new_folder(folder: Path) -> None:
-    """Check that a folder can be created, without creating it.
-
-    Raises:
-        ConfigError: It exists or cannot be created.
-    """
-    if folder.exists():
-        raise ConfigError(f"{folder} exists already; choose another folder.")
-    above = next(parent for parent in folder.absolute().parents if parent.exists())
-    try:
-        with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):
-            pass
-    except OSError as error:
-        raise ConfigError(f"{folder} cannot be made ({error.strerror}); choose another folder.") from error
 
 
 def _settings(encoder: SentenceEncoder) -> dict[str, Any]:

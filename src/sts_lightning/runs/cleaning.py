@@ -10,7 +10,6 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.files import replacing
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import find_runs
 from sts_lightning.runs.lock import locked
@@ -69,8 +68,9 @@ def drop(leftover: Leftover) -> int:
     path = leftover.run.checkpoint("last")
     with locked(leftover.run.path):
         checkpoint = leftover.run.read_checkpoint("last")
-        with replacing(path) as temporary:
-            torch.save({key: value for key, value in checkpoint.items() if key in NEEDED}, temporary)
+        leftover.run.write_checkpoint(
+            "last", {key: value for key, value in checkpoint.items() if key in NEEDED}
+        )
     return leftover.size - path.stat().st_size
 
 

@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,9 +37,10 @@ from sts_lightning.config.trust import (
 )
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
+from sts_lightning.runs.checkpoint_file import read_checkpoint, write_checkpoint
 from sts_lightning.runs.history_rows import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
-from sts_lightning.runs.no_run import no_run
+from sts_lightning.runs.no_run import check_sections, no_run
 
 State = Literal["new", "started", "cut", "finished"]
 """Progress of a run.
@@ -51,9 +51,6 @@ State = Literal["new", "started", "cut", "finished"]
 
 Which = Literal["best", "last"] | int
 """A checkpoint: that of the best dev score, the last one, or that of a step."""
-
-SECTIONS = ("model", "prompt", "evaluation")
-"""Parts of a run's configuration without which nothing can be read from it."""
 
 
 class RunFolder:
@@ -195,9 +192,7 @@ class RunFolder:
         if not self.config_file.is_file():
             raise no_run(self.path, self.config_file.name)
         cfg = read_config(self.config_file, trust)
-        self._check_sections(cfg, SECTIONS)
-        if not isinstance(cfg.model.get("_target_"), str):
-            raise self._incomplete("model._target_")
+        check_sections(cfg, self.config_file)
         return cfg
 
     def settings(self) -> dict[Any, Any]:
@@ -217,16 +212,8 @@ class RunFolder:
             CheckpointError: The configuration is missing, broken, or not that of a run or an evaluation.
         """
         settings = self.settings()
-        self._check_sections(settings, SECTIONS if "suite" not in settings else ("model",))
+        check_sections(settings, self.config_file, strict=False)
         return settings
-
-    def _check_sections(self, cfg: Mapping[Any, Any] | DictConfig, sections: Sequence[str]) -> None:
-        absent = [key for key in sections if not isinstance(cfg.get(key), Mapping | DictConfig)]
-        if absent:
-            raise self._incomplete(", ".join(absent))
-
-    def _incomplete(self, absent: str) -> CheckpointError:
-        return CheckpointError(f"{self.config_file} is not the configuration of a run: it has no {absent}.")
 
     def save_config(self, cfg: DictConfig) -> None:
         """Write the configuration with all interpolations resolved."""
@@ -276,28 +263,19 @@ class RunFolder:
         Raises:
             CheckpointError: The checkpoint is missing or broken.
         """
-        import torch  # not needed by a sweep, which starts other processes
-
         path = self.checkpoint(which)
         if not path.is_file():
             raise CheckpointError(f"{path} does not exist{self._why_missing(which)}.")
-        try:
-            checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-            damaged = None if mmap else zipfile.ZipFile(path).testzip()  # torch checks no sums
-        except Exception as error:  # the unpickler of torch raises various errors
-            raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
-        if damaged is not None:
-            raise CheckpointError(f"{path} is broken: the check sum of its part {damaged} is wrong.")
-        if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
-            raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
-        weights, step = checkpoint["state_dict"], checkpoint.get("global_step")
-        if not isinstance(weights, dict) or not all(
-            isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in weights.items()
-        ):
-            raise CheckpointError(f"{path} is broken: state_dict does not hold tensors by name.")
-        if type(step) is not int or step < 0:
-            raise CheckpointError(f"{path} is broken: global_step is {step!r}.")
-        return checkpoint
+        return read_checkpoint(path, mmap)
+
+    def write_checkpoint(self, which: Which, content: Mapping[str, Any]) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            OSError: It could not be written; an earlier file is unchanged.
+        """
+        self.checkpoints.mkdir(parents=True, exist_ok=True)
+        write_checkpoint(self.checkpoint(which), content)
 
     def _why_missing(self, which: Which) -> str:
         if isinstance(which, int):

@@ -1,8 +1,12 @@
-"""Error about a folder that is no run."""
+"""Errors about a folder that is no run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
 
 from sts_lightning.errors import CheckpointError
 
@@ -22,3 +26,24 @@ def no_run(folder: Path, config_file: str) -> CheckpointError:
         f"{folder} is not a run folder: it has no {config_file}.",
         hint=f"It holds a model: name it by model=encoder model.name={folder}." if has_model else None,
     )
+
+
+def check_sections(cfg: Mapping[Any, Any] | DictConfig, config_file: Path, strict: bool = True) -> None:
+    """Check that a configuration has the parts without which nothing can be read from it.
+
+    Args:
+        cfg: The configuration.
+        config_file: Its file, for the message.
+        strict: Whether it must be that of a run whose model can be built, not that of an evaluation.
+
+    Raises:
+        CheckpointError: A part is missing.
+    """
+    parts = ("model", "prompt", "evaluation") if strict or "suite" not in cfg else ("model",)
+    absent = [key for key in parts if not isinstance(cfg.get(key), Mapping | DictConfig)]
+    if strict and not absent and not isinstance(cfg["model"].get("_target_"), str):
+        absent = ["model._target_"]
+    if absent:
+        raise CheckpointError(
+            f"{config_file} is not the configuration of a run: it has no {', '.join(absent)}."
+        )

@@ -20,7 +20,7 @@ from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.dev_scores import DevScores, score_dev
 from sts_lightning.evaluation.encoding import Embedded
 from sts_lightning.evaluation.sts import STSResult, score_tasks, spearman_row
-from sts_lightning.files import replacing, write_atomic
+from sts_lightning.files import write_atomic
 from sts_lightning.losses.siamese import SiameseRegressionLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.environment import environment
@@ -163,13 +163,12 @@ def write_grid(grid: Grid, shared: Shared, folder: Path) -> None:
 def _write_run(head: Head, shared: Shared, grid: Grid, run: RunFolder) -> None:
     """Write what a finished run has; its scores are those of the encoder's cosine, as in any run."""
     cfg, steps = head.cell.cfg, shared.plan.total_steps
-    run.checkpoints.mkdir(parents=True, exist_ok=True)
+    run.path.mkdir(exist_ok=True)
     run.save_config(decided(cfg, shared.machine))
     module = make_module(cfg, shared.machine.precision, shared.encoder, head.loss, None, shared.plan)
     weights = {"state_dict": module.state_dict(), "global_step": steps, "epoch": cfg.trainer.max_epochs}
-    for which in ("best", "last"):
-        with replacing(run.checkpoint(which)) as temporary:
-            torch.save(weights, temporary)
+    run.write_checkpoint("best", weights)
+    run.write_checkpoint("last", weights)
     rows = [f"{step},{value}," for step, value in enumerate(head.losses.tolist(), start=1)]
     rows[-1] += str(grid.cosine.dev["spearman"])
     write_atomic(run.history_file, "\n".join([f"step,train/loss,{MONITOR}", *rows]) + "\n")

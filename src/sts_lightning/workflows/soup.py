@@ -13,20 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.files import write_atomic
+from sts_lightning.files import new_folder, write_atomic
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, load_part
 from sts_lightning.models.weight_sum import Weights, weighted_sum
 from sts_lightning.runs.calibration_file import fingerprint
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.dev_metrics import MONITOR
@@ -112,8 +110,8 @@ def make_soup(
             soup.tried.append(Candidate(members, alpha, dev))
     weights = _weights([parents[number] for number in soup.best.members], soup.best.alpha)
     load_part(encoder, ENCODER, {"state_dict": weights}, folder)
-    with locked(folder):
-        _write(RunFolder(folder), parents, soup, weights, encoder, data, started)
+    with new_folder(folder) as inside:
+        _write(RunFolder(inside), parents, soup, weights, encoder, data, started)
     return soup
 
 
@@ -180,11 +178,9 @@ def _write(
         log.info("evaluating the best on the test tasks")
     scores = score(encoder, data, cfg.evaluation)
     run.save_config(cfg)
-    run.checkpoints.mkdir()
-    stored = io.BytesIO()  # torch's own writer raises no OSError where the disk is full
-    torch.save({"state_dict": weights, "global_step": step, "epoch": 0}, stored)
-    for which in ("best", "last"):
-        write_atomic(run.checkpoint(which), stored.getvalue())
+    content = {"state_dict": weights, "global_step": step, "epoch": 0}
+    run.write_checkpoint("best", content)
+    run.write_checkpoint("last", content)
     _write_history(run, soup)
     if scores.test is not None:
         save_predictions(run, data.tests, scores.test_cosines)

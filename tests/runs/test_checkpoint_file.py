@@ -1,0 +1,36 @@
+"""One checkpoint on a disk with and without room."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from sts_lightning.runs import checkpoint_file
+from sts_lightning.runs.checkpoint_file import read_checkpoint, write_checkpoint
+
+CONTENT = {"state_dict": {"weight": torch.arange(200_000.0)}, "global_step": 3}
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "best.ckpt", CONTENT)
+    found = read_checkpoint(tmp_path / "best.ckpt")
+    assert torch.equal(found["state_dict"]["weight"], CONTENT["state_dict"]["weight"])  # type: ignore[index]
+    assert found["global_step"] == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["best.ckpt"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def on_full_disk(path: Path) -> Iterator[Path]:
+        yield Path("/dev/full")
+
+    monkeypatch.setattr(checkpoint_file, "replacing", on_full_disk)
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_checkpoint(tmp_path / "best.ckpt", CONTENT)
+    assert raised.value.errno == errno.ENOSPC

@@ -1,0 +1,44 @@
+"""Folders and configurations that are not those of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.no_run import check_sections, no_run
+
+FILE = Path("run/config.yaml")
+WHOLE: dict[str, Any] = {"model": {"_target_": "a.B"}, "prompt": {}, "evaluation": {}}
+
+
+def test_a_model_is_named_as_what_it_is(tmp_path: Path) -> None:
+    assert no_run(tmp_path, "config.yaml").hint is None
+    (tmp_path / "modules.json").touch()
+    assert f"model.name={tmp_path}" in str(no_run(tmp_path, "config.yaml").hint)
+
+
+@pytest.mark.parametrize(
+    ("cfg", "strict", "absent"),
+    [
+        ({"seed": 1}, True, "model, prompt, evaluation"),
+        ({"seed": 1}, False, "model, prompt, evaluation"),
+        (WHOLE | {"model": {}}, True, "model._target_"),
+        (WHOLE | {"prompt": None}, True, "prompt"),
+        ({"suite": "sts", "model": {}}, True, "prompt, evaluation"),
+        ({"suite": "sts"}, False, "model"),
+    ],
+)
+def test_what_is_absent_is_named(cfg: dict[str, Any], strict: bool, absent: str) -> None:
+    for form in (cfg, OmegaConf.create(cfg)):
+        with pytest.raises(CheckpointError, match=f"run/config.yaml is not .*: it has no {absent}[.]$"):
+            check_sections(form, FILE, strict)
+
+
+def test_what_is_whole_passes() -> None:
+    check_sections(WHOLE, FILE)
+    check_sections(WHOLE | {"model": {}}, FILE, strict=False)
+    check_sections({"suite": "sts", "model": {}}, FILE, strict=False)
