@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from sts_lightning.cli.arguments import add_file, at_least, fraction
+from tests.cli.helpers import leaves
 
 
 def test_whole_numbers_from_a_minimum_on() -> None:
@@ -29,3 +31,66 @@ def test_the_data_root_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatc
     add_file(parser, "a file")
     assert vars(parser.parse_args([])) == {"file": None, "data_root": "/somewhere"}
     assert parser.parse_args(["x.csv", "--data-root", "y"]).data_root == "y"
+
+
+WITHOUT_EFFECT = [
+    ("reproduce --card 24GB", "--card"),
+    ("reproduce --model minilm", "--model"),
+    ("reproduce --plan", "--plan"),
+    ("reproduce --state --jobs 2", "--jobs"),
+    ("reproduce --folder x", "--folder"),
+    ("reproduce pcc_table2 --card 24GB", "--card"),
+    ("reproduce pcc_table2 --plan --record", "--record"),
+    ("reproduce pcc_table2 --plan --report", "--report"),
+    ("reproduce pcc_table2 --plan --resamples 5", "--resamples"),
+    ("reproduce pcc_table2 --report --jobs 2", "--jobs"),
+    ("reproduce pcc_table2 --report --launcher slurm", "--launcher"),
+    ("reproduce pcc_table2 --report --set partition=gpu", "--set"),
+    ("runs --best --html a.html", "--html"),
+    ("runs --best --csv a.csv", "--csv"),
+    ("runs --best --each", "--each"),
+    ("runs --best --sort minutes", "--sort"),
+    ("ceiling --score gold", "--score"),
+    ("ceiling a.csv --data-root x", "--data-root"),
+    ("leaks --columns a b", "--columns"),
+    ("leaks a.csv --against b.csv --data-root x", "--data-root"),
+    ("figure --model minilm", "--model"),
+    ("figure --on dev", "--on"),
+    ("figure regression_figure2 --on dev", "--on"),
+    ("figure regression_figure2 --trust a.B", "--trust"),
+    ("figure rank_figure1 --runs a --to a.png --folder b", "--folder"),
+]
+
+
+@pytest.mark.parametrize(("command", "option"), WITHOUT_EFFECT)
+def test_options_without_effect_are_rejected(
+    command: str,
+    option: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert leaves(*command.split(), capsys=capsys).startswith(f"error: {option} has no effect ")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("reproduce pcc_table2 --state", "--state is of all tables; leave out pcc_table2"),
+        ("reproduce pcc_table2 --folder a.csv", "--folder a.csv is not a folder"),
+        ("reproduce pcc_table2 --plan --set nope", "--launcher process"),
+        ("reproduce pcc_table2 --plan --set nope=1", "Key 'nope'"),
+    ],
+)
+def test_what_no_table_can_use(
+    command: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").touch()
+    assert message in leaves(*command.split(), capsys=capsys)

@@ -63,7 +63,7 @@ def test_options_that_do_not_fit(project: Path) -> None:
     assert "rank_figure1" in fails("rank_figure99")
     assert "--table" in fails("rank_figure1", "--rows", "SimCSE")
     assert "suite=probing" in fails("rank_figure4", "--table", "rank_table2")
-    assert "--to: the name of the figure is missing" in fails("--to", "losses.png")
+    assert "--to has no effect without the name of a figure" in fails("--to", "losses.png")
     assert ".png" in fails("regression_figure2", "--to", "losses.pdf")
     assert "SimCSE + RR" in fails("rank_figure7", "--table", "rank_table2", "--rows", "Absent")
     unfinished = fails("rank_figure7", "--table", "rank_table2", "--model", "minilm", "--rows", "SimCSE")

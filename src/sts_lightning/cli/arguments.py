@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sts_lightning.data.fetch.hints import default_root
 from sts_lightning.data.readers.row_values import number
-from sts_lightning.errors import DataError
+from sts_lightning.errors import ConfigError, DataError
 
 Commands = argparse._SubParsersAction  # generic in stubs only
 
@@ -44,6 +44,26 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-remote-code", action="store_true", help="allow code that comes with the run's model"
     )
+
+
+def reject_unused(
+    options: argparse.Namespace, names: Sequence[str], reason: str, hint: str | None = None
+) -> None:
+    """Reject options that a command would ignore.
+
+    Args:
+        options: Options of the command, with its parser as ``parser``.
+        names: Options without effect here.
+        reason: Why, such as ``without --plan``.
+        hint: What to do.
+
+    Raises:
+        ConfigError: One of them is given, with another value than its default.
+    """
+    default = options.parser.get_default
+    for name in names:
+        if getattr(options, name) != default(name):
+            raise ConfigError(f"--{name.replace('_', '-')} has no effect {reason}.", key=name, hint=hint)
 
 
 def at_least(least: int, most: int = 1_000_000) -> Callable[[str], int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sts_lightning.cli.arguments import Commands, add_file, at_least
+from sts_lightning.cli.arguments import Commands, add_file, at_least, reject_unused
 from sts_lightning.console import print_scores
 from sts_lightning.errors import ConfigError
 from sts_lightning.files import check_output
@@ -28,11 +28,15 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--score", default="score", help="its column of gold scores; default: %(default)s")
     parser.add_argument("--levels", type=at_least(2), nargs="+", default=[2, 3, 5], help="default: 2 3 5")
     parser.add_argument("--plot", type=Path, help="also plot the ceilings of 2 to 20 levels to this PNG file")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
+    if options.file is None:
+        reject_unused(options, ("score",), "without a file")
+    else:
+        reject_unused(options, ("data_root",), "with a file")
     check_output("--plot", options.plot, options.file, suffix=".png")
     golds = read_golds(options.file, options.score, options.data_root)
     report_ceilings(golds, options.levels, options.plot)

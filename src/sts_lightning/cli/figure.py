@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sts_lightning.cli.arguments import Commands
+from sts_lightning.cli.arguments import Commands, reject_unused
 from sts_lightning.entry_points import typed_here
 from sts_lightning.errors import CheckpointError, ConfigError
 
@@ -53,20 +53,18 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="NAME",
         help="further classes and settings that the folders of --runs may use",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """List the figures, or draw one."""
     if options.name is None:
-        given = {"to": options.to, "runs": options.runs, "table": options.table, "rows": options.rows}
-        unused = [f"--{name}" for name, value in given.items() if value is not None]
-        if unused:
-            raise ConfigError(
-                f"{', '.join(unused)}: the name of the figure is missing.",
-                key="name",
-                hint="sts-lightning figure lists them.",
-            )
+        reject_unused(
+            options,
+            ("to", "runs", "table", "rows", "model", "on", "folder", "trust"),
+            "without the name of a figure",
+            "sts-lightning figure lists them.",
+        )
         list_figures()
         return
     from sts_lightning.analysis.plots import save_figure  # --help does not wait for it
@@ -130,6 +128,12 @@ def _check(options: argparse.Namespace, spec: FigureSpec) -> None:
         raise ConfigError(
             "--model and --rows choose among the runs of a table; --table names it.", key="table"
         )
+    if options.runs is None:
+        reject_unused(options, ("trust",), "without --runs")
+    if options.table is None and options.to is not None:
+        reject_unused(options, ("folder",), "with --to, without --table")
+    if options.name not in ("rank_figure1", "rank_figure6"):
+        reject_unused(options, ("on",), "on this figure")
     given = options.runs is not None or options.table is not None
     if spec.drawn_from == "nothing" and given:
         raise ConfigError("this figure is drawn from no run; leave out --runs and --table.", key="runs")

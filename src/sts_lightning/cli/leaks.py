@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.cli.arguments import Commands, add_file, fraction
+from sts_lightning.cli.arguments import Commands, add_file, fraction, reject_unused
 from sts_lightning.errors import ConfigError
 from sts_lightning.files import check_output, write_atomic
 
@@ -54,12 +54,16 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         metavar="FILE",
         help="write the numbers of the test pairs that leak to this JSON file, for `audit --rows`",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     against = None if options.against == "sts7" else Path(options.against)
+    if options.file is None and against is None:
+        reject_unused(options, ("columns",), "without a file")
+    if options.file is not None and against is not None:
+        reject_unused(options, ("data_root",), "with two files")
     check_output("--list", options.listing, options.file, against)
     check_output("--write", options.write, against, options.listing)
     check_output("--rows", options.rows, options.file, options.listing, options.write)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sts_lightning.cli.arguments import Commands, at_least
+from sts_lightning.cli.arguments import Commands, at_least, reject_unused
 from sts_lightning.cli.figure import list_figures
-from sts_lightning.errors import UserError
+from sts_lightning.errors import ConfigError, UserError
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -63,13 +63,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         default=Path("runs/reproduce"),
         help="folder of the runs of all tables; default: %(default)s",
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """List the tables and figures or their state, or plan, run and report one."""
     from sts_lightning.cli import reproduce_table as steps  # --help does not wait for it
 
+    _check(options)
     if options.state is not None:
         steps.write_state(None if options.state == Path() else options.state)
         return
@@ -81,6 +82,7 @@ def run(options: argparse.Namespace) -> None:
     if options.plan:
         from sts_lightning.planning.costs import Costs
 
+        steps.find_launcher(table, options.jobs, options.launcher, options.set)
         steps.print_plan(table, options.jobs, Costs(options.card))
         return
     finished = options.report or steps.reproduce(table, options.jobs, options.launcher, options.set)
@@ -89,3 +91,22 @@ def run(options: argparse.Namespace) -> None:
         raise UserError(
             "some runs have not finished; the messages above name them.", hint="The same command continues."
         )
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Reject options that the others leave without effect, and a file in place of the folder."""
+    run, report = ("jobs", "launcher", "set"), ("report", "record", "resamples")
+    if options.state is not None or options.table is None:
+        reason = "without the name of a table" if options.state is None else "with --state"
+        hint = "sts-lightning reproduce lists the tables." if options.state is None else None
+        reject_unused(options, ("model", "plan", "card", "evaluate", *run, *report, "folder"), reason, hint)
+        if options.table is not None:
+            raise ConfigError(f"--state is of all tables; leave out {options.table}.", key="state")
+    if options.plan:
+        reject_unused(options, report, "with --plan")
+    else:
+        reject_unused(options, ("card",), "without --plan")
+    if options.report:
+        reject_unused(options, run, "with --report")
+    if options.folder.exists() and not options.folder.is_dir():
+        raise ConfigError(f"--folder {options.folder} is not a folder.", key="folder")

@@ -17,7 +17,7 @@ from sts_lightning.reproduce.configs import train_configs
 from sts_lightning.reproduce.evaluated import evaluated_again
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
-from sts_lightning.reproduce.run import groups, run_table
+from sts_lightning.reproduce.run import RunJobs, groups, run_table
 from sts_lightning.reproduce.spec import (
     CITED,
     RUNS,
@@ -163,8 +163,23 @@ def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[
                 f"each run of this table needs {_needs(needs)}, and no GPU is visible. --model minilm runs "
                 "the same rows at a small scale, --plan shows the runs."
             )
+    return run_table(table, find_launcher(table, jobs, launcher, settings))
+
+
+def find_launcher(table: Table, jobs: int | None, launcher: str, settings: Sequence[str]) -> RunJobs:
+    """Return the function that runs the jobs of a table.
+
+    Args:
+        table: The table.
+        jobs: See `reproduce`.
+        launcher: See `reproduce`.
+        settings: See `reproduce`.
+
+    Raises:
+        ConfigError: A setting is unknown.
+    """
     given = [*settings] if jobs is None else [f"jobs={jobs}", *settings]
-    return run_table(table, open_launcher(launcher, given, table.root))
+    return open_launcher(launcher, given, table.root)
 
 
 def write_state(path: Path | None) -> None:

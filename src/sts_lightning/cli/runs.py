@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.cli.arguments import Commands, add_runs_folder
+from sts_lightning.cli.arguments import Commands, add_runs_folder, reject_unused
 from sts_lightning.errors import UserError
 from sts_lightning.files import check_output, write_atomic
 
@@ -45,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--best", action="store_true", help="print the folder of the best run on dev, for scripts"
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -58,6 +58,8 @@ def run(options: argparse.Namespace) -> None:
         sort_groups,
     )
 
+    if options.best:
+        reject_unused(options, ("sort", "each", "csv", "html"), "with --best")
     check_output("--csv", options.csv)
     check_output("--html", options.html, options.csv)
     runs = [one for one in find_runs(options.folder) if _fits(one.settings, options.where)]
