@@ -27,6 +27,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA
 from tests.export.helpers import STEPS
+from tests.hub_server import Hub
 from tests.models.families import tiny, write
 
 TEXTS = ["a dog runs.", "x"]
@@ -88,6 +89,46 @@ def test_a_folder_gives_the_vectors_it_was_exported_with(
     assert abs(bare.encode(TEXTS) - vectors).max() > 1e-2 * scale
     assert all(parameter.requires_grad for parameter in loaded.parameters())
     assert not any("lora" in name for name, _ in loaded.named_parameters())
+
+
+def publish(hub: Hub, name: str, folder: Path) -> str:
+    """Put the files of a folder on the hub, and return their commit."""
+    return hub.add(name, {path.name: path.read_bytes() for path in folder.iterdir()})
+
+
+def test_an_adapter_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    base = write(tiny("bert"), tmp_path / "base")
+    vectors = adapter_folder(tmp_path / "adapter", base)
+    at = publish(hub, "me/base", Path(base))
+    rewrite(tmp_path / "adapter", base_model_name_or_path="me/base", revision=at)
+    first = publish(hub, "me/adapter", tmp_path / "adapter")
+    hub.add("me/adapter", {SETTINGS: b"broken"})
+    loaded = sts_lightning.load(f"me/adapter@{first}")
+    np.testing.assert_allclose(loaded.encode(TEXTS), vectors, atol=1e-5)
+    assert not any(WEIGHTS in request.path for request in hub.requests if "/me/base/" in request.path)
+    with pytest.raises(CheckpointError, match="adapter_config"):
+        sts_lightning.load("me/adapter")
+
+    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+    asked = len(hub.requests)
+    again = sts_lightning.load(f"me/adapter@{first}")  # from the cache
+    np.testing.assert_array_equal(again.encode(TEXTS), loaded.encode(TEXTS))
+    assert len(hub.requests) == asked
+
+
+def test_an_adapter_on_the_hub_without_weights(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    base = write(tiny("bert"), tmp_path / "base")
+    adapter_folder(tmp_path / "adapter", base)
+    (tmp_path / "adapter" / WEIGHTS).unlink()
+    publish(hub, "me/adapter", tmp_path / "adapter")
+    with pytest.raises(CheckpointError, match=f"has no {WEIGHTS}"):
+        sts_lightning.load("me/adapter")
+    with pytest.raises(ConfigError, match="me/typo is neither a folder nor a model on the hub"):
+        sts_lightning.load("me/typo")
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, 
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models import model_files
 from sts_lightning.models.model_files import ModelFiles
+from tests.hub_server import Hub
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -49,6 +50,23 @@ def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="unreachable") as caught:
         files.path("unreachable")
     assert caught.value.key == "model.name"
+
+
+def test_what_the_hub_lacked_is_known_without_it(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node without a network loads a model that was loaded before on one with it."""
+    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    hub.add("me/model", {"config.json": b"{}"})
+    online = ModelFiles("me/model")
+    config = online.path("config.json")
+    assert config is not None
+    assert online.path("modules.json") is None
+    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+    offline, asked = ModelFiles("me/model"), len(hub.requests)
+    assert offline.path("config.json") == config
+    assert offline.path("modules.json") is None
+    with pytest.raises(ConfigError, match=r"never_asked.json of me/model is not in the hub's cache"):
+        offline.path("never_asked.json")
+    assert len(hub.requests) == asked
 
 
 def test_a_model_that_the_hub_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

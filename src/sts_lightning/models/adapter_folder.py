@@ -1,4 +1,4 @@
-"""Folders of peft adapters as models: the base that they name, with the adapter merged."""
+"""Peft adapters as models, in folders or on the hub: the base that they name, with the adapter merged."""
 
 from __future__ import annotations
 
@@ -31,10 +31,22 @@ REPEATABLE = ("gaussian", "eva", "orthogonal", "pissa", "olora")
 """Initial values of LoRA that leave the base as it is, or change it in a way that is unique."""
 
 
-def is_adapter(name: str) -> bool:
-    """Return whether a name is that of a folder with an adapter and no model."""
-    folder = Path(name)
-    return (folder / SETTINGS).is_file() and not (folder / "config.json").is_file()
+TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model", "chat_template.jinja")
+"""Patterns of the names of a tokenizer's files."""
+
+
+def find_adapter(name: str) -> Path | None:
+    """Return the folder of an adapter, downloaded from the hub if it is there; None for a model."""
+    if Path(name).is_dir():
+        folder = Path(name)
+        return folder if (folder / SETTINGS).is_file() and not (folder / "config.json").is_file() else None
+    files = ModelFiles(name)
+    try:
+        if files.path("config.json") is not None or files.path(SETTINGS) is None:
+            return None
+    except ConfigError:  # loading the model says what is wrong
+        return None
+    return files.folder((SETTINGS, WEIGHTS, EXPORTED, *TOKENIZER))
 
 
 def load_model(
@@ -45,13 +57,13 @@ def load_model(
     quantization: Quantization = "none",
     device: str | None = None,
 ) -> Loaded:
-    """Load a model as `load_backbone`, or the base of an adapter's folder with the adapter merged.
+    """Load a model as `load_backbone`, or the base of an adapter with the adapter merged.
 
-    The base may be such a folder too. The adapter of a run whose base was quantised is merged into
+    The base may be an adapter too. The adapter of a run whose base was quantised is merged into
     the dequantised values that it was trained with, as the export format ``merged`` does.
 
     Args:
-        name: Model, or local folder of an adapter that peft wrote.
+        name: Model, or an adapter that peft wrote: local folder or hub id, optionally with ``@commit``.
         config: See `load_backbone`, also for the arguments below.
         trust_remote_code: Whether to run code that comes with the base.
         dtype: dtype of the weights.
@@ -62,7 +74,8 @@ def load_model(
         ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
         CheckpointError: The adapter's files are broken, or do not fit the base.
     """
-    if not is_adapter(name):
+    adapter = find_adapter(name)
+    if adapter is None:
         return load_backbone(name, config, trust_remote_code, dtype, quantization, device)
     check_quantization(quantization)
     if quantization != "none":
@@ -72,7 +85,7 @@ def load_model(
             key="model.quantization",
             hint="Set it to none, or export the run with --format merged and name that folder.",
         )
-    folders, base, trained_with = _chain(name)
+    folders, base, trained_with = _chain(adapter)
     try:
         backbone, tokenizer = load_backbone(base, config, trust_remote_code, dtype, trained_with, device)
     except (UserError, ValueError) as error:
@@ -92,8 +105,8 @@ def load_model(
     return backbone, tokenizer
 
 
-def _chain(name: str) -> tuple[list[Path], str, Quantization]:
-    """Follow an adapter to its base, which may be the folder of an adapter again.
+def _chain(adapter: Path) -> tuple[list[Path], str, Quantization]:
+    """Follow an adapter to its base, which may be an adapter again.
 
     Returns:
         The adapters, the outer one first; the base of the last; and its quantisation in training.
@@ -103,23 +116,23 @@ def _chain(name: str) -> tuple[list[Path], str, Quantization]:
     """
     folders: list[Path] = []
     trained_with: Quantization = "none"
-    while is_adapter(name):
-        if Path(name).resolve() in [folder.resolve() for folder in folders]:
-            raise CheckpointError(f"{name}: {SETTINGS} leads back to the folder itself.", key="model.name")
-        folders.append(Path(name))
-        files = ModelFiles(name)
+    found: Path | None = adapter
+    while found is not None:
+        if found.resolve() in [folder.resolve() for folder in folders]:
+            raise CheckpointError(f"{found}: {SETTINGS} leads back to the folder itself.", key="model.name")
+        folders.append(found)
+        files = ModelFiles(str(found))
         settings = files.settings(SETTINGS)
         base, revision = settings.take("base_model_name_or_path", str), settings.take("revision", str)
         if not base:
             raise settings.broken("base_model_name_or_path is missing, the model that the adapter is for")
         own = files.settings(EXPORTED)
-        found: Any = own.take("quantization", str) or "none"
-        if found not in get_args(Quantization):
-            raise own.broken(
-                f"quantization must be one of {', '.join(get_args(Quantization))}, got {found!r}"
-            )
-        trained_with = found
+        kind: Any = own.take("quantization", str) or "none"
+        if kind not in get_args(Quantization):
+            raise own.broken(f"quantization must be one of {', '.join(get_args(Quantization))}, got {kind!r}")
+        trained_with = kind
         name = f"{base}@{revision}" if revision and not Path(base).is_dir() else base
+        found = find_adapter(name)
     return folders, name, trained_with
 
 
@@ -143,7 +156,8 @@ def _merge(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about missing weights, an error below
             whole: Any = PeftModel.from_pretrained(backbone, str(folder), config=settings)
-        expected = {name: value.shape for name, value in get_peft_model_state_dict(whole).items()}
+            settings.base_model_name_or_path = None  # else the library asks the hub for its vocabulary
+            expected = {name: value.shape for name, value in get_peft_model_state_dict(whole).items()}
         found = {name: value.shape for name, value in weights.items()}
         wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
         if wrong:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from huggingface_hub import hf_hub_download
+from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (
     EntryNotFoundError,
     HFValidationError,
@@ -85,16 +87,39 @@ class ModelFiles:
         if Path(self.source).is_dir():
             path = Path(self.source) / relative
             return path if path.is_file() else None
+        with self._asking(relative):
+            try:
+                return Path(hf_hub_download(self.source, relative, **self.options))
+            except LocalEntryNotFoundError:
+                revision = self.options["revision"]
+                if try_to_load_from_cache(self.source, relative, revision=revision) is not _CACHED_NO_EXIST:
+                    raise
+                return None  # as the hub said when it was asked last
+            except EntryNotFoundError:
+                return None
+
+    def folder(self, patterns: Sequence[str]) -> Path:
+        """Return a folder with the files whose names match; on the hub, these are downloaded.
+
+        Raises:
+            ConfigError: The model hub has no such model, or cannot be asked.
+        """
+        if Path(self.source).is_dir():
+            return Path(self.source)
+        with self._asking(" and ".join(patterns[:2])):
+            return Path(snapshot_download(self.source, allow_patterns=[*patterns], **self.options))
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        """Turn the errors of the hub into one that says what to do."""
         try:
-            return Path(hf_hub_download(self.source, relative, **self.options))
+            yield
         except LocalEntryNotFoundError as error:
             raise ConfigError(
-                f"{relative} of {self.name} is not in the hub's cache, and the hub does not answer.",
+                f"{what} of {self.name} is not in the hub's cache, and the hub does not answer.",
                 key="model.name",
                 hint="Check the connection and HF_HUB_OFFLINE, or set model.name to a folder with the files.",
             ) from error
-        except EntryNotFoundError:
-            return None
         except (RepositoryNotFoundError, HFValidationError, OSError) as error:
             raise ConfigError(
                 f"{self.name} is neither a folder nor a model on the hub: {str(error).splitlines()[0]}",
