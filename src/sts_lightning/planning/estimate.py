@@ -104,8 +104,9 @@ def estimate(cfg: DictConfig, card: Card | str | None = None, quick: bool = Fals
         trace, traced_tokens = tracer.full(micro)
     sheet = tracer.blueprint(micro, FEW_LAYERS[0] if tracer.deep else None)
     work = measure(cfg, sheet.module, sheet.data, tracer.chunk_tokens)
-    if device.measured:
-        device = rehearse(cfg, device, tracer.chunk_tokens, trace.peak["weights"] + trace.peak["adapters"])
+    if device.measured and (forward := device.seconds(trace.forward)) is not None:
+        weights = trace.peak["weights"] + trace.peak["adapters"]
+        device = rehearse(cfg, device, tracer.chunk_tokens, weights, forward / traced_tokens)
     return Estimate(
         device,
         tracer.precision,

@@ -28,11 +28,14 @@ SENTENCE = "a man is playing a large flute in the park on a sunny day"
 CHUNKS = 4
 """Number of chunks in a rehearsed step, which share the casts of the weights, and in an evaluation."""
 
+LONGER = 4
+"""Length of a rehearsed report in steps: each call prepares the weights once, however long it is."""
+
 ENOUGH = 2.0
 """Seconds after which a part is not repeated."""
 
 
-def rehearse(cfg: DictConfig, card: Card, chunk_tokens: int, weights: int) -> Card:
+def rehearse(cfg: DictConfig, card: Card, chunk_tokens: int, weights: int, forward_token: float) -> Card:
     """Measure how much longer than its arithmetic the encoder takes on this CPU, with and without gradient.
 
     The arithmetic knows neither the time of dropout's random numbers, nor that of casts under mixed
@@ -43,6 +46,8 @@ def rehearse(cfg: DictConfig, card: Card, chunk_tokens: int, weights: int) -> Ca
         card: This CPU, as `measure_cpu` returns it.
         chunk_tokens: Maximum number of tokens of a chunk, padding included.
         weights: Bytes of the encoder's weights.
+        forward_token: Seconds of a token without gradient, by the arithmetic of the plan. That is of the
+            longest rows; the sentences of an evaluation are shorter, and take less attention.
 
     Returns:
         The card with its slowness; unchanged if the model is quantised or larger than `LARGEST`.
@@ -69,13 +74,13 @@ def rehearse(cfg: DictConfig, card: Card, chunk_tokens: int, weights: int) -> Ca
             if vectors.requires_grad:  # nothing does where the encoder is frozen
                 vectors.backward(torch.ones_like(vectors))
 
-        predicted = _predicted(forward, card), _predicted(step, card)
-        training = _shortest(step) / predicted[1]
+        planned = forward_token * sum(chunk["input_ids"].numel() for chunk in rows.chunks)
+        training = _shortest(step) / _predicted(step, card)
         recompute = False
         with torch.no_grad(), evaluation_mode(encoder):
-            dev = _shortest(forward) / predicted[0]
+            dev = _shortest(forward) / planned
     encoder.set_precision(cfg.evaluation.precision or "32-true")
-    report = _shortest(lambda: encoder.encode(sentences)) / predicted[0]
+    report = _shortest(lambda: encoder.encode(LONGER * sentences)) / (LONGER * planned)
     return replace(card, slowness=(training, dev, report))
 
 
