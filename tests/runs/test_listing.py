@@ -113,6 +113,12 @@ def test_broken_runs_are_listed_with_the_reason(tmp_path: Path) -> None:
     assert (whole.problem, whole.seed) == ("", 1)
 
 
+def test_folders_being_written_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path / "run", settings(1), 80.0)
+    write(tmp_path / ".soup.a1b2" / "soup", settings(2))
+    assert [run.folder.path for run in find_runs(tmp_path)] == [tmp_path / "run"]
+
+
 def test_stages_are_part_of_their_run(tmp_path: Path) -> None:
     write(tmp_path / "run" / "stage1", settings(1), 70.0)
     write(tmp_path / "run" / "stage2", settings(1, optim={"lr": 2.0}), 80.0)

@@ -47,7 +47,8 @@ class ListedRun:
 def find_runs(root: Path) -> list[ListedRun]:
     """Return the runs and evaluations in a folder and below it, by path.
 
-    The stages of a run are part of it; stages that several runs share are runs of their own.
+    The stages of a run are part of it; stages that several runs share are runs of their own. Hidden folders
+    are left out.
 
     Raises:
         CheckpointError: There is no such folder.
@@ -60,6 +61,7 @@ def find_runs(root: Path) -> list[ListedRun]:
 def _folders(root: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(root):
         run = RunFolder(parent)
+        folders[:] = [name for name in folders if not name.startswith(".")]  # being written
         if run.has_stages or run.config_file.name in files or run.metrics_file.name in files:
             folders.clear()
             yield Path(parent)
