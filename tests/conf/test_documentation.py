@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
@@ -90,3 +92,12 @@ def test_make(line: str) -> None:
     known = {name for targets_of_rule in targets for name in targets_of_rule.split()}
     asked = [word for word in words(line)[1:] if "=" not in word]
     assert {*asked} <= known
+
+
+def test_one_version_everywhere() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    headings = re.findall(r"^## \[(.+?)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == (version, str(citation["date-released"]))
+    assert citation["version"] == version
+    assert f"sts_lightning-{version}-py3" in (ROOT / "docs" / "install.md").read_text()
