@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.utils.deterministic
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
 import sts_lightning
@@ -55,6 +58,33 @@ def test_run_folder_holds_everything(uninterrupted: Path) -> None:
     assert scored == [0, 4, 8, 12, 16, 20, 24, 28, 32]
     assert result["best_step"] == max(history, key=lambda row: row.get("dev/spearman", -1))["step"]
     assert history[0]["dev/spearman"] == result["dev_untuned"]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["loss=pearson"],
+        ["loss=infonce", "data.kind=triplets", "trainer.micro_batch_size=4"],
+        ["loss=smooth_k2"],
+    ],
+)
+def test_no_step_reads_memory_that_nothing_has_written(
+    overrides: list[str], config: Config, tmp_path: Path
+) -> None:
+    """New memory that is filled with NaN, as deterministic algorithms do by default, changes nothing."""
+
+    class Fill(Callback):
+        def on_fit_start(self, trainer: Trainer, module: LightningModule) -> None:
+            assert not torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+            torch.utils.deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
+
+    cfg = config(*SHORT_RUN, "trainer.max_steps=4", "trainer.chunk_tokens=64", *overrides)
+    train_in(tmp_path / "as it is", cfg)
+    train_in(tmp_path / "filled", cfg, callbacks=[Fill()])
+    same_results(tmp_path / "as it is", tmp_path / "filled")
+    filled = weights(tmp_path / "filled")
+    for name, value in weights(tmp_path / "as it is").items():
+        assert torch.equal(value, filled[name]), name
 
 
 def test_monitored_score_equals_the_reported_one(uninterrupted: Path) -> None:

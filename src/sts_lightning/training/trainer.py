@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
+import torch.utils.deterministic
 from lightning.fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
@@ -110,6 +111,8 @@ def make_trainer(
     if Console(stderr=False).is_terminal:
         always.append(RichProgressBar(leave=True))
     extra: Any = OmegaConf.to_container(cfg.extra, resolve=True)
+    # Deterministic algorithms fill new memory with NaN, which takes time; nothing here reads it before.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # a property
     try:
         return pl.Trainer(
             plugins=[AtomicCheckpointIO(), *_environment()],
