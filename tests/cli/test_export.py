@@ -36,8 +36,8 @@ def test_what_is_no_licence(text: str, capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--private"], "--private needs --push"),
-        (["--revision", "b"], "--revision needs --push"),
+        (["--private"], "--private has no effect without --push"),
+        (["--revision", "b"], "--revision has no effect without --push"),
         (["--push", "mine"], "OWNER/NAME"),
         (["--push", "me/mine"], "HF_TOKEN"),
     ],

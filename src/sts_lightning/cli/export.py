@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from sts_lightning.choices import ExportFormat
-from sts_lightning.cli.arguments import Commands, add_trust
+from sts_lightning.cli.arguments import Commands, add_trust, reject_unused
 from sts_lightning.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--revision", metavar="BRANCH", help="with --push: the branch; default: the main one")
     add_trust(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -103,9 +103,7 @@ def _target(options: argparse.Namespace) -> Target | None:
     from sts_lightning.export.push import Target
 
     if options.push is None:
-        for option in ("private", "revision"):
-            if getattr(options, option):
-                raise ConfigError(f"--{option} needs --push OWNER/NAME.", key=option)
+        reject_unused(options, ("private", "revision"), "without --push OWNER/NAME")
         return None
     target = Target(options.push, options.private, options.revision)
     target.check()

@@ -124,15 +124,13 @@ def make_figure(options: argparse.Namespace) -> Figure:
 
 def _check(options: argparse.Namespace, spec: FigureSpec) -> None:
     """Reject options that do not fit the figure."""
-    if options.table is None and (options.model or options.rows):
-        raise ConfigError(
-            "--model and --rows choose among the runs of a table; --table names it.", key="table"
-        )
+    if options.table is None:
+        reject_unused(options, ("model", "rows"), "without --table")
     if options.runs is None:
         reject_unused(options, ("trust",), "without --runs")
     if options.table is None and options.to is not None:
         reject_unused(options, ("folder",), "with --to, without --table")
-    if options.name not in ("rank_figure1", "rank_figure6"):
+    if not spec.chooses_sentences:
         reject_unused(options, ("on",), "on this figure")
     given = options.runs is not None or options.table is not None
     if spec.drawn_from == "nothing" and given:

@@ -15,12 +15,14 @@ class FigureSpec:
         needs: Runs that it is drawn from.
         commands: Commands that make these runs and draw the figure.
         drawn_from: What ``--runs`` names.
+        chooses_sentences: Whether ``--on`` chooses between test and dev sentences.
     """
 
     title: str
     needs: str
     commands: tuple[str, ...]
     drawn_from: Literal["nothing", "runs", "evaluations"] = "runs"
+    chooses_sentences: bool = False
 
 
 def _from_table(name: str, table: str, more: str = "") -> tuple[str, ...]:
@@ -45,6 +47,7 @@ FIGURES = {
         "Rank reduction, Figure 1 (rank and score of systems with and without it)",
         "runs with evaluation.rank=true, or --on dev and runs with callbacks=rank_monitor",
         _from_table("rank_figure1", "rank_table2"),
+        chooses_sentences=True,
     ),
     "rank_figure2": FigureSpec(
         "Rank reduction, Figure 2 (rank and score over steps), for runs with and without it",
@@ -74,6 +77,7 @@ FIGURES = {
         "Rank reduction, Figure 6 (rank against standard deviation over seeds)",
         "two seeds or more of three systems or more, with ranks as for rank_figure1",
         _from_table("rank_figure6", "rank_table2", " --rows SimCSE MixCSE ESimCSE PromptBERT"),
+        chooses_sentences=True,
     ),
     "rank_figure7": FigureSpec(
         "Rank reduction, Figure 7 (ends of phase 2 of several seeds)",
