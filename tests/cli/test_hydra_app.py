@@ -41,10 +41,13 @@ def test_help_needs_no_torch(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("script", "wrong"), [("train.py", "dev=suit"), ("train.py", "optim.schedule=x"), ("eval.py", "suite=x")]
 )
-def test_a_wrong_choice_is_rejected_before_torch_is_imported(script: str, wrong: str) -> None:
+def test_a_wrong_choice_is_rejected_before_torch_is_imported(script: str, wrong: str, tmp_path: Path) -> None:
     code = f"import runpy, sys\nsys.modules['torch'] = None\nsys.argv = ['{script}', '{wrong}']\n"
-    code += f"runpy.run_path('{script}', run_name='__main__')"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False, text=True)
+    code += f"runpy.run_path({str(ROOT / script)!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=False, text=True
+    )
+    assert not list(tmp_path.iterdir())
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {wrong} is not among ")
 

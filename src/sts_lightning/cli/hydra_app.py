@@ -120,6 +120,8 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
             if HydraConfig.get().mode is RunMode.MULTIRUN:
                 raise shortage(error) from error
             _exit(shortage(error), cfg.debug is True)
+        finally:
+            RunFolder(HydraConfig.get().runtime.output_dir).remove_if_empty()  # Hydra makes it first
 
     return wrapped
 
