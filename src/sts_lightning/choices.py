@@ -63,6 +63,12 @@ Accelerator = Literal["auto", "cpu", "gpu", "mps"]
 EvalAccelerator = Literal["auto", "cpu", "gpu"]
 """Hardware of `eval.py`."""
 
+Strategy = Literal["ddp", "fsdp"]
+"""What several processes have of the weights.
+
+``ddp``: all of them, each process; ``fsdp``: a part each, and a layer is gathered while it runs.
+"""
+
 Deterministic = Literal["auto", "warn", True, False]
 """Treatment of CUDA operations without a deterministic form."""
 

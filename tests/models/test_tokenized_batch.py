@@ -49,3 +49,27 @@ def test_head_has_the_first_rows_in_order() -> None:
     found = [[token for token in row if token] for c in part.chunks for row in c["input_ids"].tolist()]
     assert [found[position] for position in part.restore.tolist()] == ids[:4]
     assert part.num_tokens == 14
+
+
+@pytest.mark.parametrize("count", [3, 4, 7, 9])
+def test_in_more_chunks_the_vectors_keep_their_places(count: int) -> None:
+    """Five rows; what is beyond one row each nobody reads."""
+    rows = [[1, 2, 3], [4], [5, 6], [7, 8, 9], [10, 11]]
+    whole = chunk(rows, 6, 0, "right")
+    assert len(whole.chunks) == 2
+    cut = whole.in_chunks(count)
+    assert len(cut.chunks) == count
+    keys = torch.arange(5) * 10
+    sums = [part["input_ids"].sum(dim=1, keepdim=True) for part in cut.chunks]
+    assert cut.arrange(torch.cat(sums)).flatten().tolist() == [sum(row) for row in rows]
+    values = torch.cat([part for part in cut.by_chunk(keys) if part is not None])
+    assert len(values) == sum(len(part["input_ids"]) for part in cut.chunks)
+    assert cut.arrange(values[:, None]).flatten().tolist() == keys.tolist()
+
+
+def test_rows_that_nobody_reads_get_no_gradient() -> None:
+    cut = chunk([[1, 2], [3]], 8, 0, "right").in_chunks(4)
+    vectors = torch.ones(sum(len(part["input_ids"]) for part in cut.chunks), 1, requires_grad=True)
+    cut.arrange(vectors).sum().backward()
+    assert vectors.grad is not None
+    assert vectors.grad.flatten().tolist() == [1, 1, 0, 0]

@@ -108,9 +108,12 @@ def without_repetition(machine: Machine, trainer: DictConfig, model_type: str) -
     return replace(machine, deterministic="warn", reasons=tuple(reasons))
 
 
-def weights_device(machine: Machine) -> str:
-    """Return the device of this process, to which quantised weights are loaded."""
-    return f"cuda:{local_rank()}" if machine.accelerator == "gpu" else "cpu"
+def weights_device(machine: Machine, strategy: str = "ddp") -> str:
+    """Return the device to which quantised weights are loaded: that of this process.
+
+    Under ``strategy=fsdp`` it is the host, since a card may hold no more than its part of them.
+    """
+    return f"cuda:{local_rank()}" if machine.accelerator == "gpu" and strategy != "fsdp" else "cpu"
 
 
 def fix_workspace(machine: Machine) -> None:

@@ -28,6 +28,7 @@ from sts_lightning.choices import (
     Quantization,
     Schedule,
     SentEvalText,
+    Strategy,
     Suite,
     TextEdit,
     TrainPrecision,
@@ -88,6 +89,7 @@ class TrainerConfig:
     cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
     devices: int = MISSING
     num_nodes: int = MISSING
+    strategy: str = field(default="ddp", metadata={"choices": get_args(Strategy)})
     precision: str = _one_of(TrainPrecision)
     max_epochs: int = MISSING
     max_steps: int = MISSING

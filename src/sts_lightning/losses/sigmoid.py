@@ -44,14 +44,15 @@ class SigmoidLoss(Loss):
             raise ValueError(f"scale must be positive and finite, got {scale}.")
         if not math.isfinite(bias):
             raise ValueError(f"bias must be finite, got {bias}.")
-        self.log_scale = nn.Parameter(torch.tensor(math.log(scale)))
-        self.bias = nn.Parameter(torch.tensor(float(bias)))
+        # Of one element each, since a scalar cannot be divided among processes (trainer.strategy=fsdp).
+        self.log_scale = nn.Parameter(torch.tensor([math.log(scale)]))
+        self.bias = nn.Parameter(torch.tensor([float(bias)]))
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2 or 3, B, D); labels are ignored. See `Loss.forward`."""
         size = views.shape[1]
         cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, B) or (B, 2 B)
         scale, bias = self.log_scale.exp().to(cosines.dtype), self.bias.to(cosines.dtype)
-        self.observed = {"scale": scale.detach(), "bias": bias.detach()}
+        self.observed = {"scale": scale.detach(), "bias": bias.detach().clone()}
         signs = 2 * torch.eye(size, cosines.shape[1], device=cosines.device, dtype=cosines.dtype) - 1
         return -F.logsigmoid(signs * (scale * cosines + bias)).sum() / size

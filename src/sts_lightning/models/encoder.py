@@ -30,6 +30,7 @@ from sts_lightning.models.pipeline_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.projection import Projection, make_projection
+from sts_lightning.models.sharding import in_step, is_sharded
 from sts_lightning.models.tokenize import Augment, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
@@ -203,11 +204,13 @@ class SentenceEncoder(BackboneModule):
         Returns:
             Vectors in float32, shape (N, D).
         """
-        if not (torch.is_grad_enabled() or self.training):
+        if sharded := is_sharded(self.backbone):
+            rows = in_step(rows, self.device)
+        elif not (torch.is_grad_enabled() or self.training):
             return rows.arrange(embed_chunks(self.embed_chunk, rows.chunks, threaded=False, progress=False))
         embed = partial(checkpoint, self._embed, use_reentrant=False) if recompute else self._embed
         table = self.backbone.get_input_embeddings()
-        once = self._takes_embeddings and takes_gradient(table)
+        once = self._takes_embeddings and takes_gradient(table) and not sharded
         inputs = look_up_once(table, rows.chunks) if once else [{} for _ in rows.chunks]
         parts = zip(rows.chunks, inputs, rows.by_chunk(dropout_keys), strict=True)
         return rows.arrange(torch.cat([embed(*part) for part in parts]))
@@ -254,7 +257,6 @@ class SentenceEncoder(BackboneModule):
             self.pooling, hidden, chunk["attention_mask"], chunk["input_ids"], self.tokenizer.mask_token_id
         )
 
-    @torch.inference_mode()
     def encode(
         self,
         sentences: Sequence[str],
@@ -285,23 +287,30 @@ class SentenceEncoder(BackboneModule):
             raise TypeError("encode takes a list of sentences, not one string.")
         if len(sentences) == 0:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        on_cpu = self.device.type == "cpu"
-        chunk_tokens = chunk_tokens or (CPU_CHUNK_TOKENS if on_cpu else GPU_CHUNK_TOKENS)
-        with evaluation_mode(self):
+        usual = CPU_CHUNK_TOKENS if self.device.type == "cpu" else GPU_CHUNK_TOKENS
+        chunk_tokens = chunk_tokens or usual
+        # What is gathered in inference mode could not train afterwards.
+        with evaluation_mode(self), torch.no_grad() if is_sharded(self.backbone) else torch.inference_mode():
             batch = self.prepare(chunk_tokens, training=as_trained)([sentences], [None])
-            prefix = None
-            if share_prefix and self.causal and self.pooling == "last_token" and can_share(self.backbone):
-                depth = self.backbone.config.num_hidden_layers
-                prefix, batch = split_prefix(self.backbone, depth, batch, self.device)
-
-            def embed(chunk: dict[str, Tensor]) -> Tensor:
-                return self.embed_chunk(self._to_device(chunk), prefix=prefix)
-
-            # Reading inner layers registers hooks in the modules, which is not safe in threads.
-            threaded = on_cpu and not self._reads_inner_layers
-            vectors = batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress))
-            vectors = self.project(vectors)
+            if is_sharded(self.backbone):
+                vectors = self.project(self.pool_rows(batch))
+            else:
+                vectors = self.project(self._pool_in_parallel(batch, share_prefix, progress))
             return np.asarray((F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy())
+
+    def _pool_in_parallel(self, batch: TokenizedBatch, share_prefix: bool, progress: bool | None) -> Tensor:
+        """Compute the pooled vectors of `encode`, whose arguments these are, (N, D)."""
+        prefix = None
+        if share_prefix and self.causal and self.pooling == "last_token" and can_share(self.backbone):
+            depth = self.backbone.config.num_hidden_layers
+            prefix, batch = split_prefix(self.backbone, depth, batch, self.device)
+
+        def embed(chunk: dict[str, Tensor]) -> Tensor:
+            return self.embed_chunk(self._to_device(chunk), prefix=prefix)
+
+        # Reading inner layers registers hooks in the modules, which is not safe in threads.
+        threaded = self.device.type == "cpu" and not self._reads_inner_layers
+        return batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress))
 
     similarity = staticmethod(cosines)
 

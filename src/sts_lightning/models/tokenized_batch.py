@@ -14,7 +14,8 @@ from torch import Tensor
 class TokenizedBatch:
     """Tokenised sentences, cut into chunks of similar length, each padded to its own longest row.
 
-    The N sentences may be followed by M bare templates, whose vectors are subtracted.
+    The N sentences may be followed by M bare templates, whose vectors are subtracted, and by rows that nobody
+    reads (`in_chunks`).
 
     Attributes:
         chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, and ``position_ids``
@@ -34,7 +35,7 @@ class TokenizedBatch:
         """Put the vectors of the chunks' rows in the order of the sentences, and subtract the bare templates.
 
         Args:
-            vectors: Vectors in the order of the chunks, (N + M, D).
+            vectors: Vectors in the order of the chunks, (N + M, D) or more.
 
         Returns:
             (N, D).
@@ -50,7 +51,9 @@ class TokenizedBatch:
         if values is None:
             return [None] * len(self.chunks)
         order = torch.argsort(self.restore.cpu())
-        return list(values[order].split([len(chunk["input_ids"]) for chunk in self.chunks]))
+        sizes = [len(chunk["input_ids"]) for chunk in self.chunks]
+        order = torch.cat([order, order[-1:].expand(sum(sizes) - len(order))])  # rows that nobody reads
+        return list(values[order].split(sizes))
 
     def head(self, count: int) -> TokenizedBatch:
         """Return the first ``count`` sentences, without their bare templates."""
@@ -73,6 +76,26 @@ class TokenizedBatch:
             for start in range(0, len(chunk["input_ids"]), count)
         ]
         return replace(self, chunks=[_trim(part) for part in parts])
+
+
+    def in_chunks(self, count: int) -> TokenizedBatch:
+        """Return the same batch in ``count`` chunks, at least as many as it has.
+
+        The chunks with the most rows are halved. If there are fewer rows than that, the last one follows
+        again, as often as it takes, and nobody reads its vectors.
+        """
+        chunks = list(self.chunks)
+        while len(chunks) < count:
+            at = max(range(len(chunks)), key=lambda index: len(chunks[index]["input_ids"]))
+            rows = len(chunks[at]["input_ids"])
+            if rows == 1:
+                chunks.append(chunks[-1])
+                continue
+            spans = (slice(rows // 2), slice(rows // 2, None))
+            chunks[at : at + 1] = [
+                _trim({name: values[span] for name, values in chunks[at].items()}) for span in spans
+            ]
+        return replace(self, chunks=chunks)
 
 
 def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: str) -> TokenizedBatch:

@@ -23,6 +23,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.example_dropout import check_example_dropout, row_keys
 from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
+from sts_lightning.models.sharding import is_sharded
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.companion import Companion, Step
@@ -30,6 +31,7 @@ from sts_lightning.training.dev_metrics import MONITOR, DevMetrics
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.queue import MomentumQueue
+from sts_lightning.training.sharded_module import shard_module
 
 
 class STSModule(pl.LightningModule):
@@ -97,6 +99,11 @@ class STSModule(pl.LightningModule):
         super().train(mode)
         hold_mode(self.encoder, self.frozen)
         return self
+
+    def configure_model(self) -> None:
+        """Divide the weights among the processes, where the strategy does so (`ShardedStrategy`)."""
+        if self.device_mesh is not None and not is_sharded(self.encoder):
+            shard_module(self, self.device_mesh["data_parallel"])
 
     def on_train_start(self) -> None:
         """Find the micro batch that fits, if `micro_batch_size` is ``auto``."""

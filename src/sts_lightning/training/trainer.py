@@ -17,11 +17,11 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.strategies import DDPStrategy, Strategy
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from sts_lightning.config.machine import Machine
+from sts_lightning.config.machine import Machine, cuda_devices
 from sts_lightning.errors import ConfigError
 from sts_lightning.interrupts import PARENT
 from sts_lightning.runs.folder import RunFolder
@@ -31,6 +31,7 @@ from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
 from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.kept_weights import KeptWeights
 from sts_lightning.training.recorder import RunRecorder
+from sts_lightning.training.sharded_strategy import ShardedStrategy
 
 EXTRA_ERRORS = (TypeError, ValueError, MisconfigurationException)
 """Errors that Lightning's Trainer raises for an argument that it rejects."""
@@ -119,7 +120,7 @@ def make_trainer(
             accelerator=machine.accelerator,
             devices=machine.devices,
             num_nodes=cfg.num_nodes,
-            strategy=DDPStrategy(find_unused_parameters=partly_used) if several(cfg) else "auto",
+            strategy=_strategy(cfg, machine, partly_used),
             precision=machine.precision,  # type: ignore[arg-type]  # a string of the configuration
             max_steps=plan.total_steps,
             max_epochs=math.ceil(plan.total_steps / plan.epoch_steps),
@@ -139,6 +140,15 @@ def make_trainer(
         )
     except EXTRA_ERRORS as error:
         raise ConfigError(f"trainer.extra: {error}", key="trainer.extra") from error
+
+
+def _strategy(cfg: DictConfig, machine: Machine, partly_used: bool) -> Strategy | str:
+    if not several(cfg):
+        return "auto"
+    if cfg.strategy == "fsdp":
+        devices = cuda_devices() if machine.devices == -1 else machine.devices
+        return ShardedStrategy(devices * cfg.num_nodes)
+    return DDPStrategy(find_unused_parameters=partly_used)
 
 
 def _environment() -> list[ClusterEnvironment]:

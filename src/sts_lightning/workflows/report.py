@@ -21,6 +21,7 @@ from sts_lightning.data.pair_tables import gold_of
 from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, describe, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import DevScores, dev_tasks, score_dev
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
+from sts_lightning.evaluation.divided import DividedEncoder
 from sts_lightning.evaluation.ranks import RankResult, rank_tasks
 from sts_lightning.evaluation.sts import (
     STSResult,
@@ -69,7 +70,6 @@ class Fitted:
         plan: Steps of the run.
         device: The device of this process.
         processes: Number of processes that trained together.
-        dev: Dev Spearman times 100 of the last evaluation in training.
         untuned: Scores before training, if they were asked for.
         peak_memory: Peak memory of training alone in bytes, see `peak_memory`.
     """
@@ -79,13 +79,14 @@ class Fitted:
     plan: Plan
     device: torch.device
     processes: int
-    dev: float
     untuned: Scores | None
     peak_memory: dict[str, int]
 
 
 def report(fitted: Fitted, started: float) -> float:
     """Score the selected weights, write metrics, predictions and plots, and print the scores.
+
+    All processes of a run encode; the first one writes.
 
     Args:
         fitted: The run.
@@ -98,6 +99,8 @@ def report(fitted: Fitted, started: float) -> float:
     run, cfg, data = parts.run, parts.cfg, parts.data
     best_step = load_best(run, encoder)
     tuned = score(encoder.to(fitted.device), data, cfg.evaluation)
+    if not parts.first:
+        return tuned.dev["spearman"]
     history = run.history()
     if tuned.test is not None:
         save_predictions(run, data.tests, tuned.test_cosines)
@@ -134,7 +137,8 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
     """Score dev pairs and test tasks, with all their sentences encoded in one go.
 
     Args:
-        encoder: The encoder, which is left in the precision of the report.
+        encoder: The encoder, which is left in the precision of the report; in every process, if several
+            have been started.
         data: Dev pairs and test tasks.
         evaluation: The group ``evaluation``.
     """
@@ -143,7 +147,7 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
         encoder.set_precision(precision)
     tasks = data.tests if evaluation.final else []
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
-    vectors = encode_tables(encoder, tables)
+    vectors = encode_tables(DividedEncoder(encoder), tables)
     dev_cosines, *cosines = table_cosines(vectors, tables)
     gold, dev = gold_of([data.dev]), score_dev(dev_cosines, data.dev)
     two = is_binary(gold)

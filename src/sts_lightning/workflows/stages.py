@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 DIVISION = (
     "trainer.devices",
     "trainer.num_nodes",
+    "trainer.strategy",
     "trainer.micro_batch_size",
     "trainer.chunk_tokens",
 )

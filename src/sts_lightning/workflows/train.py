@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
-import math
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -35,7 +34,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
-from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.event_file import EventFileLogger
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY
@@ -46,6 +44,7 @@ from sts_lightning.workflows.cut_texts import report_cut
 from sts_lightning.workflows.fit_checks import check_teacher_size
 from sts_lightning.workflows.logged import log_settings
 from sts_lightning.workflows.report import Fitted, Scores, report, score
+from sts_lightning.workflows.strategy_checks import is_sharding
 from sts_lightning.workflows.validate import Parts, validate
 from sts_lightning.workflows.warm_start import warm_start
 
@@ -151,10 +150,7 @@ def train_held(
     parts = validate(run, cfg, resume, callbacks)
     experiment = build_experiment(parts, command, trust)
     with log_to(run.log_file), quiet_lightning():
-        fitted = fit(experiment)
-        if not parts.first:
-            return fitted.dev
-        return report(fitted, started)
+        return report(fit(experiment), started)
 
 
 def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
@@ -198,7 +194,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     cfg, machine, data = parts.cfg, parts.machine, parts.data
     fix_workspace(machine)
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine))
+    encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine, cfg.trainer.strategy))
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     keep: set[str] = set()
     if cfg.init_from is not None:
@@ -253,7 +249,9 @@ def fit(experiment: Experiment) -> Fitted:
     parts, module, trainer = experiment.parts, experiment.module, experiment.trainer
     _begin(experiment)
     untuned: Scores | None = None
-    if parts.cfg.evaluation.untuned and parts.first and not parts.resumed:
+    wanted_before = parts.cfg.evaluation.untuned and not parts.resumed
+    sharded = is_sharding(parts.cfg.trainer)
+    if wanted_before and parts.first and not sharded:
         encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
         untuned = score(encoder, parts.data, parts.cfg.evaluation)
         del encoder
@@ -261,6 +259,8 @@ def fit(experiment: Experiment) -> Fitted:
         _continue_history(parts)
     else:
         trainer.validate(module, parts.data, verbose=False)
+    if wanted_before and sharded:  # by now the weights are divided, and all processes are there
+        untuned = score(module.encoder, parts.data, parts.cfg.evaluation)
     module.train()  # a backbone comes from its files in eval mode, and Lightning keeps the mode it finds
     try:
         last = str(parts.run.checkpoint("last")) if parts.resumed else None
@@ -278,9 +278,8 @@ def fit(experiment: Experiment) -> Fitted:
     peak = peak_memory()  # before the selected weights are scored
     if "cuda" in peak:
         peak["cuda"] = max(peak["cuda"], module.steps_peak)
-    dev = float(trainer.callback_metrics.get(MONITOR, math.nan))
     device, processes = trainer.strategy.root_device, trainer.world_size
-    return Fitted(parts, module, experiment.plan, device, processes, dev, untuned, peak)
+    return Fitted(parts, module, experiment.plan, device, processes, untuned, peak)
 
 
 def _begin(experiment: Experiment) -> None:

@@ -30,7 +30,7 @@ OWN = {
     "logger": "set logger",
     "callbacks": "set callbacks",
     "default_root_dir": "set hydra.run.dir",
-    "strategy": "it follows from trainer.devices and trainer.num_nodes",
+    "strategy": "set trainer.strategy",
     "plugins": "checkpoints are written by a plugin of the framework",
     "num_sanity_val_steps": "the untrained model is evaluated on all dev pairs",
     "enable_model_summary": "a run has no model summary",

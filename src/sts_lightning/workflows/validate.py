@@ -30,6 +30,7 @@ from sts_lightning.workflows.fit_checks import (
     check_fit,
     check_views,
 )
+from sts_lightning.workflows.strategy_checks import check_strategy
 from sts_lightning.workflows.trainer_checks import check_trainer
 
 TRIAL_SIZES = (65_536, 1.0)
@@ -146,6 +147,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     check_extras(cfg, loss, regularizer, own)
     check_companion(cfg, loss, companion)
     check_dropout(cfg)
+    check_strategy(cfg, own)
     return Built(data, loggers, own, regularizer, companion)
 
 

@@ -1,0 +1,63 @@
+"""Encoding of sentences that several processes divide among themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import distributed
+
+from sts_lightning.distributed import Shard
+
+
+class DeviceEncoder(Protocol):
+    """Encoder on a device, over which its process can exchange tensors with others."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device."""
+        ...
+
+    def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
+        """Return vectors of shape (len(sentences), D)."""
+        ...
+
+
+class DividedEncoder:
+    """The same encoder in several processes, each of which encodes a part of the sentences.
+
+    All of them call `encode` with the same sentences and get the vectors of all. In a single process it is
+    the encoder.
+
+    Args:
+        encoder: The encoder of this process.
+    """
+
+    def __init__(self, encoder: DeviceEncoder) -> None:
+        self.encoder = encoder
+
+    def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
+        """Embed sentences, at least one, in the order given: (N, D) in float32.
+
+        Args:
+            sentences: Texts, N of them.
+            **options: Further arguments of the encoder.
+        """
+        shard = Shard.current()
+        if shard.world_size == 1:
+            return self.encoder.encode(sentences, **options)
+        # Dealt out by length, so that the parts take equally long.
+        order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
+        parts = [order[rank :: shard.world_size] for rank in range(shard.world_size)]
+        own = [sentences[row] for row in parts[shard.rank]] or sentences[:1]  # every process has to run
+        vectors = torch.from_numpy(self.encoder.encode(own, **options)).to(self.encoder.device)
+        padded = vectors.new_zeros(len(parts[0]), vectors.shape[1])
+        padded[: len(vectors)] = vectors
+        everyone = [torch.empty_like(padded) for _ in parts]
+        distributed.all_gather(everyone, padded)
+        result = np.empty((len(sentences), vectors.shape[1]), dtype=np.float32)
+        for part, values in zip(parts, everyone, strict=True):
+            result[part] = values[: len(part)].cpu().numpy()
+        return result
