@@ -92,7 +92,7 @@ START = (
 )
 """Settings of the run that the cells of a model start from."""
 
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "vocab_size": 259,
     "hidden_size": 64,
     "intermediate_size": 96,
@@ -141,10 +141,10 @@ COMPOSITIONS = (
     Composition("FSDP, 2", "BERT", (FSDP,), 2),
     Composition("FSDP, 3, chunks, micro batches", "BERT", (FSDP, CHUNKS, MICRO), 3),
     Composition("FSDP, 2 nodes, checkpointing", "BERT", (FSDP, CHECKPOINTS), 1, 2),
-    Composition("dropout, DDP, 2, micro batches", "dropout", (MICRO,), 2),
-    Composition("dropout, FSDP, 2, chunks, checkpointing", "dropout", (FSDP, CHUNKS, CHECKPOINTS), 2),
-    Composition("NF4, DDP, 2", "NF4", (), 2),
-    Composition("NF4, FSDP, 2, micro batches, checkpointing", "NF4", (FSDP, MICRO, CHECKPOINTS), 2),
+    Composition("DDP, 2, micro batches", "dropout", (MICRO,), 2),
+    Composition("FSDP, 2, chunks, checkpointing", "dropout", (FSDP, CHUNKS, CHECKPOINTS), 2),
+    Composition("DDP, 2", "NF4", (), 2),
+    Composition("FSDP, 2, micro batches, checkpointing", "NF4", (FSDP, MICRO, CHECKPOINTS), 2),
 )
 
 OF_LOSS = {
@@ -188,7 +188,9 @@ def rows(teacher: Path) -> dict[str, tuple[str, ...]]:
 def _settings(stem: str, teacher: Path) -> tuple[str, ...]:
     loss = all_losses()[stem]
     labels = loss.labels or ("score",)  # a loss around others has theirs
-    kind = {"score": "pairs", "class": "classes"}.get(labels[0], "triplets" if 3 in loss.views else "sentences")
+    kind = {"score": "pairs", "class": "classes"}.get(
+        labels[0], "triplets" if 3 in loss.views else "sentences"
+    )
     own = (text.replace("{teacher}", str(teacher)) for text in OF_LOSS.get(stem, ()))
     settings = [f"loss={stem}", f"data.kind={kind}", *own]
     for argument in loss.requires:
@@ -292,7 +294,9 @@ def torchrun(out: Path, jobs: dict[str, list[str]], processes: int, nodes: int) 
         command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
         command += [f"--nnodes={nodes}", f"--node-rank={node}", "--master-addr=127.0.0.1"]
         command += [f"--master-port={port}", __file__, "--work", str(listing), "--out", str(out)]
-        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(out / "errors.txt").open("a")))
+        started.append(
+            subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(out / "errors.txt").open("a"))
+        )
     codes = [process.wait() for process in started]
     if any(codes):
         sys.exit(f"{listing.name}: the processes ended with {codes}; see {out / 'errors.txt'}")
@@ -331,7 +335,7 @@ def compare(
         for model, own in models.items():
             given = [*BASE, *own, *settings]
             groups.setdefault((1, 1), {})[f"{row}@{model}"] = given
-        for number, composition in enumerate(compositions):
+        for composition in compositions:
             given = [*BASE, *models[composition.model], *settings, *composition.settings]
             key = (composition.processes, composition.nodes)
             groups.setdefault(key, {})[f"{row}@{COMPOSITIONS.index(composition)}"] = given
@@ -368,20 +372,41 @@ def main() -> None:
     found: dict[str, list[float | str]] = {}
     for row, composition, cell in compare(options.out.absolute(), wanted, COMPOSITIONS):
         found.setdefault(row, []).append(cell)
-        print(f"{row:26} {composition.name:44} {cell if isinstance(cell, str) else f'{cell:.1e}'}", flush=True)
-    cells = [cell for row in found.values() for cell in row]
-    rejected = [cell for cell in cells if isinstance(cell, str)]
-    apart = [cell for cell in cells if not isinstance(cell, str)]
-    wrong = [cell for cell in apart if not cell <= TOLERANCE]
-    print(f"{len(cells)} cells: {len(apart) - len(wrong)} equal, {len(rejected)} rejected, {len(wrong)} differ")
+        shown = cell if isinstance(cell, str) else f"{cell:.1e}"
+        print(f"{row:26} {composition.model:8} {composition.name:40} {shown}", flush=True)
+    print(summary(found))
     if options.write is not None:
         options.write.write_text(page(found))
-    sys.exit(bool(wrong))
+    sys.exit(
+        any(not isinstance(cell, str) and not cell <= TOLERANCE for row in found.values() for cell in row)
+    )
+
+
+def summary(found: dict[str, list[float | str]]) -> str:
+    """Return how many cells are equal, rejected and different, as a sentence."""
+    cells = [cell for row in found.values() for cell in row]
+    apart = [cell for cell in cells if not isinstance(cell, str)]
+    wrong = sum(not cell <= TOLERANCE for cell in apart)
+    rejected = len(cells) - len(apart)
+    return f"{len(cells)} cells: {len(apart) - wrong} equal, {rejected} rejected, {wrong} different."
+
+
+HEAD = f"""# Compositions
+
+Every loss under divisions of a batch of ten examples, against one process that embeds it at once: five steps
+on the generated language, from a short run of InfoNCE, float32, gloo on a CPU. A number is the largest
+difference of the gradients of all steps (before clipping) and of the weights after the last one, relative to
+the largest entry; at most {TOLERANCE:.0e} counts as equal. *BERT*: two small layers and a projection, all of
+whose weights train; *dropout*: the same with `trainer.dropout=example`; *NF4*: a small Mistral in 4 bit with
+LoRA. `make compositions` writes this page.
+"""
+"""Text above the table of the documentation."""
 
 
 def page(found: dict[str, list[float | str]]) -> str:
     """Return the table of the documentation, in Markdown."""
-    lines = [f"| loss | {' | '.join(composition.name for composition in COMPOSITIONS)} |"]
+    names = " | ".join(f"{composition.model}: {composition.name}" for composition in COMPOSITIONS)
+    lines = [HEAD, summary(found), "", f"| loss | {names} |"]
     lines.append("|---" * (len(COMPOSITIONS) + 1) + "|")
     reasons: list[str] = []
     for row, cells in found.items():

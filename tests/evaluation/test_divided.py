@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ class Lengths:
         self.rank = rank
         self.read: list[str] = []
 
-    def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
         self.read += sentences
         return np.array([[len(text), self.rank] for text in sentences], dtype=np.float32)
 
@@ -44,7 +43,9 @@ def _process(rank: int, count: int, folder: str, texts: list[str]) -> None:
 
 @pytest.mark.parametrize(("count", "number"), [(2, 7), (3, 7), (3, 2), (2, 1)])
 def test_all_processes_get_all_vectors(count: int, number: int, tmp_path: Path) -> None:
-    texts = [letter * length for letter, length in zip("abcdefg", (3, 1, 4, 1, 5, 9, 2), strict=True)][:number]
+    texts = [letter * length for letter, length in zip("abcdefg", (3, 1, 4, 1, 5, 9, 2), strict=True)][
+        :number
+    ]
     torch.multiprocessing.spawn(_process, (count, str(tmp_path), texts), nprocs=count)
     results = [np.load(tmp_path / f"{rank}.npy") for rank in range(count)]
     for result in results:

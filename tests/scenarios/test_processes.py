@@ -55,6 +55,15 @@ def same(one: Path, two: Path) -> None:
         (2, ["model.dropout=0", "trainer.micro_batch_size=2"]),
         (2, ["model.dropout=0.2", "trainer.dropout=example"]),
         (3, ["model.dropout=0", "loss=infonce", "data.kind=sentences", "queue.size=12"]),
+        (
+            2,
+            [
+                "model.dropout=0.2",
+                "trainer.dropout=example",
+                "trainer.strategy=fsdp",
+                "evaluation.untuned=true",
+            ],
+        ),
     ],
 )
 def test_several_processes_equal_one(
@@ -71,9 +80,17 @@ def test_several_processes_equal_one(
     )
 
 
-def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_stopped_and_resumed_equals_uninterrupted(strategy: str, cli: Cli, tmp_path: Path) -> None:
     """With dropout, whose random numbers each process has of its own; Ctrl-C reaches all of them."""
-    how = [*SETTINGS, *several(2), "trainer.max_epochs=12", "trainer.save_every=7", "evaluation.final=false"]
+    how = [
+        *SETTINGS,
+        *several(2),
+        f"trainer.strategy={strategy}",
+        "trainer.max_epochs=12",
+        "trainer.save_every=7",
+        "evaluation.final=false",
+    ]
     assert cli("train.py", *how, "hydra.run.dir=whole").returncode == 0
     checkpoint = torch.load(tmp_path / "whole" / "checkpoints" / "last.ckpt", weights_only=True)
     states = checkpoint["callbacks"]["RandomState"]["processes"]
@@ -95,7 +112,14 @@ def test_stopped_and_resumed_equals_uninterrupted(cli: Cli, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("dropout", [["model.dropout=0"], ["model.dropout=0.2", "trainer.dropout=example"]])
-@pytest.mark.parametrize("division", [["trainer.micro_batch_size=2"], ["trainer.devices=2"]])
+@pytest.mark.parametrize(
+    "division",
+    [
+        ["trainer.micro_batch_size=2"],
+        ["trainer.devices=2"],
+        ["trainer.devices=2", "trainer.strategy=fsdp"],
+    ],
+)
 def test_resumed_with_another_division_of_the_batch(
     division: list[str], dropout: list[str], cli: Cli, config: Callable[..., DictConfig], tmp_path: Path
 ) -> None:
@@ -111,3 +135,22 @@ def test_resumed_with_another_division_of_the_batch(
     assert (found["processes"], found["micro_batch_size"]) == (
         (1, 2) if "micro" in division[0] else (2, None)
     )
+
+
+def test_divided_weights_resume_in_one_process(
+    cli: Cli, config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    how = [*SETTINGS, "model.dropout=0", "trainer.save_every=3"]
+    train_in(tmp_path / "whole", config(*how))
+    fsdp = [*several(2), "trainer.strategy=fsdp", "hydra.run.dir=cut"]
+    first = cli("train.py", *how, *fsdp)
+    assert first.returncode == 0, first.stderr
+    cut = tmp_path / "cut"
+    checkpoint = torch.load(cut / "checkpoints" / "last.ckpt", weights_only=True)
+    expected = torch.load(tmp_path / "whole" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert checkpoint["state_dict"].keys() == expected["state_dict"].keys()
+    (cut / "metrics.json").unlink()  # as if it had been killed in its last evaluation
+    done = cli("train.py", "resume=cut", "trainer.devices=1", "trainer.strategy=ddp")
+    assert done.returncode == 0, done.stderr
+    same(tmp_path / "whole", cut)
+    assert metrics(cut)["processes"] == 1

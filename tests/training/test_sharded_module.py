@@ -12,6 +12,7 @@ from torch import distributed, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.losses.base import Loss
 from sts_lightning.models.sharding import is_divided
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.module import STSModule
@@ -27,11 +28,11 @@ def mesh(tmp_path: Path) -> Iterator[DeviceMesh]:
     distributed.destroy_process_group()
 
 
-def module(loss: nn.Module, **settings: Any) -> STSModule:
+def module(loss: Loss) -> STSModule:
     unused: Any = None
     encoder = tiny_bert(projection="train")
     queue = MomentumQueue(encoder, size=4, momentum=0.9)
-    return STSModule(encoder, loss, unused, unused, queue=queue, **settings)  # type: ignore[arg-type]
+    return STSModule(encoder, loss, unused, unused, queue=queue)
 
 
 @pytest.mark.parametrize("loss", ["infonce", "smooth_k2", "sigmoid"])

@@ -35,9 +35,7 @@ def trained(mesh: DeviceMesh | None) -> tuple[STSModule, torch.optim.Optimizer]:
     module = STSModule(tiny_bert(dropout=0.0), make("smooth_k2", 32).float(), unused, unused)
     if mesh is not None:
         shard_module(module, mesh)
-    optimizer = make_optimizer(
-        module, lr=1e-2, weight_decay=0.01, betas=(0.9, 0.999), eps=1e-3, fused=True
-    )
+    optimizer = make_optimizer(module, lr=1e-2, weight_decay=0.01, betas=(0.9, 0.999), eps=1e-3, fused=True)
     for _ in range(2):
         optimizer.zero_grad()
         views = module.encoder(module.encoder.prepare(30, training=True)([TEXTS], [None]))

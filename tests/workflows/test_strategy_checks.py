@@ -15,7 +15,14 @@ from sts_lightning.workflows.validate import build_parts
 
 Config = Callable[..., DictConfig]
 
-FSDP = ("model=tiny_mistral", "data=toy", "name=run", "trainer=cpu", "trainer.strategy=fsdp", "precision=32-true")
+FSDP = (
+    "model=tiny_mistral",
+    "data=toy",
+    "name=run",
+    "trainer=cpu",
+    "trainer.strategy=fsdp",
+    "precision=32-true",
+)
 
 REJECTED = {
     "precision": ("precision=16-mixed",),

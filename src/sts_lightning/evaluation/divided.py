@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ class DeviceEncoder(Protocol):
         """The device."""
         ...
 
-    def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
         """Return vectors of shape (len(sentences), D)."""
         ...
 
@@ -38,21 +38,16 @@ class DividedEncoder:
     def __init__(self, encoder: DeviceEncoder) -> None:
         self.encoder = encoder
 
-    def encode(self, sentences: Sequence[str], **options: Any) -> np.ndarray:
-        """Embed sentences, at least one, in the order given: (N, D) in float32.
-
-        Args:
-            sentences: Texts, N of them.
-            **options: Further arguments of the encoder.
-        """
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Embed N sentences, at least one, in the order given: (N, D) in float32."""
         shard = Shard.current()
         if shard.world_size == 1:
-            return self.encoder.encode(sentences, **options)
+            return self.encoder.encode(sentences)
         # Dealt out by length, so that the parts take equally long.
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
         parts = [order[rank :: shard.world_size] for rank in range(shard.world_size)]
         own = [sentences[row] for row in parts[shard.rank]] or sentences[:1]  # every process has to run
-        vectors = torch.from_numpy(self.encoder.encode(own, **options)).to(self.encoder.device)
+        vectors = torch.from_numpy(self.encoder.encode(own)).to(self.encoder.device)
         padded = vectors.new_zeros(len(parts[0]), vectors.shape[1])
         padded[: len(vectors)] = vectors
         everyone = [torch.empty_like(padded) for _ in parts]

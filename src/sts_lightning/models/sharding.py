@@ -44,7 +44,8 @@ def shard_backbone(backbone: PreTrainedModel | PeftModel, mesh: DeviceMesh) -> N
     """
     from torch.distributed.fsdp import fully_shard
 
-    device = torch.device(mesh.device_type, torch.cuda.current_device() if mesh.device_type == "cuda" else None)
+    on_gpu = mesh.device_type == "cuda"
+    device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device(mesh.device_type)
     for part in (*outermost_layers(backbone), backbone.get_input_embeddings(), backbone):
         part.to(device)
         for module in part.modules():
@@ -68,7 +69,7 @@ def _hold_scales(layer: Any) -> None:
     The forward pass of bitsandbytes reads them from the layer where the weight has none. It must not pack
     the weight anew for a CPU, since only the weight that is gathered for one pass would be packed.
     """
-    weight = dict(layer.named_parameters(recurse=False)).get("weight")
+    weight: Any = dict(layer.named_parameters(recurse=False)).get("weight")
     if getattr(weight, "quant_state", None) is None:
         return  # an adapter's layer around it, or one that is done already
     layer.quant_state = weight.quant_state

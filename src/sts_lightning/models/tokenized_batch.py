@@ -77,7 +77,6 @@ class TokenizedBatch:
         ]
         return replace(self, chunks=[_trim(part) for part in parts])
 
-
     def in_chunks(self, count: int) -> TokenizedBatch:
         """Return the same batch in ``count`` chunks, at least as many as it has.
 

@@ -34,7 +34,8 @@ def shard_module(module: nn.Module, mesh: DeviceMesh) -> None:
         if value.requires_grad and not is_divided(value):
             if value.ndim == 0:
                 raise ConfigError(
-                    f"trainer.strategy=fsdp: {name} is a scalar, which cannot be divided: give it the shape (1,).",
+                    f"trainer.strategy=fsdp: {name} is a scalar, which cannot be divided; "
+                    "give it the shape (1,).",
                     key="trainer.strategy",
                 )
             beside.append(_owner(module, name))

@@ -62,7 +62,9 @@ class ShardedStrategy(ModelParallelStrategy):
             }
             optimizer.load_state_dict({**stored, "state": state})
 
-    def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
+    def load_checkpoint(
+        self, checkpoint_path: str | Path, weights_only: bool | None = None
+    ) -> dict[str, Any]:
         """Read a checkpoint in every process."""
         return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
 

@@ -39,9 +39,14 @@ def check_strategy(cfg: DictConfig, callbacks: Sequence[Callback]) -> None:
     )
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     quantization = cfg.model.get("quantization", "none")
-    averages = [key for key, part in zip(cfg.callbacks, callbacks, strict=True) if isinstance(part, WeightAveraging)]
+    averages = [
+        key for key, part in zip(cfg.callbacks, callbacks, strict=True) if isinstance(part, WeightAveraging)
+    ]
     reasons = {
-        "precision": (cfg.trainer.precision == "16-mixed", "scales gradients by what one process sees; use bf16-mixed"),
+        "precision": (
+            cfg.trainer.precision == "16-mixed",
+            "scales gradients by what one process sees; use bf16-mixed",
+        ),
         "trainer.micro_batch_size": (
             cfg.trainer.micro_batch_size == "auto",
             "looks for a size in each process by itself; set a number",
