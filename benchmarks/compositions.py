@@ -150,7 +150,13 @@ COMPOSITIONS = (
 OF_LOSS = {
     "contrastive_tension": ("companion=twin", "data.views=1", "loss.group=5"),
     "divided": ("loss.inner={_target_: sts_lightning.losses.pearson.PearsonLoss}", "loss.parts=2"),
-    "infocse": ("companion=masked_lm", "companion.lower_layers=1", "companion.layers=1", "model.pooling=cls"),
+    "infocse": (
+        "companion=masked_lm",
+        "companion.lower_layers=1",
+        "companion.layers=1",
+        "companion.mask_rate=0.9999999",  # all words: masks are drawn by process and chunk, as dropout is
+        "model.pooling=cls",
+    ),
     "matryoshka": (
         "loss.inner={_target_: sts_lightning.losses.cosine_mse.CosineMSELoss}",
         "loss.dimensions=[8,16]",
@@ -398,7 +404,8 @@ on the generated language, from a short run of InfoNCE, float32, gloo on a CPU. 
 difference of the gradients of all steps (before clipping) and of the weights after the last one, relative to
 the largest entry; at most {TOLERANCE:.0e} counts as equal. *BERT*: two small layers and a projection, all of
 whose weights train; *dropout*: the same with `trainer.dropout=example`; *NF4*: a small Mistral in 4 bit with
-LoRA. `make compositions` writes this page.
+LoRA. InfoCSE masks all words, since its masks belong to a process and a chunk, as dropout does by default.
+`make compositions` writes this page.
 """
 """Text above the table of the documentation."""
 

@@ -254,16 +254,17 @@ class STSModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]  # overloads
-        """Return trainable parameters, buffers, the weights in `keep` and the momentum queue."""
+        """Return trainable parameters, buffers, the weights in `keep` and those of a momentum copy.
+
+        Of the copy, which has no gradient, these are the counterparts of the trainable ones; its others are
+        those of the encoder.
+        """
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         buffers = {name for name, _ in self.named_buffers()}
+        copies = {f"queue.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
+        stored = trained | buffers | copies | self.keep
         whole = super().state_dict(*args, **kwargs)
-        # The momentum copy has no gradient, but is not in the model's files either.
-        return {
-            name: value
-            for name, value in whole.items()
-            if name in trained | buffers | self.keep or name.startswith("queue.")
-        }
+        return {name: value for name, value in whole.items() if name in stored}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Reject the checkpoint of another model.
