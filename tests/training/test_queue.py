@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from peft import LoraConfig
 
 from sts_lightning.choices import Quantization
+from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
+from sts_lightning.training.module import STSModule
 from sts_lightning.training.queue import MomentumQueue
 
 
@@ -99,3 +103,19 @@ def test_official_needs_all_weights_to_train() -> None:
     adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
     with pytest.raises(ValueError, match="official"):
         MomentumQueue(tiny_mistral(adapter=adapter), 2, 0.9, official=True)
+
+
+def test_checkpoints_leave_out_what_the_copy_has_in_common_with_the_model() -> None:
+    adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
+    encoder = tiny_mistral(quantization="4bit", dtype="float32", hidden_size=64, adapter=adapter)
+    unused: Any = None
+    module = STSModule(encoder, InfoNCELoss(), unused, unused, queue=MomentumQueue(encoder, 4, 0.9))
+    stored = module.state_dict()
+    copied = {name for name in stored if name.startswith("queue.encoder_copy.")}
+    assert copied == {
+        name.replace("encoder.", "queue.encoder_copy.", 1)
+        for name in stored
+        if name.startswith("encoder.") and "lora" in name
+    }
+    assert copied
+    assert {"queue.vectors", "queue.filled"} <= stored.keys()
