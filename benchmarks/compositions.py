@@ -168,6 +168,7 @@ OF_LOSS = {
     ),
     "rank_margin": ("loss.gap=2",),
     "rankcse": ("companion=teacher", "companion.sources=[{teacher}]"),
+    "vector_distillation": ("loss.teacher_dimension=16",),
 }
 """Settings that a loss cannot do without, or that suit ten examples."""
 
