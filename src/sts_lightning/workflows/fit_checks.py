@@ -220,7 +220,9 @@ def check_dropout(cfg: DictConfig) -> None:
     }
     for key, (present, reason) in others.items():
         if present:
+            value = OmegaConf.select(cfg, key)
+            name = value["_target_"].rpartition(".")[2] if key == "companion" else value
             raise ConfigError(
-                f"trainer.dropout=example has no form for {key}={OmegaConf.select(cfg, key)}: it {reason}.",
+                f"trainer.dropout=example has no form for {key}={name}: it {reason}.",
                 key=key,
             )
