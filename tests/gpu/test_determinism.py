@@ -131,9 +131,11 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
         raise RuntimeError(text)
 
     monkeypatch.setattr(train, "_begin", lambda experiment: None)
-    parts = SimpleNamespace(
-        cfg=SimpleNamespace(evaluation=SimpleNamespace(untuned=False)), resumed=False, first=True, data=None
+    cfg = SimpleNamespace(
+        evaluation=SimpleNamespace(untuned=False),
+        trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
     )
+    parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=None)
     trainer = SimpleNamespace(validate=lambda *_, **__: None, fit=reject, global_step=0)
     module = SimpleNamespace(train=lambda: None)
     experiment: Any = SimpleNamespace(parts=parts, module=module, trainer=trainer, plan=None)

@@ -99,7 +99,10 @@ def test_the_untuned_model_is_scored_on_the_device_of_training(monkeypatch: pyte
 
     monkeypatch.setattr(train, "score", score)
     monkeypatch.setattr(train, "_begin", lambda experiment: None)
-    cfg = SimpleNamespace(evaluation=SimpleNamespace(untuned=True))
+    cfg = SimpleNamespace(
+        evaluation=SimpleNamespace(untuned=True),
+        trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
+    )
     parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=None)
     strategy = SimpleNamespace(root_device=torch.device("meta"))
     experiment: Any = SimpleNamespace(

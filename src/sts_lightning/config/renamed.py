@@ -27,6 +27,7 @@ ADDED: dict[tuple[str, ...], Any] = {
     ("evaluation", "rank"): False,
     ("callbacks", "rank_monitor", "views"): "none",
     ("trainer", "keep_every"): None,
+    ("trainer", "strategy"): "ddp",
     ("trainer", "dropout"): "process",
     ("trainer", "select_untuned"): False,
     ("step",): None,
