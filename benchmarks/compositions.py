@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import socket
 import subprocess
@@ -159,6 +160,7 @@ OF_LOSS = {
         "companion.layers=1",
         "model.pooling=cls",
     ),
+    "kendall": ("loss.temperature=1",),  # steeper, it multiplies the rounding errors of nearly equal cosines
     "matryoshka": (
         "loss.inner={_target_: sts_lightning.losses.cosine_mse.CosineMSELoss}",
         "loss.dimensions=[8,16]",
@@ -170,9 +172,13 @@ OF_LOSS = {
     ),
     "rank_margin": ("loss.gap=2",),
     "rankcse": ("companion=teacher", "companion.sources=[{teacher}]"),
+    "score_distillation": ("data.kind=pairs",),  # a sentence and itself have nothing to learn
     "vector_distillation": ("loss.teacher_dimension=16",),
 }
 """Settings that a loss cannot do without, or that suit ten examples."""
+
+LEAST = 1e-6
+"""Largest entry of the gradient below which there is nothing to compare."""
 
 TEACHERS = {"teacher": "teacher", "teacher_vectors": "teacher_vectors"}
 """Companion by the argument of a loss that it supplies."""
@@ -252,11 +258,16 @@ def measure(folder: Path, settings: Sequence[str]) -> dict[str, Any]:
 
 
 def difference(one: Sequence[dict[str, Tensor]], two: Sequence[dict[str, Tensor]]) -> float:
-    """Return the largest difference of two sequences of named tensors, relative to the largest entry."""
+    """Return the largest difference of two sequences of named tensors, relative to the largest entry.
+
+    It is infinite where all entries of a step are nearly 0.
+    """
     worst = 0.0
     for left, right in zip(one, two, strict=True):
         assert left.keys() == right.keys(), left.keys() ^ right.keys()
         largest = max(float(value.abs().max()) for value in left.values())
+        if largest < LEAST:
+            return math.inf
         apart = max(float((value - right[name]).abs().max()) for name, value in left.items())
         worst = max(worst, apart / largest)
     return worst

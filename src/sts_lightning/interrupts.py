@@ -29,6 +29,9 @@ A terminal that is closed sends SIGHUP; SLURM announces a time limit by one of t
 ignored, as SIGHUP under nohup, stays ignored.
 """
 
+KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+"""Signal that ends a process at once."""
+
 PARENT = "STS_LIGHTNING_PARENT"
 """Environment variable of a job of a sweep: the number of the process that started it."""
 

@@ -23,6 +23,7 @@ VOLATILE = (
     "stage",
     "shared",
     "cache_dir",
+    "devices",
 )
 """Keys that do not affect the result of a run."""
 

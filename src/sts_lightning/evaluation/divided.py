@@ -10,6 +10,7 @@ import torch
 from torch import distributed
 
 from sts_lightning.distributed import Shard
+from sts_lightning.evaluation.dealing import dealt, in_order
 
 
 class DeviceEncoder(Protocol):
@@ -43,16 +44,11 @@ class DividedEncoder:
         shard = Shard.current()
         if shard.world_size == 1:
             return self.encoder.encode(sentences)
-        # Dealt out by length, so that the parts take equally long.
-        order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
-        parts = [order[rank :: shard.world_size] for rank in range(shard.world_size)]
+        parts = dealt(sentences, shard.world_size)
         own = [sentences[row] for row in parts[shard.rank]] or sentences[:1]  # every process has to run
         vectors = torch.from_numpy(self.encoder.encode(own)).to(self.encoder.device)
         padded = vectors.new_zeros(len(parts[0]), vectors.shape[1])
         padded[: len(vectors)] = vectors
         everyone = [torch.empty_like(padded) for _ in parts]
         distributed.all_gather(everyone, padded)
-        result = np.empty((len(sentences), vectors.shape[1]), dtype=np.float32)
-        for part, values in zip(parts, everyone, strict=True):
-            result[part] = values[: len(part)].cpu().numpy()
-        return result
+        return in_order(parts, [values.cpu().numpy() for values in everyone])

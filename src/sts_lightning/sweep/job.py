@@ -23,7 +23,7 @@ from sts_lightning.config.identity import configuration_hash, defining
 from sts_lightning.config.keys import stage_overrides
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
-from sts_lightning.interrupts import PARENT
+from sts_lightning.interrupts import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
 
 PATIENCE = 60.0
@@ -31,9 +31,6 @@ PATIENCE = 60.0
 
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 """Signals by which a user or a cluster stops a process; Windows has the first two only."""
-
-KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-"""Signal that ends a process at once."""
 
 State = Literal[
     "queued", "running", "done", "was done", "runs elsewhere", "failed", "stopped", "timed out", "not run"

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from sts_lightning.choices import Precision, SentEvalText
+from sts_lightning.choices import SentEvalText
 from sts_lightning.config.constraints import check_config
-from sts_lightning.config.trust import Trust
 from sts_lightning.console import print_scores
 from sts_lightning.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.evaluation.encoding import Encoder
@@ -23,13 +21,13 @@ from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.fingerprint import fingerprint
-from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.state import check_free, check_same
 from sts_lightning.workflows.cut_texts import report_cut
+from sts_lightning.workflows.evaluated_encoder import Source, encoding_devices, encoding_with, load_evaluated
 
 log = logging.getLogger(__name__)
 
@@ -92,18 +90,16 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     cfg = check_config(cfg)
     if state == "started":
         check_same(RunFolder(folder), cfg)
-    device = _device(cfg.accelerator)
-    run = None if cfg.ckpt is None else RunFolder(cfg.ckpt).last_stage()
-    with at_setting("ckpt"):
-        config = None if run is None else run.load_config(Trust.of(cfg.trust, cfg.trust_remote_code))
-    suite = open_suite(cfg, cfg.senteval_text or _text_of(config))
-    encoder, precision = _load_encoder(cfg, run, config, str(device))
-    encoder = encoder.to(device).set_precision(precision).eval()
+    devices = encoding_devices(cfg.accelerator, cfg.devices)
+    source = Source.of(cfg)
+    suite = open_suite(cfg, cfg.senteval_text or _text_of(source.config))
+    encoder = load_evaluated(cfg, devices[0], source)
     if suite.tables:
         report_cut(encoder, suite.tables)
-    cached = None if cfg.cache_dir is None else _cached(encoder, cfg.cache_dir)
-    reader: Encoder = cached or encoder
-    result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
+    with encoding_with(encoder, cfg, devices) as everyone:
+        cached = None if cfg.cache_dir is None else _cached(encoder, everyone, cfg.cache_dir)
+        reader: Encoder = cached or everyone
+        result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
     if cached is not None:
         log.info("%d vectors from %s, %d encoded", cached.found, cached.folder, cached.encoded)
     RunFolder(folder).save_config(cfg)
@@ -111,14 +107,15 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "suite": cfg.suite,
         "ckpt": cfg.ckpt,
         "step": cfg.step,
-        "precision": precision,
-        "quantization": cfg.quantization or (config or cfg).model.get("quantization", "none"),
-        **_training(run),
+        "precision": encoder.precision,
+        "quantization": cfg.quantization or (source.config or cfg).model.get("quantization", "none"),
+        **_training(source.run),
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
+        "devices": len(devices),
         "vectors_from_cache": 0 if cached is None else cached.found,
-        "trained_on": [] if run is None else as_plain(run.trained_on()),
+        "trained_on": [] if source.run is None else as_plain(source.run.trained_on()),
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),
     }
@@ -134,18 +131,18 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "mteb": "MTEB's main scores x 100 (",
     }[cfg.suite]
     text = "" if suite.text is None else f", senteval_text={suite.text}"
-    title = f"{what}{precision}, text_edit={encoder.text_edit}{text})"
+    title = f"{what}{encoder.precision}, text_edit={encoder.text_edit}{text})"
     print_scores(title, {Path(name.partition("@")[0]).name: row})
     log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
     return float(result["average"])
 
 
-def _cached(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
+def _cached(encoder: SentenceEncoder, everyone: Encoder, cache_dir: str) -> CachedVectors:
     folder = Path(cache_dir)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"cache_dir {folder} is not a folder.", key="cache_dir")
     with at_setting("cache_dir"):
-        return CachedVectors(encoder, folder / fingerprint(encoder)[:16])
+        return CachedVectors(everyone, folder / fingerprint(encoder)[:16])
 
 
 def _training(run: RunFolder | None) -> dict[str, Any]:
@@ -165,38 +162,3 @@ def _text_of(config: DictConfig | None) -> SentEvalText:
         return "raw"
     text: SentEvalText = config.data.get("senteval_text") or config.get("senteval_text", "raw")
     return text
-
-
-def _load_encoder(
-    cfg: DictConfig, run: RunFolder | None, config: DictConfig | None, device: str
-) -> tuple[SentenceEncoder, Precision]:
-    if run is None or config is None:
-        if cfg.step is not None:
-            raise ConfigError("step names kept weights of a run; ckpt=... names the run.", key="step")
-        model = with_quantization(cfg.model, cfg.quantization)
-        if (adapter := model.get("adapter")) is not None:
-            if not isinstance(adapter, DictConfig) or "_target_" not in adapter:
-                raise ConfigError(
-                    f"model.adapter={adapter} has no _target_ among peft's configurations.",
-                    key="model.adapter",
-                    hint="Leave it out: an adapter that is not trained adds nothing.",
-                )
-            model.adapter = None  # not trained, it adds nothing
-        encoder = build_encoder(model, cfg.prompt, device)
-        edit_and_cut(encoder, cfg.text_edit or encoder.text_edit, cfg.max_length, "max_length")
-        return encoder, cfg.precision or encoder.precision
-    config.model = with_quantization(config.model, cfg.quantization)
-    encoder = load_from(run, config, device, cfg.step)
-    if cfg.text_edit is not None:
-        encoder.text_edit = cfg.text_edit
-    if cfg.max_length is not None:
-        edit_and_cut(encoder, encoder.text_edit, cfg.max_length, "max_length")
-    return encoder, cfg.precision or config.evaluation.get("precision") or encoder.precision
-
-
-def _device(accelerator: str) -> torch.device:
-    if accelerator == "gpu" and not torch.cuda.is_available():
-        raise ConfigError(
-            "accelerator=gpu, but no CUDA device is visible; use accelerator=cpu.", key="accelerator"
-        )
-    return torch.device("cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu")

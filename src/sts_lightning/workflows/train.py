@@ -39,7 +39,7 @@ from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
-from sts_lightning.training.trainer import Plan, make_plan, make_trainer
+from sts_lightning.training.trainer import Plan, make_plan, make_trainer, stop_others
 from sts_lightning.workflows.cut_texts import report_cut
 from sts_lightning.workflows.fit_checks import check_teacher_size
 from sts_lightning.workflows.logged import log_settings
@@ -150,7 +150,11 @@ def train_held(
     parts = validate(run, cfg, resume, callbacks)
     experiment = build_experiment(parts, command, trust)
     with log_to(run.log_file), quiet_lightning():
-        return report(fit(experiment), started)
+        try:
+            return report(fit(experiment), started)
+        except BaseException:
+            stop_others(experiment.trainer)
+            raise
 
 
 def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:

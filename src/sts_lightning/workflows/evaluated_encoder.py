@@ -1,0 +1,137 @@
+"""The encoder that `eval.py` evaluates, on one device or on several."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+import torch
+from omegaconf import DictConfig
+
+from sts_lightning.config.machine import cuda_devices
+from sts_lightning.config.trust import Trust
+from sts_lightning.errors import ConfigError, at_setting
+from sts_lightning.evaluation.encoder_pool import EncoderPool
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
+from sts_lightning.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the weights come from.
+
+    Attributes:
+        run: The run that trained them; None: they are those of a model.
+        config: Configuration of the run.
+    """
+
+    run: RunFolder | None = None
+    config: DictConfig | None = None
+
+    @classmethod
+    def of(cls, cfg: DictConfig) -> Self:
+        """Read the run of an evaluation, if it has one.
+
+        Args:
+            cfg: Configuration of the schema `EvalConfig`.
+
+        Raises:
+            UserError: The run's configuration cannot be read, or asks for more than the user allows.
+        """
+        if cfg.ckpt is None:
+            return cls()
+        with at_setting("ckpt"):
+            run = RunFolder(cfg.ckpt).last_stage()
+            return cls(run, run.load_config(Trust.of(cfg.trust, cfg.trust_remote_code)))
+
+
+def encoding_devices(accelerator: str, count: int) -> list[str]:
+    """Return the devices that encode, one for each process.
+
+    Args:
+        accelerator: ``auto``, ``cpu`` or ``gpu``.
+        count: Number of devices; -1: all visible GPUs, or the CPU.
+
+    Raises:
+        ConfigError: There are fewer.
+    """
+    found = 0 if accelerator == "cpu" else cuda_devices()
+    if accelerator == "gpu" and not found:
+        raise ConfigError(
+            "accelerator=gpu, but no CUDA device is visible; use accelerator=cpu.", key="accelerator"
+        )
+    if count < 1 and count != -1:
+        raise ConfigError(f"devices={count} must be at least 1, or -1 for all GPUs.", key="devices")
+    if found and count > found:
+        raise ConfigError(f"devices={count}, but only {found} CUDA devices are visible.", key="devices")
+    if not found:
+        return ["cpu"] * max(count, 1)
+    return [f"cuda:{index}" for index in range(found if count == -1 else count)]
+
+
+def load_evaluated(cfg: DictConfig, device: str, source: Source | None = None) -> SentenceEncoder:
+    """Load the encoder on a device, in the precision and with the text settings of the evaluation.
+
+    Args:
+        cfg: Configuration of the schema `EvalConfig`.
+        device: Name of the device.
+        source: What `Source.of` found; by default it is read.
+
+    Raises:
+        UserError: Configuration, run folder or model cannot be used.
+    """
+    source = source or Source.of(cfg)
+    if source.run is None or source.config is None:
+        encoder, precision = _load_model(cfg, device), cfg.precision
+    else:
+        encoder = _load_run(cfg, source.run, source.config, device)
+        precision = cfg.precision or source.config.evaluation.get("precision")
+    return encoder.to(device).set_precision(precision or encoder.precision).eval()
+
+
+def encoding_with(
+    encoder: SentenceEncoder, cfg: DictConfig, devices: Sequence[str]
+) -> contextlib.AbstractContextManager[SentenceEncoder | EncoderPool]:
+    """Return the encoder, or for several devices a pool of processes, to be used in a ``with`` statement.
+
+    Args:
+        encoder: The encoder on the first device.
+        cfg: Configuration of the schema `EvalConfig`.
+        devices: What `encoding_devices` returns; on a CPU the processes share its threads.
+    """
+    if len(devices) == 1:
+        return contextlib.nullcontext(encoder)
+    threads = max(1, torch.get_num_threads() // len(devices)) if devices[0] == "cpu" else None
+    return EncoderPool(encoder, partial(load_evaluated, cfg), devices[1:], threads)
+
+
+def _load_model(cfg: DictConfig, device: str) -> SentenceEncoder:
+    if cfg.step is not None:
+        raise ConfigError("step names kept weights of a run; ckpt=... names the run.", key="step")
+    model = with_quantization(cfg.model, cfg.quantization)
+    if (adapter := model.get("adapter")) is not None:
+        if not isinstance(adapter, DictConfig) or "_target_" not in adapter:
+            raise ConfigError(
+                f"model.adapter={adapter} has no _target_ among peft's configurations.",
+                key="model.adapter",
+                hint="Leave it out: an adapter that is not trained adds nothing.",
+            )
+        model.adapter = None  # not trained, it adds nothing
+    encoder = build_encoder(model, cfg.prompt, device)
+    return edit_and_cut(encoder, cfg.text_edit or encoder.text_edit, cfg.max_length, "max_length")
+
+
+def _load_run(cfg: DictConfig, run: RunFolder, config: DictConfig, device: str) -> SentenceEncoder:
+    config = copy.deepcopy(config)
+    config.model = with_quantization(config.model, cfg.quantization)
+    encoder = load_from(run, config, device, cfg.step)
+    if cfg.text_edit is not None:
+        encoder.text_edit = cfg.text_edit
+    if cfg.max_length is not None:
+        edit_and_cut(encoder, encoder.text_edit, cfg.max_length, "max_length")
+    return encoder
