@@ -76,6 +76,11 @@ class JobLauncher(Launcher):
         jobs = [
             grid.add(number, overrides) for number, overrides in enumerate(job_overrides, initial_job_idx)
         ]
+        if adaptive and self.config.hydra.launcher.get("part") is not None:
+            raise ConfigError(
+                "hydra.launcher.part divides the jobs of a grid; a search proposes its jobs as it goes.",
+                key="hydra.launcher.part",
+            )
         if self.config.get("plan"):
             if adaptive:
                 raise ConfigError(
@@ -83,12 +88,14 @@ class JobLauncher(Launcher):
                 )
             self._plan(grid)
             return []
+        own = self.own(grid.to_run())
         try:
-            self.run_jobs(grid.to_run())
+            self.run_jobs(own)
         except (FailedJobsError, RunningElsewhereError):
             if not adaptive:
                 raise
-        return [_returned(job) for job in jobs]
+        folders = {job.folder for job in own}
+        return [_returned(job) for job in jobs if job.folder in folders]
 
     def _plan(self, grid: Grid) -> None:
         """Check and print the jobs with their cost, on the card that ``plan`` may name."""
@@ -101,7 +108,13 @@ class JobLauncher(Launcher):
             costs = Costs(plan if isinstance(plan, str) else None)
         except ConfigError as error:
             raise ConfigError(f"plan={plan}: {error}", key="plan", hint=error.hint) from error
-        print_plan(grid.planned(), RunCheck(), costs, self.gpus_per_job)
+        planned = grid.planned()
+        own = {job.folder for job in self.own([one.job for one in planned])}
+        print_plan([one for one in planned if one.job.folder in own], RunCheck(), costs, self.gpus_per_job)
+
+    def own(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Return the jobs of a grid that this command runs."""
+        return jobs
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:
@@ -125,15 +138,29 @@ class ProcessLauncher(JobLauncher):
         timeout_minutes: Time limit of a job, after which it is killed; null: no limit.
         wait: Whether to wait for jobs that another process runs, and to resume those that it leaves
             unfinished.
+        part: Part of the jobs that this machine runs, ``0/4`` the first of four; shared stages that another
+            machine trains are waited for. Null: all.
     """
 
     def __init__(
-        self, jobs: int | None, gpus_per_job: int | None, timeout_minutes: float | None, wait: bool = False
+        self,
+        jobs: int | None,
+        gpus_per_job: int | None,
+        timeout_minutes: float | None,
+        wait: bool = False,
+        part: str | None = None,
     ) -> None:
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
-        self.wait = wait
+        self.wait = wait or part is not None
+        self.part = part
+
+    def own(self, jobs: Sequence[Job]) -> Sequence[Job]:
+        """Return the jobs of this machine's part."""
+        from sts_lightning.sweep.part import Part
+
+        return jobs if self.part is None else Part.of(self.part).of_jobs(jobs)
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
@@ -236,7 +263,7 @@ def _store(name: str, launcher: type[JobLauncher], **settings: Any) -> None:
     ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
 
 
-_store("process", ProcessLauncher, jobs=None, gpus_per_job=None, timeout_minutes=None, wait=False)
+_store("process", ProcessLauncher, jobs=None, gpus_per_job=None, timeout_minutes=None, wait=False, part=None)
 _store(
     "slurm",
     SlurmLauncher,
