@@ -135,10 +135,23 @@ def stop_with_parent() -> None:
         Stopped: The process that started this one has ended already.
     """
     parent = os.environ.get(PARENT)
-    if parent is None or "LOCAL_RANK" in os.environ or sys.platform != "linux":
+    if parent is not None and "LOCAL_RANK" not in os.environ:
+        end_with(int(parent))
+
+
+def end_with(parent: int) -> None:
+    """Let this process get SIGTERM when the one that started it ends, even if that was killed; Linux only.
+
+    Args:
+        parent: Number of the process that started this one.
+
+    Raises:
+        Stopped: It has ended already.
+    """
+    if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if os.getppid() != int(parent):
+    if os.getppid() != parent:
         raise Stopped(signal.SIGTERM)
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -14,6 +18,7 @@ import torch
 
 from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.evaluation.encoder_pool import EncoderPool
+from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -26,6 +31,8 @@ class Noting:
             raise UserError("this sentence is too long")
         if "fail" in sentences:
             raise ZeroDivisionError("a defect")
+        if "sleep" in sentences:
+            time.sleep(100)
         if "die" in sentences:
             os.kill(os.getpid(), signal.SIGKILL)
         rows = [[len(text), os.getpid(), torch.get_num_threads()] for text in sentences]
@@ -84,3 +91,34 @@ def test_an_error_of_the_first_process_stops_the_others() -> None:
     with pytest.raises(KeyboardInterrupt), EncoderPool(Noting(), load, ["one"]):
         raise KeyboardInterrupt
     assert not children()
+
+
+KILLED = """
+import os, signal, threading
+from sts_lightning.evaluation.encoder_pool import EncoderPool
+from tests.evaluation.test_encoder_pool import Noting, children, load
+if __name__ == "__main__":
+    with EncoderPool(Noting(), load, ["one"]) as pool:
+        print(children()[0].pid, flush=True)
+        threading.Timer(1, os.kill, (os.getpid(), signal.SIGKILL)).start()
+        pool.encode(["a", "sleep"])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent was killed")
+def test_a_process_ends_with_the_first_one_in_the_middle_of_its_sentences(tmp_path: Path) -> None:
+    (tmp_path / "killed.py").write_text(KILLED)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "killed.py")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pid = int(done.stdout)
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not psutil.pid_exists(pid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import signal
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ import torch
 
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.dealing import dealt, in_order
-from sts_lightning.interrupts import KILL
+from sts_lightning.interrupts import KILL, end_with
 
 
 class PoolEncoder(Protocol):
@@ -54,7 +55,9 @@ class EncoderPool:
         self._others: list[_Process] = []
         for device in devices:
             here, there = spawn.Pipe()
-            process = spawn.Process(target=_serve, args=(load, device, threads, there), daemon=True)
+            process = spawn.Process(
+                target=_serve, args=(load, device, threads, there, os.getpid()), daemon=True
+            )
             process.start()
             there.close()  # else the end of the process would go unnoticed
             self._others.append(_Process(device, process, here))
@@ -144,10 +147,13 @@ class _Process:
         )
 
 
-def _serve(load: Callable[[str], PoolEncoder], device: str, threads: int | None, pipe: Connection) -> None:
+def _serve(
+    load: Callable[[str], PoolEncoder], device: str, threads: int | None, pipe: Connection, parent: int
+) -> None:
     """Load the encoder and encode what is asked for, until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the first process decides
     logging.getLogger("sts_lightning").setLevel(logging.ERROR)  # the first process has said it
+    end_with(parent)  # it would finish its sentences first
     if threads is not None:
         torch.set_num_threads(threads)
     try:
