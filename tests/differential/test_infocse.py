@@ -13,14 +13,17 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from sts_lightning.data.collate import Batch
 from sts_lightning.losses.infocse import InfoCSELoss
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.example_dropout import row_keys
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training import masked_lm
 from sts_lightning.training.masked_lm import MaskedLanguageModel
 from tests.differential.compare import SENTENCES, spread, views
 from tests.differential.papers_code import OldEncoder, definitions
 from tests.differential.simcse_forks import blocks, five_adamw_updates
+from tests.training.steps import step_alone
 
 REPOSITORY = "sentemb"
 SIZE = 6
@@ -131,8 +134,9 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def our_loss(step: int) -> Tensor:
         pooled = encoder.pool_rows(batch)
-        given: Any = types.SimpleNamespace(rows=batch, pooled=pooled, recompute=False)
-        value: Tensor = loss(encoder.project(pooled).view(2, SIZE, -1), auxiliary=companion(given))
+        embedded = encoder.project(pooled).view(2, SIZE, -1)
+        given = step_alone(encoder, Batch(batch, 2, None, SIZE), pooled, embedded)
+        value: Tensor = loss(embedded, auxiliary=companion(given))
         return value
 
     five_adamw_updates(
@@ -156,7 +160,9 @@ def test_masked_words() -> None:
     collator = types.SimpleNamespace(tokenizer=tokenizer, mlm_probability=0.4)
     theirs, labels = scope["mask_tokens"](collator, ids.clone())
     special = torch.tensor(tokenizer.all_special_ids)
-    ours, chosen = masked_lm.mask_words(ids, special, tokenizer.mask_token_id, len(tokenizer), 0.4)
+    ours, chosen = masked_lm.mask_words(
+        ids, special, tokenizer.mask_token_id, len(tokenizer), 0.4, row_keys(0, 0, 0, 1, range(200))
+    )
     assert not (chosen & torch.isin(ids, special)).any()
     for found, expected in (
         (chosen, labels != -100),

@@ -47,6 +47,9 @@ def test_the_difference_is_relative_to_the_largest_entry(compositions: ModuleTyp
     two = [{"a": torch.tensor([1.0, -4.0]), "b": torch.tensor([2.4])}, {"a": torch.ones(1)}]
     assert compositions.difference(one, two) == pytest.approx(0.1)
     assert compositions.difference(one, one) == 0
+    assert compositions.wrong(
+        compositions.difference([{"a": torch.full((2,), 1e-13)}], [{"a": torch.zeros(2)}])
+    )
 
 
 def test_cells_equal_one_process(compositions: ModuleType, tmp_path: Path) -> None:

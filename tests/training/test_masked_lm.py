@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from sts_lightning.data.collate import Batch
+from sts_lightning.models.example_dropout import row_keys
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama
 from sts_lightning.training.companion import Step
 from sts_lightning.training.masked_lm import MaskedLanguageModel, mask_words
+from tests.training.steps import step_alone
 
 TEXTS = ["a dog runs", "seven cats on a mat", "yes"]
 
@@ -24,25 +26,24 @@ def made(**arguments: Any) -> tuple[Any, MaskedLanguageModel]:
     return encoder, companion
 
 
-def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False) -> Step:
+def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False, example: bool = False) -> Step:
     rows = encoder.prepare(chunk_tokens, training=True)([TEXTS, TEXTS[::-1]], [None, None])
     pooled = encoder.pool_rows(rows, recompute)
     batch = Batch(rows, 2, None, 3)
-    return Step(encoder, batch, rows, recompute, pooled, pooled.unflatten(0, (2, -1)), lambda own: own)
+    return step_alone(encoder, batch, pooled, pooled.unflatten(0, (2, -1)), recompute, example)
 
 
 @pytest.mark.parametrize("chunk_tokens", [1000, 24])
 def test_equals_one_sentence_at_a_time_without_padding(chunk_tokens: int) -> None:
     """Against the layers called one by one, and the probabilities by hand."""
     encoder, companion = made()
-    torch.manual_seed(5)
     value = companion(step(encoder, chunk_tokens))
-    torch.manual_seed(5)
-    rows = step(encoder, chunk_tokens).rows
+    given = step(encoder)
     model, total, count = encoder.backbone, 0.0, 0
-    for chunk in rows.chunks:
+    for chunk in given.rows.chunks:
+        keys = given.keys[torch.argsort(given.rows.restore)]
         masked, chosen = mask_words(
-            chunk["input_ids"], companion.special, companion.mask_id, companion.words, 0.5
+            chunk["input_ids"], companion.special, companion.mask_id, companion.words, 0.5, keys
         )
         for ids, changed, where, length in zip(
             chunk["input_ids"], masked, chosen, chunk["attention_mask"].sum(dim=1).tolist(), strict=True
@@ -79,11 +80,29 @@ def test_recomputation_changes_nothing() -> None:
     gradients = []
     for recompute in (False, True):
         encoder, companion = made()
-        torch.manual_seed(5)
         companion(step(encoder, 24, recompute)).backward()
         gradients.append([p.grad.clone() for p in companion.upper.parameters() if p.grad is not None])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_dropout_of_an_example_is_that_of_any_chunk() -> None:
+    values = []
+    for chunk_tokens, recompute in ((1000, False), (24, False), (24, True)):
+        encoder, companion = made()
+        for module in companion.upper.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.3
+            elif hasattr(module, "dropout_prob"):
+                module.dropout_prob = 0.3
+        value = companion.train()(step(encoder, chunk_tokens, recompute, example=True))
+        value.backward()
+        values.append((value.detach(), companion.bias.grad))
+        other = companion(step(encoder, chunk_tokens))  # dropout of the process
+        assert not torch.isclose(other, value, rtol=1e-5)
+    for value, gradient in values[1:]:
+        torch.testing.assert_close(value, values[0][0])
+        torch.testing.assert_close(gradient, values[0][1])
 
 
 def test_the_lower_layers_keep_their_start() -> None:
@@ -103,7 +122,14 @@ def test_masked_words() -> None:
     torch.manual_seed(0)
     ids = torch.randint(10, 100, (200, 50))
     ids[:, 0], ids[:, -1] = 1, 2
-    masked, chosen = mask_words(ids, [1, 2], 9, 100, 0.4)
+    keys = row_keys(0, 0, 0, 1, range(200))
+    masked, chosen = mask_words(ids, [1, 2], 9, 100, 0.4, keys)
+    for part in (slice(30), slice(7, 9)):
+        again = mask_words(ids[part, :20], [1, 2], 9, 100, 0.4, keys[part])
+        assert torch.equal(again[0], masked[part, :20])
+        assert torch.equal(again[1], chosen[part, :20])
+    other = mask_words(ids, [1, 2], 9, 100, 0.4, row_keys(0, 0, 1, 1, range(200)))
+    assert (other[1] == chosen).float().mean().item() == pytest.approx(0.4**2 + 0.6**2, abs=0.04)
     assert not chosen[:, 0].any()
     assert not chosen[:, -1].any()
     assert torch.equal(masked[~chosen], ids[~chosen])
@@ -112,6 +138,10 @@ def test_masked_words() -> None:
     share = (masked == 9)[chosen].float().mean().item()
     assert share == pytest.approx(0.8 + 0.1 / 100, abs=0.03)
     assert (masked == ids)[chosen].float().mean().item() == pytest.approx(0.1 + 0.1 / 100, abs=0.02)
+    words = masked[chosen & (masked != ids) & (masked != 9)]
+    assert words.min() >= 0
+    assert words.max() < 100
+    assert len(words.unique()) > 90
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.companion import Step
 from sts_lightning.training.teacher import Teacher
+from tests.training.steps import step_alone
 
 FIRST, SECOND = ["a dog", "two cats", "no"], ["the dog", "cats", "yes"]
 
@@ -19,7 +20,7 @@ def step(first: list[str], second: list[str]) -> Step:
     rows = encoder.prepare(1000, training=True)([first, second], [None, None])
     views = encoder(rows).unflatten(0, (2, -1))
     batch = Batch(rows, 2, None, len(first), texts=[first, second])
-    return Step(encoder, batch, rows, False, views.flatten(0, 1), views, lambda own: own)
+    return step_alone(encoder, batch, views.flatten(0, 1), views)
 
 
 def folder(path: Path, vectors: np.ndarray) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.workflows import evaluate, train
+from sts_lightning.workflows import evaluated_encoder, train
 
 
 @pytest.fixture
@@ -17,4 +17,4 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("weights would be loaded")
 
     monkeypatch.setattr(train, "build_encoder", load)
-    monkeypatch.setattr(evaluate, "build_encoder", load)
+    monkeypatch.setattr(evaluated_encoder, "build_encoder", load)

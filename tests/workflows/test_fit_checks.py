@@ -136,7 +136,6 @@ def test_extras_that_would_have_no_effect(extra: list[str], message: str, config
 @pytest.mark.parametrize(
     ("extra", "key"),
     [
-        (["experiment=infocse"], "companion"),
         (["prompt=promptbert_views", "model.pooling=mask_token"], "prompt.denoise"),
         (["trainer.micro_batch_size=auto"], "trainer.micro_batch_size"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -19,6 +19,9 @@ WEYL = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as a signed numb
 ROUNDS = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
 DIGITS = 21
 """Bits of a position along one dimension of a tensor."""
+
+INTEGER_BITS = 24
+"""Bits of a random number: those that float32 holds exactly."""
 
 OTHERS = frozenset(
     {
@@ -133,11 +136,24 @@ class ExampleDropout(TorchFunctionMode):
     def _uniform(self, x: Tensor) -> Tensor:
         """Return a number in [0, 1) for each element of a tensor."""
         keys = self.keys.to(x.device) + torch.tensor(self.calls) * WEYL
-        code = torch.zeros((), dtype=torch.int64, device=x.device)
-        for size in x.shape[1:]:
-            code = (code[..., None] << DIGITS) + torch.arange(size, device=x.device)
-        mixed = mix(mix(keys).reshape(-1, *(1 for _ in x.shape[1:])) + code)
-        return (mixed >> 40 & 0xFFFFFF).float() / 2**24
+        uniform: Tensor = random_integers(mix(keys), x.shape[1:]) / 2**INTEGER_BITS
+        return uniform
+
+
+def random_integers(keys: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return an integer of `INTEGER_BITS` bits for each position of a row, (n, *shape) in int64.
+
+    It depends on the key and the position alone, and not on the other rows or on the shape.
+
+    Args:
+        keys: Key of each row, scrambled (`mix`), (n,) in int64.
+        shape: Shape of a row, at most three dimensions of at most 2^21.
+    """
+    code = torch.zeros((), dtype=torch.int64, device=keys.device)
+    for size in shape:
+        code = (code[..., None] << DIGITS) + torch.arange(size, device=keys.device)
+    mixed = mix(keys.reshape(-1, *(1 for _ in shape)) + code)
+    return mixed >> 64 - INTEGER_BITS & (1 << INTEGER_BITS) - 1
 
 
 def mix(x: Tensor) -> Tensor:

@@ -104,7 +104,17 @@ class _Step:
             pooled = module.encoder.pool_rows(rows, recompute)
             vectors = module.encoder.project(pooled)
         forward = self._take_costs()
-        step = Step(module.encoder, self.batch, rows, recompute, pooled, vectors[None], self._gathered)
+        step = Step(
+            module.encoder,
+            self.batch,
+            rows,
+            recompute,
+            pooled,
+            vectors[None],
+            self._gathered,
+            lambda own: own.sum(dim=(0, 1)),
+            torch.arange(len(pooled)),
+        )
         del pooled
         further = self._further(step)
         encoder = forward + self._take_costs()

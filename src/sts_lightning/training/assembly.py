@@ -104,5 +104,6 @@ def make_module(
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
         companion,
-        cfg.seed if cfg.trainer.dropout == "example" else None,
+        cfg.seed,
+        cfg.trainer.dropout == "example",
     )

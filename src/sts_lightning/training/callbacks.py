@@ -123,7 +123,7 @@ class RandomState(Callback):
         """
         processes = Shard.current().world_size
         if self._restore is not None and len(self._restore) != processes:
-            if has_dropout(pl_module) and getattr(pl_module, "dropout_seed", None) is None:
+            if has_dropout(pl_module) and not getattr(pl_module, "example_dropout", False):
                 raise CheckpointError(
                     f"the checkpoint is of a run with {len(self._restore)} processes, not {processes}, and "
                     "the model has dropout, which would differ.",

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.example_dropout import mix
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 
@@ -25,6 +26,10 @@ class Step:
         pooled: Vectors of the rows before the projection, view-major, (V * b, D).
         views: Embeddings of the whole batch, (V, B, D).
         gather: Function from tensors of the shard, (K, b, D), to those of the whole batch, (K, B, D).
+        total: Function from summands of the shard, (K, b, D), to their sums over the whole batch, (D,), with
+            the exact gradient.
+        keys: Key of each row, by which random numbers belong to its example (`row_keys`), (V * b,).
+        example_dropout: Whether those of dropout do.
     """
 
     encoder: SentenceEncoder
@@ -34,6 +39,17 @@ class Step:
     pooled: Tensor
     views: Tensor
     gather: Callable[[Tensor], Tensor]
+    total: Callable[[Tensor], Tensor]
+    keys: Tensor
+    example_dropout: bool = False
+
+    def dropout_keys(self, network: int) -> Tensor | None:
+        """Return the keys of dropout in a network beside the encoder; None if it belongs to the process.
+
+        Args:
+            network: Number that keeps its masks apart from those of the encoder and of other networks.
+        """
+        return mix(self.keys ^ network) if self.example_dropout else None
 
 
 class Companion(nn.Module, ABC):

@@ -12,8 +12,12 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.example_dropout import INTEGER_BITS, example_dropout, mix, random_integers
 from sts_lightning.models.random_weights import random_weights
 from sts_lightning.training.companion import Companion, Step
+
+MASKS, UPPER = 0x4D41534B, 0x55505045
+"""Numbers that keep the random numbers of masks and of the upper network apart from those of the encoder."""
 
 
 class MaskedLanguageModel(Companion):
@@ -35,8 +39,10 @@ class MaskedLanguageModel(Companion):
     unless Condenser is a local folder, which has a head of its own, and the output layer has a `table of its
     own
     <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/InfoCSE/train_cls_mlm.py#L417>`_,
-    which trains. That the code also starts the transform from the pre-trained one has no setting. Of several
-    processes each takes the mean over its own words.
+    which trains. That the code also starts the transform from the pre-trained one has no setting.
+
+    Which words are masked depends on the run's seed, the step and the example, and not on how the batch is
+    divided; the mean is over the words of all processes.
 
     Args:
         lower_layers: Number of the encoder's first layers that read the masked sentence.
@@ -108,34 +114,49 @@ class MaskedLanguageModel(Companion):
 
     def forward(self, step: Step) -> Tensor:
         """Compute the loss of the masked words of all views, a scalar in float32."""
-        order = torch.argsort(step.rows.restore).to(step.pooled.device)
+        device = step.pooled.device
+        order = torch.argsort(step.rows.restore).to(device)
         parts = order.split([len(chunk["input_ids"]) for chunk in step.rows.chunks])
-        total, count = step.pooled.sum() * 0.0, 0
+        keys, dropout_keys = step.keys.to(device), step.dropout_keys(UPPER)
+        sums, counts = [], []
         for chunk, part in zip(step.rows.chunks, parts, strict=True):
-            ids = chunk["input_ids"].to(step.pooled.device)
-            attended = chunk["attention_mask"].to(step.pooled.device)
-            masked, chosen = mask_words(ids, self.special, self.mask_id, self.words, self.mask_rate)
-            where = positions(chosen)
-            inputs = (step.pooled[part], ids, masked, where, attended)
+            ids, attended = (chunk[name].to(device) for name in ("input_ids", "attention_mask"))
+            masked, chosen = mask_words(
+                ids, self.special, self.mask_id, self.words, self.mask_rate, keys[part]
+            )
+            dropout = None if dropout_keys is None else dropout_keys[part]
+            inputs = (step.pooled[part], ids, masked, positions(chosen), attended, dropout)
             if step.recompute:
-                total = total + checkpoint(self._chunk_loss, *inputs, use_reentrant=False)
+                sums.append(checkpoint(self._chunk_loss, *inputs, use_reentrant=False))
             else:
-                total = total + self._chunk_loss(*inputs)
-            count += len(where)
-        return total / max(1, count)
+                sums.append(self._chunk_loss(*inputs))
+            counts.append(chosen.sum(dim=1))
+        rows = torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1)
+        rows = rows[step.rows.restore.to(device)]
+        total: Tensor = step.total(rows.unflatten(0, (len(step.views), -1)))
+        return total[0] / total[1].clamp(min=1.0)
 
     def _chunk_loss(
-        self, vectors: Tensor, ids: Tensor, masked: Tensor, where: Tensor, attended: Tensor
+        self,
+        vectors: Tensor,
+        ids: Tensor,
+        masked: Tensor,
+        where: Tensor,
+        attended: Tensor,
+        dropout_keys: Tensor | None,
     ) -> Tensor:
-        """Sum -log p of the chosen words of one padded chunk, at the positions ``where``."""
+        """Sum -log p of the chosen words of each row of a padded chunk, at the positions ``where``: (n,)."""
         with torch.no_grad():
             states = self.lower(input_ids=masked, attention_mask=attended).last_hidden_state
         states = torch.cat([vectors[:, None], states[:, 1:].to(vectors.dtype)], dim=1)
         hidden = (1.0 - attended[:, None, None].to(states.dtype)) * torch.finfo(states.dtype).min
-        states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[where]
+        with example_dropout(dropout_keys):
+            states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[where]
         table = self.lower.get_input_embeddings().weight if self.table is None else self.table
         scores = F.linear(self.transform(states), table, self.bias)
-        return F.cross_entropy(scores.float(), ids.flatten()[where], reduction="sum")
+        losses = F.cross_entropy(scores.float(), ids.flatten()[where], reduction="none")
+        rows: Tensor = losses.new_zeros(len(ids)).index_add(0, where // ids.shape[1], losses)
+        return rows
 
 
 def positions(chosen: Tensor) -> Tensor:
@@ -144,7 +165,7 @@ def positions(chosen: Tensor) -> Tensor:
 
 
 def mask_words(
-    ids: Tensor, special: Tensor | Sequence[int], mask_id: int, words: int, rate: float
+    ids: Tensor, special: Tensor | Sequence[int], mask_id: int, words: int, rate: float, keys: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Mask words as BERT does: of those chosen 80 % become the mask, 10 % a random word, 10 % stay.
 
@@ -154,13 +175,14 @@ def mask_words(
         mask_id: Id of the mask.
         words: Size of the vocabulary.
         rate: Fraction of words to choose.
+        keys: Key of each row, (N,) in int64, which decides what is drawn.
 
     Returns:
         The changed ids, and whether each word was chosen, both (N, L).
     """
     allowed = ~torch.isin(ids, torch.as_tensor(special, device=ids.device))
-    draws = torch.rand(2, *ids.shape, device=ids.device)
-    chosen = allowed & (draws[0] < rate)
-    others = torch.randint(words, ids.shape, device=ids.device)
-    masked = torch.where(chosen & (draws[1] < 0.8), mask_id, ids)
-    return torch.where(chosen & (draws[1] >= 0.9), others, masked), chosen
+    first, second, third = random_integers(mix(keys ^ MASKS), (3, ids.shape[1])).unbind(dim=1)
+    chosen = allowed & (first / 2**INTEGER_BITS < rate)
+    kind = second / 2**INTEGER_BITS
+    masked = torch.where(chosen & (kind < 0.8), mask_id, ids)
+    return torch.where(chosen & (kind >= 0.9), third * words >> INTEGER_BITS, masked), chosen

@@ -53,8 +53,9 @@ class STSModule(pl.LightningModule):
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
-        dropout_seed: Seed of dropout that belongs to the examples (see `ExampleDropout`); None for the usual
-            dropout, which belongs to the process.
+        seed: Seed of random numbers that belong to the examples (`row_keys`).
+        example_dropout: Whether those of dropout do (see `ExampleDropout`); the usual ones belong to the
+            process.
 
     Attributes:
         planned_micro_batch: Examples of a process from which ``auto`` starts its search; None: all.
@@ -74,7 +75,8 @@ class STSModule(pl.LightningModule):
         micro_batch_size: int | Literal["auto"] | None = None,
         official_gather: bool = False,
         companion: Companion | None = None,
-        dropout_seed: int | None = None,
+        seed: int = 0,
+        example_dropout: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -88,7 +90,8 @@ class STSModule(pl.LightningModule):
         self.companion = companion
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
-        self.dropout_seed = dropout_seed
+        self.seed = seed
+        self.example_dropout = example_dropout
         self.planned_micro_batch: int | None = None
         self.steps_peak = 0
         self.dev_metrics = DevMetrics()
@@ -121,7 +124,7 @@ class STSModule(pl.LightningModule):
             sizes = torch.tensor(found or own, device=self.device)
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
-        if self.dropout_seed is not None:
+        if self.example_dropout:
             check_example_dropout(self.encoder.embed_chunk, self.encoder.longest_rows(2))
         self.steps_peak = 0  # an evaluation before the first step has set it
         if torch.cuda.is_available():
@@ -146,21 +149,19 @@ class STSModule(pl.LightningModule):
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
-        return self._embed(batch).views
+        return self._embed(batch, 0).views
 
-    def _embed(self, batch: Batch[TokenizedBatch], dropout_keys: Tensor | None = None) -> Step:
+    def _embed(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
         rows, recompute = self.chunks_of(batch)
-        pooled = self.encoder.pool_rows(rows, recompute, dropout_keys)
-        gather = partial(self._gather, batch=batch)
-        views = gather(self.encoder.project(pooled).unflatten(0, (batch.num_views, -1)))
-        return Step(self.encoder, batch, rows, recompute, pooled, views, gather)
-
-    def _dropout_keys(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor | None:
-        """Return the keys of the rows of this process; None if dropout belongs to the process."""
-        if self.dropout_seed is None:
-            return None
         examples = range(batch.size)[batch.shard.slice_of(batch.size)] or range(1)
-        return row_keys(self.dropout_seed, self.current_epoch, batch_idx, batch.num_views, examples)
+        keys = row_keys(self.seed, self.current_epoch, batch_idx, batch.num_views, examples)
+        pooled = self.encoder.pool_rows(rows, recompute, keys if self.example_dropout else None)
+        exchange = (partial(function, batch=batch) for function in (self._gather, self._total))
+        gather, total = exchange
+        views = gather(self.encoder.project(pooled).unflatten(0, (batch.num_views, -1)))
+        return Step(
+            self.encoder, batch, rows, recompute, pooled, views, gather, total, keys, self.example_dropout
+        )
 
     def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Tensor]:
         """Return the arguments that the loss takes from the batch, besides labels."""
@@ -175,13 +176,18 @@ class STSModule(pl.LightningModule):
         own = own[:, : batch.shard.size_of(batch.size)]  # an empty shard embeds one example as a placeholder
         return gather_examples(own, batch.size, batch.shard, self.official_gather)
 
+    def _total(self, own: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
+        """Add up (V, b, D) over the examples and views of all processes: (D,)."""
+        own = own[:, : batch.shard.size_of(batch.size)]
+        return gather_examples(own, batch.size, batch.shard).sum(dim=(0, 1))
+
     def training_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor:
         """Return the loss of a batch.
 
         Raises:
             TrainingError: The loss is not finite. The weights are those before this batch.
         """
-        step = self._embed(batch, self._dropout_keys(batch, batch_idx))
+        step = self._embed(batch, batch_idx)
         further = {companion.provides: companion(step) for companion in self._companions()}
         further |= self.read_batch(batch)
         with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32

@@ -211,7 +211,6 @@ def check_dropout(cfg: DictConfig) -> None:
     if cfg.trainer.dropout != "example":
         return
     others = {
-        "companion": (bool(cfg.companion), "has dropout of its own"),
         "prompt.denoise": (cfg.prompt.denoise != "none", "embeds templates that belong to no example"),
         "trainer.micro_batch_size": (
             cfg.trainer.micro_batch_size == "auto",
@@ -220,9 +219,7 @@ def check_dropout(cfg: DictConfig) -> None:
     }
     for key, (present, reason) in others.items():
         if present:
-            value = OmegaConf.select(cfg, key)
-            name = value["_target_"].rpartition(".")[2] if key == "companion" else value
             raise ConfigError(
-                f"trainer.dropout=example has no form for {key}={name}: it {reason}.",
+                f"trainer.dropout=example has no form for {key}={OmegaConf.select(cfg, key)}: it {reason}.",
                 key=key,
             )
