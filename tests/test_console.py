@@ -54,14 +54,14 @@ def test_log_lines_are_copied_to_the_file_until_the_end(tmp_path: Path) -> None:
 
 
 def test_lightning_is_quiet_within_only() -> None:
-    logger = logging.getLogger("lightning.pytorch")
-    before = logger.level
+    loggers = [logging.getLogger(f"lightning.{name}") for name in ("pytorch", "fabric")]
+    before = [logger.level for logger in loggers]
     with pytest.warns(UserWarning) as caught:
         with quiet_lightning():
-            assert logger.level == logging.WARNING
+            assert [logger.level for logger in loggers] == [logging.WARNING] * 2
             warnings.warn("the checkpoint folder exists and is not empty.", UserWarning, stacklevel=1)
             warnings.warn("something that matters", UserWarning, stacklevel=1)
         warnings.warn("the checkpoint folder exists and is not empty.", UserWarning, stacklevel=1)
-    assert logger.level == before
+    assert [logger.level for logger in loggers] == before
     assert len([warning for warning in caught if "exists and is" in str(warning.message)]) == 1
     assert any("that matters" in str(warning.message) for warning in caught)

@@ -11,6 +11,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+LIGHTNING = ("lightning.pytorch", "lightning.fabric")
+"""Names of Lightning's loggers."""
+
 
 @contextlib.contextmanager
 def log_to(path: Path) -> Iterator[None]:
@@ -28,9 +31,9 @@ def log_to(path: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Suppress Lightning's messages about hardware and its warnings that do not apply here."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
+    levels = {logging.getLogger(name): logging.getLogger(name).level for name in LIGHTNING}
+    for logger in levels:
+        logger.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*does not have many workers.*")
@@ -42,7 +45,8 @@ def quiet_lightning() -> Iterator[None]:
             )  # a frozen encoder, a momentum copy
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: Console | None = None) -> None:

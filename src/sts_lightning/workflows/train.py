@@ -310,6 +310,8 @@ def _begin(experiment: Experiment) -> None:
         plan.val_steps,
         parts.run.name,
     )
+    if (count := experiment.trainer.world_size) > 1:
+        log.info("%d processes; training begins once all of them have started", count)
 
 
 def _continue_history(parts: Parts) -> None:
