@@ -29,6 +29,9 @@ from sts_lightning.training.teacher import Encodes, Teacher
 Fake = Callable[[TokenizedBatch], TokenizedBatch]
 """Function that replaces the tensors of rows by fake ones."""
 
+BOUNDARIES = 2
+"""Tokens of a row that are never masked: the first and the last one."""
+
 
 class Sketch:
     """Teacher without weights: traces one chunk of the sentences that it is asked for, and returns zeros.
@@ -148,7 +151,9 @@ def usual_words(companion: Companion | None) -> Iterator[None]:
         return
 
     def places(chosen: Tensor) -> Tensor:
-        return torch.arange(max(1, round(companion.mask_rate * chosen.numel())))
+        rows, length = chosen.shape
+        words = rows * max(0, length - BOUNDARIES)
+        return torch.arange(max(1, round(companion.mask_rate * words)))
 
     with replaced(masked_lm, {"positions": places}):
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,7 @@ class StepPeaks(Callback):
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Record allocations."""
+        gc.collect()  # garbage from before, freed within, would count as memory less
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
             yield
         recording: Any = recorded.profiler
