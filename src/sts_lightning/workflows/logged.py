@@ -1,4 +1,4 @@
-"""What the loggers of a run get besides its metrics: the settings, the final scores and the plots."""
+"""What the loggers of a run get besides its metrics: settings, history so far, final scores and plots."""
 
 from __future__ import annotations
 
@@ -30,6 +30,23 @@ def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
     }
     for logger in loggers:
         logger.log_hyperparams(settings)
+
+
+def continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
+    """Let the loggers of a resumed run go on after its last checkpoint; return the step of that.
+
+    Args:
+        loggers: Loggers of the run.
+        run: Run folder.
+    """
+    step: int = run.read_checkpoint("last")["global_step"]
+    rows = [row for row in run.history() if row["step"] <= step]
+    for logger in loggers:
+        if isinstance(logger, HistoryLogger):
+            logger.continue_from(step)
+        elif isinstance(logger, EventFileLogger):
+            logger.continue_from(step, rows)
+    return step
 
 
 def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, step: int) -> None:

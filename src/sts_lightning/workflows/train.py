@@ -34,15 +34,13 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
-from sts_lightning.training.event_file import EventFileLogger
-from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer, stop_others
 from sts_lightning.workflows.cut_texts import report_cut
 from sts_lightning.workflows.fit_checks import check_teacher_size
-from sts_lightning.workflows.logged import log_settings
+from sts_lightning.workflows.logged import continue_history, log_settings
 from sts_lightning.workflows.report import Fitted, Scores, report, score
 from sts_lightning.workflows.strategy_checks import is_sharding
 from sts_lightning.workflows.validate import Parts, validate
@@ -260,7 +258,8 @@ def fit(experiment: Experiment) -> Fitted:
         untuned = score(encoder, parts.data, parts.cfg.evaluation)
         del encoder
     if parts.resumed:
-        _continue_history(parts)
+        step = continue_history(parts.loggers, parts.run)
+        log.info("resuming after step %d", step)
     else:
         trainer.validate(module, parts.data, verbose=False)
     if wanted_before and sharded:  # by now the weights are divided, and all processes are there
@@ -312,14 +311,3 @@ def _begin(experiment: Experiment) -> None:
     )
     if (count := experiment.trainer.world_size) > 1:
         log.info("%d processes; training begins once all of them have started", count)
-
-
-def _continue_history(parts: Parts) -> None:
-    step = parts.run.read_checkpoint("last")["global_step"]
-    log.info("resuming after step %d", step)
-    rows = [row for row in parts.run.history() if row["step"] <= step]
-    for logger in parts.loggers:
-        if isinstance(logger, HistoryLogger):
-            logger.continue_from(step)
-        elif isinstance(logger, EventFileLogger):
-            logger.continue_from(step, rows)
