@@ -38,7 +38,7 @@ def started(script: str, folder: Path, variables: dict[str, str]) -> subprocess.
 
 def finished(processes: list[subprocess.Popen[str]]) -> str:
     """Wait for processes that end well, and return what they printed."""
-    outputs = [process.communicate(timeout=300)[0] for process in processes]
+    outputs = [process.communicate(timeout=900)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), outputs
     return "".join(outputs)
 
@@ -85,14 +85,14 @@ def test_pods_divide_a_sweep_and_share_a_stage(tmp_path: Path) -> None:
 
 def test_a_pod_that_is_evicted_goes_on(tmp_path: Path) -> None:
     job = kubernetes()
-    long = "trainer.max_steps=60 trainer.max_epochs=-1 trainer.save_every=1 trainer.val_every=60"
+    long = "trainer.max_steps=60 trainer.max_epochs=-1 trainer.save_every=5 trainer.val_every=60"
     sweep = f"{SWEEP.replace('trainer.max_steps=2', long)} seed=1,2,3"
     first = pod(1, job, tmp_path, PARTS="2", SWEEP=sweep)
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 600
     while not list(tmp_path.glob("runs/sweep/*/checkpoints/last.ckpt")) and time.monotonic() < deadline:
         time.sleep(0.01)
     first.send_signal(signal.SIGTERM)
-    printed = first.communicate(timeout=100)[0]
+    printed = first.communicate(timeout=600)[0]
     assert first.returncode == 128 + signal.SIGTERM, printed
     assert seeds(tmp_path) == []
     finished([pod(1, job, tmp_path, PARTS="2", SWEEP=sweep)])
