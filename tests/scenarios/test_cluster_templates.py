@@ -22,8 +22,8 @@ SWEEP = " ".join([*SHORT_RUN, "name=sweep", "logger=csv", "evaluation.final=fals
 
 
 def started(script: str, folder: Path, variables: dict[str, str]) -> subprocess.Popen[str]:
-    """Start a script as a machine would, which sees ``folder`` as /work."""
-    script = script.replace("/work", str(folder))
+    """Start a script as a machine would, which sees ``folder`` as /sweep."""
+    script = script.replace("/sweep", str(folder))
     script = script.replace(".venv/bin/sts-lightning", "sts-lightning")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.Popen(
@@ -103,7 +103,7 @@ def test_a_pod_that_is_evicted_goes_on(tmp_path: Path) -> None:
 
 def test_machines_of_a_cloud_divide_a_sweep(tmp_path: Path) -> None:
     task = yaml.safe_load((TEMPLATES / "skypilot.yaml").read_text())
-    assert set(task["file_mounts"]) == {"/work"}
+    assert set(task["file_mounts"]) == {"/sweep"}
     sweep = f"{SWEEP} seed=1,2"
     ranks = [
         started(

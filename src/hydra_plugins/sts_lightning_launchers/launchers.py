@@ -158,9 +158,9 @@ class ProcessLauncher(JobLauncher):
 
     def own(self, jobs: Sequence[Job]) -> Sequence[Job]:
         """Return the jobs of this machine's part."""
-        from sts_lightning.sweep.part import Part
+        from sts_lightning.sweep.part import part_of
 
-        return jobs if self.part is None else Part.of(self.part).of_jobs(jobs)
+        return jobs if self.part is None else part_of(jobs, self.part)
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""

@@ -10,28 +10,22 @@ import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.dealing import dealt, in_order
+from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.interrupts import KILL, end_with
-
-
-class PoolEncoder(Protocol):
-    """What a process of the pool needs of its encoder."""
-
-    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
-        """Return vectors of shape (len(sentences), D)."""
-        ...
 
 
 class EncoderPool:
     """The encoder of this process and the same one in further processes, which share the sentences.
 
-    Use it in a ``with`` statement, at whose end the processes stop. They stop as well if this process dies.
+    Use it in a ``with`` statement, at whose end the processes stop, in the middle of a call too, which an
+    executor of the standard library cannot do before Python 3.14. They stop as well if this process dies.
 
     Args:
         encoder: The encoder of this process.
@@ -45,8 +39,8 @@ class EncoderPool:
 
     def __init__(
         self,
-        encoder: PoolEncoder,
-        load: Callable[[str], PoolEncoder],
+        encoder: Encoder,
+        load: Callable[[str], Encoder],
         devices: Sequence[str],
         threads: int | None = None,
     ) -> None:
@@ -148,7 +142,7 @@ class _Process:
 
 
 def _serve(
-    load: Callable[[str], PoolEncoder], device: str, threads: int | None, pipe: Connection, parent: int
+    load: Callable[[str], Encoder], device: str, threads: int | None, pipe: Connection, parent: int
 ) -> None:
     """Load the encoder and encode what is asked for, until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the first process decides

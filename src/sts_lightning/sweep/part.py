@@ -4,48 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.job import Job
 
-KEY = "hydra.launcher.part"
 
+def part_of(jobs: Sequence[Job], part: str) -> list[Job]:
+    """Return the jobs of a part, and the shared stages that they start from, in the order given.
 
-@dataclass(frozen=True)
-class Part:
-    """Every ``count``-th job of a sweep, from job ``index``, so that parts are of equal size and disjoint.
+    The parts are disjoint but for these stages, and differ by at most one job.
 
-    Attributes:
-        index: Number of the part, from 0.
-        count: Number of parts.
+    Args:
+        jobs: All jobs of the sweep, the same for each part, whatever has finished.
+        part: A part and their number, such as ``0/4``, the first of four.
+
+    Raises:
+        ConfigError: There is no such part.
     """
-
-    index: int = 0
-    count: int = 1
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Read a part such as ``0/4``, the first of four.
-
-        Raises:
-            ConfigError: The text is something else, or there is no such part.
-        """
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
-        if found is None or not int(found[1]) < int(found[2]):
-            raise ConfigError(
-                f"{KEY}={text} must be a part and their number, the first of four as 0/4, the last as 3/4.",
-                key=KEY,
-            )
-        return cls(int(found[1]), int(found[2]))
-
-    def of_jobs(self, jobs: Sequence[Job]) -> list[Job]:
-        """Return the jobs of this part, and the shared stages that they start from, in the order given.
-
-        Args:
-            jobs: All jobs of the sweep, the same for each part, whatever has finished.
-        """
-        own = [job for job in jobs if job.stage is None][self.index :: self.count]
-        needed = {path for job in own for path in job.needs}
-        return [job for job in jobs if (job.folder in needed if job.stage is not None else job in own)]
+    found = re.fullmatch(r"(\d+)/(\d+)", part)
+    if found is None or not int(found[1]) < int(found[2]):
+        raise ConfigError(
+            f"hydra.launcher.part={part} must be a part and their number, the first of four as 0/4, the last "
+            "as 3/4.",
+            key="hydra.launcher.part",
+        )
+    own = [job for job in jobs if job.stage is None][int(found[1]) :: int(found[2])]
+    wanted = {job.folder for job in own}.union(*(job.needs for job in own))
+    return [job for job in jobs if job.folder in wanted]

@@ -114,26 +114,20 @@ class MaskedLanguageModel(Companion):
 
     def forward(self, step: Step) -> Tensor:
         """Compute the loss of the masked words of all views, a scalar in float32."""
-        device = step.pooled.device
-        order = torch.argsort(step.rows.restore).to(device)
-        parts = order.split([len(chunk["input_ids"]) for chunk in step.rows.chunks])
-        keys, dropout_keys = step.keys.to(device), step.dropout_keys(UPPER)
+        rows, device = step.rows, step.pooled.device
+        values = (step.pooled, step.keys.to(device), step.dropout_keys(UPPER))
         sums, counts = [], []
-        for chunk, part in zip(step.rows.chunks, parts, strict=True):
+        for chunk, pooled, keys, dropout in zip(rows.chunks, *map(rows.by_chunk, values), strict=True):
             ids, attended = (chunk[name].to(device) for name in ("input_ids", "attention_mask"))
-            masked, chosen = mask_words(
-                ids, self.special, self.mask_id, self.words, self.mask_rate, keys[part]
-            )
-            dropout = None if dropout_keys is None else dropout_keys[part]
-            inputs = (step.pooled[part], ids, masked, positions(chosen), attended, dropout)
+            masked, chosen = mask_words(ids, self.special, self.mask_id, self.words, self.mask_rate, keys)
+            inputs = (pooled, ids, masked, positions(chosen), attended, dropout)
             if step.recompute:
                 sums.append(checkpoint(self._chunk_loss, *inputs, use_reentrant=False))
             else:
                 sums.append(self._chunk_loss(*inputs))
             counts.append(chosen.sum(dim=1))
-        rows = torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1)
-        rows = rows[step.rows.restore.to(device)]
-        total: Tensor = step.total(rows.unflatten(0, (len(step.views), -1)))
+        found = rows.arrange(torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1))
+        total = step.total(found.unflatten(0, (len(step.views), -1)))
         return total[0] / total[1].clamp(min=1.0)
 
     def _chunk_loss(

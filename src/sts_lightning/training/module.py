@@ -149,19 +149,23 @@ class STSModule(pl.LightningModule):
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
-        return self._embed(batch, 0).views
+        return self._gathered_views(batch, self.encoder.pool_rows(*self.chunks_of(batch)))
 
     def _embed(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
         rows, recompute = self.chunks_of(batch)
         examples = range(batch.size)[batch.shard.slice_of(batch.size)] or range(1)
         keys = row_keys(self.seed, self.current_epoch, batch_idx, batch.num_views, examples)
         pooled = self.encoder.pool_rows(rows, recompute, keys if self.example_dropout else None)
-        exchange = (partial(function, batch=batch) for function in (self._gather, self._total))
-        gather, total = exchange
-        views = gather(self.encoder.project(pooled).unflatten(0, (batch.num_views, -1)))
+        views = self._gathered_views(batch, pooled)
+        gather = partial(self._gather, batch=batch, official=self.official_gather)
+        total = partial(self._total, batch=batch)
         return Step(
             self.encoder, batch, rows, recompute, pooled, views, gather, total, keys, self.example_dropout
         )
+
+    def _gathered_views(self, batch: Batch[TokenizedBatch], pooled: Tensor) -> Tensor:
+        own = self.encoder.project(pooled).unflatten(0, (batch.num_views, -1))
+        return self._gather(own, batch, self.official_gather)
 
     def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Tensor]:
         """Return the arguments that the loss takes from the batch, besides labels."""
@@ -171,15 +175,15 @@ class STSModule(pl.LightningModule):
     def _companions(self) -> list[Companion]:
         return [part for part in (self.queue, self.companion) if part is not None]
 
-    def _gather(self, own: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
+    @staticmethod
+    def _gather(own: Tensor, batch: Batch[TokenizedBatch], official: bool) -> Tensor:
         """Gather (V, b, D) of each process into (V, B, D)."""
         own = own[:, : batch.shard.size_of(batch.size)]  # an empty shard embeds one example as a placeholder
-        return gather_examples(own, batch.size, batch.shard, self.official_gather)
+        return gather_examples(own, batch.size, batch.shard, official)
 
     def _total(self, own: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
         """Add up (V, b, D) over the examples and views of all processes: (D,)."""
-        own = own[:, : batch.shard.size_of(batch.size)]
-        return gather_examples(own, batch.size, batch.shard).sum(dim=(0, 1))
+        return self._gather(own, batch, official=False).sum(dim=(0, 1))
 
     def training_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor:
         """Return the loss of a batch.
