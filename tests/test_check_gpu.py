@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
 
+import check_gpu
 import pytest
 import torch
 from transformers import MistralConfig
@@ -27,17 +26,6 @@ REPORT = """<testsuites><testsuite>
 </testsuite></testsuites>"""
 
 
-@pytest.fixture(scope="module")
-def check() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_gpu", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["check_gpu"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_without_a_gpu_it_says_so_and_fails(tmp_path: Path) -> None:
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
@@ -52,22 +40,23 @@ def test_the_target_of_the_makefile(tmp_path: Path) -> None:
     assert commands("check-gpu", tmp_path / "venv").rstrip().endswith("benchmarks/check_gpu.py")
 
 
-def test_failed_tests_are_counted_and_named(check: ModuleType, tmp_path: Path) -> None:
+def test_failed_tests_are_counted_and_named(tmp_path: Path) -> None:
     report = tmp_path / "tests.xml"
     report.write_text(REPORT)
-    row = check.tests_row(report, check.Done(1, "", 2.0))
+    row = check_gpu.tests_row(report, check_gpu.Done(1, "", 2.0))
     assert not row.ok
     assert str(row) == "| pytest -m gpu | 1 passed, 2 failed, 1 skipped: bad[a/b], broken | 2.0 |  |  |"
     skipped = '<testsuites><testsuite><testcase name="x"><skipped/></testcase></testsuite></testsuites>'
     report.write_text(skipped)
-    assert not check.tests_row(report, check.Done(0, "", 2.0)).ok  # a tier that ran nothing has not passed
+    row = check_gpu.tests_row(report, check_gpu.Done(0, "", 2.0))
+    assert not row.ok  # a tier that ran nothing has not passed
 
 
 @pytest.mark.slow
-def test_a_command_that_fails_or_hangs_is_a_failed_part(check: ModuleType) -> None:
-    done = check.call([sys.executable, "-c", "print('a|b'); exit(3)"], time.monotonic() + 60)
+def test_a_command_that_fails_or_hangs_is_a_failed_part() -> None:
+    done = check_gpu.call([sys.executable, "-c", "print('a|b'); exit(3)"], time.monotonic() + 60)
     assert done.failure == "failed (exit status 3): a/b"
-    done = check.call([sys.executable, "-c", "import time; time.sleep(60)"], time.monotonic() + 1)
+    done = check_gpu.call([sys.executable, "-c", "import time; time.sleep(60)"], time.monotonic() + 1)
     assert done.status is None
     assert done.failure.startswith("stopped after")
 

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from types import ModuleType
 from xml.etree import ElementTree as ET
 
+import loss_curves
 import numpy as np
 import pytest
 
 from sts_lightning.losses import all_losses
-from tests.conftest import ROOT
 
 SCORES, POSITIVES, HEADS = ("pearson", "cosent", "cosine_mse"), ("infonce", "energy"), ("l1", "smooth_k2")
 
 
-@pytest.fixture(scope="module")
-def site() -> ModuleType:
-    specification = importlib.util.spec_from_file_location(
-        "loss_curves", ROOT / "docs" / "site" / "loss_curves.py"
-    )
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = module  # its dataclass looks for itself there
-    specification.loader.exec_module(module)
-    return module
-
-
-def test_pearson_by_hand(site: ModuleType) -> None:
-    found = site.curves("pearson")
-    gold = np.linspace(0, 5, site.BATCH - 1)
+def test_pearson_by_hand() -> None:
+    found = loss_curves.curves("pearson")
+    gold = np.linspace(0, 5, loss_curves.BATCH - 1)
     cosines = 0.1 + 0.8 * gold / 5
     for score in (0.0, 2.5, 5.0):
         for place in (0, 30, -1):
@@ -39,30 +23,30 @@ def test_pearson_by_hand(site: ModuleType) -> None:
             assert found.values[f"gold {score:g}"][place] == pytest.approx(1 - r, abs=1e-6)
 
 
-def test_infonce_by_hand(site: ModuleType) -> None:
-    found = site.curves("infonce")
+def test_infonce_by_hand() -> None:
+    found = loss_curves.curves("infonce")
     own, others, negative, temperature = 0.5, 0.7, 0.2, 0.05
     place = int(np.abs(found.x - own).argmin())
-    hard = max(negative, site.HARD_NEGATIVE)
+    hard = max(negative, loss_curves.HARD_NEGATIVE)
 
     def one(positive: float) -> float:
-        negatives = (2 * site.BATCH - 2) * np.exp(negative / temperature) + np.exp(hard / temperature)
+        negatives = (2 * loss_curves.BATCH - 2) * np.exp(negative / temperature) + np.exp(hard / temperature)
         return float(np.log(np.exp(positive / temperature) + negatives) - positive / temperature)
 
-    expected = (one(found.x[place]) + (site.BATCH - 1) * one(others)) / site.BATCH
+    expected = (one(found.x[place]) + (loss_curves.BATCH - 1) * one(others)) / loss_curves.BATCH
     assert found.values["negatives 0.2"][place] == pytest.approx(expected, rel=1e-6)
 
 
-def test_l1_by_hand(site: ModuleType) -> None:
-    found = site.curves("l1")
+def test_l1_by_hand() -> None:
+    found = loss_curves.curves("l1")
     for gold in (0.0, 2.5, 5.0):
         np.testing.assert_allclose(found.values[f"gold {gold:g}"], np.abs(found.x - gold), atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [*SCORES, *POSITIVES, *HEADS])
-def test_drawings(site: ModuleType, name: str) -> None:
-    found = site.curves(name)
-    root = ET.fromstring(site.draw(found))  # made here
+def test_drawings(name: str) -> None:
+    found = loss_curves.curves(name)
+    root = ET.fromstring(loss_curves.draw(found))  # made here
     space = "{http://www.w3.org/2000/svg}"
     lines = root.findall(f"{space}polyline")
     assert len(lines) == len(found.values) == 3
@@ -71,15 +55,15 @@ def test_drawings(site: ModuleType, name: str) -> None:
         assert (np.diff(points[:, 0]) > 0).all()
         assert points[:, 1].argmin() == values.argmax()  # the axis points down
         assert (points >= 0).all()
-        assert (points <= [site.WIDTH, site.HEIGHT]).all()
+        assert (points <= [loss_curves.WIDTH, loss_curves.HEIGHT]).all()
     texts = [element.text for element in root.findall(f"{space}text")]
     assert found.axis in texts
     assert set(found.values) <= set(texts)
 
 
 @pytest.mark.slow
-def test_losses_without_a_curve_are_those_that_depend_on_more_than_cosines(site: ModuleType) -> None:
-    without = {name for name in all_losses() if site.curves(name) is None}
+def test_losses_without_a_curve_are_those_that_depend_on_more_than_cosines() -> None:
+    without = {name for name in all_losses() if loss_curves.curves(name) is None}
     needing = {name for name, kind in all_losses().items() if kind.requires}
-    assert without >= needing | {*site.BY_COORDINATES, *site.OF_OTHERS}
+    assert without >= needing | {*loss_curves.BY_COORDINATES, *loss_curves.OF_OTHERS}
     assert not without & {*SCORES, *POSITIVES, *HEADS, "gist", "listmle", "kendall", "translated_relu"}

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
-
-from tests.conftest import ROOT
+import selection
 
 RUNS = {"a": (70.0, 60.0, 80.0, 75.0), "b": (72.0, 61.0, 79.0, 76.5), "c": (71.0, 62.0, 78.0, 76.0)}
 """Suite, its pairs of STS-B dev, all of STS-B dev, and the average of the test sets."""
-
-
-@pytest.fixture(scope="module")
-def selection() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("selection", ROOT / "benchmarks" / "selection.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -39,14 +26,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rank_correlation_and_regret_by_hand(selection: ModuleType) -> None:
+def test_rank_correlation_and_regret_by_hand() -> None:
     # Spearman's correlation of three ranks is 1 - d2 / 4, where d2 is the sum of their squared differences.
     found = selection.figures(np.array(list(RUNS.values())))
     assert found == pytest.approx(np.array([[1.0, 0.0], [1 - 2 / 4, 0.5], [1 - 6 / 4, 1.5]]))
 
 
 def test_report_of_a_folder_of_runs(
-    selection: ModuleType, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["selection.py", str(folder), "--resamples", "50"])
     selection.main()
@@ -71,7 +58,6 @@ def test_report_of_a_folder_of_runs(
     ],
 )
 def test_runs_that_cannot_be_compared_are_named(
-    selection: ModuleType,
     folder: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
