@@ -51,6 +51,13 @@ TextFound = Literal["raw", "prepared", "prepared_files"]
 Quantization = Literal["none", "4bit", "8bit"]
 """``4bit``: NF4 with quantised scales (QLoRA); ``8bit``: LLM.int8()."""
 
+Attention = Literal["eager", "sdpa"]
+"""Implementation of attention in the backbone.
+
+``sdpa``: torch's ``scaled_dot_product_attention``, which keeps no attention weights in its fused kernels;
+``eager``: in steps.
+"""
+
 Precision = Literal["32-true", "bf16-true", "16-true"]
 """Weights and arithmetic of an encoder in inference, in Lightning's names."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
+from transformers import MistralConfig
 
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
@@ -15,6 +16,7 @@ from sts_lightning.planning.blueprint import draw
 from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.profiled import StepPeaks
+from sts_lightning.testing.tiny_decoders import write_mistral
 from sts_lightning.workflows.train import build_experiment
 from sts_lightning.workflows.validate import validate
 
@@ -102,3 +104,17 @@ def test_planned_bytes_are_those_of_a_real_step(
 ) -> None:
     cfg = config(*SHORT, *overrides)
     assert planned_peak(cfg) == pytest.approx(trained_peak(cfg, tmp_path), rel=0.05)
+
+
+def test_attention_in_steps_keeps_its_weights(config: Callable[..., DictConfig], tmp_path: Path) -> None:
+    shape = {"vocab_size": 259, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+    write_mistral(tmp_path / "model", MistralConfig(**shape, num_attention_heads=4, num_key_value_heads=2))
+    usual = [*SHORT, "model=decoder", f"model.name={tmp_path / 'model'}", "model.quantization=none"]
+    usual += ["model.dtype=float32", "precision=32-true", "loss=pearson"]
+    planned = {}
+    for attention in ("eager", "sdpa"):
+        cfg = config(*usual, f"+model.config.attn_implementation={attention}")
+        planned[attention] = planned_peak(cfg)
+        assert planned[attention] == pytest.approx(trained_peak(cfg, tmp_path / attention), rel=0.05)
+    assert planned["eager"] > 1.1 * planned["sdpa"]
+    assert planned["sdpa"] == planned_peak(config(*usual))

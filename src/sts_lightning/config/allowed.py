@@ -14,8 +14,9 @@ from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from sts_lightning.choices import Attention
 from sts_lightning.config.schema import PromptConfig
 
 
@@ -98,9 +99,6 @@ MODEL_TEXT = _words(
 )
 """Settings of a model's configuration whose text is a choice; by others, transformers may load code."""
 
-ATTENTION = ("eager", "sdpa")
-"""Values of ``attn_implementation`` built into transformers; others are downloaded kernels."""
-
 
 def is_known(target: str, path: tuple[str, ...]) -> bool:
     """Return whether a target needs no consent at its place in the configuration.
@@ -180,7 +178,7 @@ def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[s
             yield name, "no setting of a prompt"
     elif path == ("model", "config"):
         for name, value in values.items():
-            attention = name.removeprefix("_") == "attn_implementation" and value in ATTENTION
+            attention = name.removeprefix("_") == "attn_implementation" and value in get_args(Attention)
             private = name.startswith("_") or (not _is_plain(value) and name not in MODEL_TEXT)
             if private and not attention:
                 yield name, "may make transformers load code"

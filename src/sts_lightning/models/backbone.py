@@ -26,6 +26,7 @@ from sts_lightning.choices import Precision, Quantization
 from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models import jina_bert, nomic_bert
+from sts_lightning.models.attention_kernel import NAMES, check_attention, set_attention
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.limits import number_positions
@@ -91,7 +92,8 @@ def load_backbone(
 
     Args:
         name: Local folder, or id on the model hub, optionally followed by ``@commit`` to pin the revision.
-        config: Attributes of the model's configuration to set, such as ``hidden_dropout_prob``.
+        config: Attributes of the model's configuration to set, such as ``hidden_dropout_prob``, and
+            ``attn_implementation`` (see `Attention`).
         trust_remote_code: Whether to run code that comes with the model.
         dtype: dtype of the weights, whatever that of the files; compute dtype of quantised weights.
         quantization: Quantisation of the linear layers.
@@ -151,6 +153,7 @@ def load_backbone(
             architecture.check_weights(name, set(report["unexpected_keys"]))
     check_finite(backbone.named_parameters(), name, "model.name")
     prepare(backbone)
+    set_attention(backbone, config or {}, name)
     check_vocabulary(tokenizer, backbone, name)
     if quantization != "none":
         check_fraction(backbone, quantization, name)
@@ -189,12 +192,15 @@ def configure(
     """Set attributes of a model's configuration, and drop its references to code that is not trusted.
 
     Raises:
-        ConfigError: The configuration has no such attribute, or asks for a kernel from the model hub.
+        ConfigError: The configuration has no such attribute, the model asks for a kernel from the hub, or
+            there is no such implementation of attention.
     """
     if not trust_remote_code:
         _forget_code(name, model_config)
         if nomic_bert.is_nomic_bert(model_config):
             nomic_bert.translate(model_config, name)
+    check_attention(settings)
+    settings = {key: value for key, value in settings.items() if key not in NAMES}
     unknown = [key for key in settings if not hasattr(model_config, key)]
     if unknown:
         raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")

@@ -17,6 +17,7 @@ from transformers.quantizers.auto import AutoHfQuantizer
 from sts_lightning.choices import Quantization
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.attention import is_causal
+from sts_lightning.models.attention_kernel import set_attention
 from sts_lightning.models.backbone import (
     DTYPES_BY_NAME,
     DtypeName,
@@ -82,6 +83,7 @@ def build_skeleton(
         if layers is not None and depth is not None:
             _cut(settings, layers)
         backbone = _build(name, settings, trust_remote_code, dtype, quantization, device)
+        set_attention(backbone, config or {}, name)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
     with naming_what_has_no_plan(), loading_by(load), _quiet():
