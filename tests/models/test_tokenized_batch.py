@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
+import numpy as np
 import pytest
 import torch
 
-from sts_lightning.models.tokenized_batch import chunk
+from sts_lightning.models.tokenized_batch import CHUNK_COST, chunk, spans
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.sentences import TEXTS
 
@@ -40,6 +43,26 @@ def test_sorting_saves_padding() -> None:
     rows = [[1] * length for length in [2, 30, 3, 28, 2, 29]]
     padded = sum(part["input_ids"].numel() for part in chunk(rows, 100, 0, "right").chunks)
     assert padded == 3 * 30 + 3 * 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("budget", [1, 20, 40, 90, 400])
+def test_no_division_into_chunks_costs_less(budget: int, seed: int) -> None:
+    lengths = np.sort(np.random.default_rng(seed).geometric(0.1, 9))[::-1]
+
+    def cost(bounds: tuple[int, ...]) -> float:
+        parts = [lengths[i:j] for i, j in zip((0, *bounds), (*bounds, 9), strict=True)]
+        if any(len(part) > 1 and len(part) * part[0] > budget for part in parts):
+            return float("inf")
+        return sum(len(part) * part[0] for part in parts) + len(parts) * (budget // CHUNK_COST)
+
+    least = min(cost(bounds) for count in range(9) for bounds in combinations(range(1, 9), count))
+    found = spans(lengths, budget)
+    assert cost(tuple(span.start for span in found[1:])) == least
+
+
+def test_rows_of_equal_length_fill_their_chunks() -> None:
+    assert spans(np.full(8, 10), 39) == [slice(0, 3), slice(3, 6), slice(6, 8)]
 
 
 def test_head_has_the_first_rows_in_order() -> None:

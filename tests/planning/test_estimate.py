@@ -65,8 +65,9 @@ def test_steps_tokens_and_kinds(config: Config) -> None:
 def test_layers_and_chunks_are_extrapolated_exactly(
     config: Config, monkeypatch: pytest.MonkeyPatch, micro: int | None, checkpointing: str
 ) -> None:
-    short = ["data.batch_size=12", "trainer.chunk_tokens=400"]
-    deep = ["model.layers=9", f"trainer.gradient_checkpointing={checkpointing}"]
+    monkeypatch.setattr(module, "MANY_CHUNKS", 3)
+    short = ["data.batch_size=6", "trainer.chunk_tokens=400"]  # four chunks of three rows
+    deep = ["model.layers=7", f"trainer.gradient_checkpointing={checkpointing}"]
     cfg = check_config(config(*MISTRAL, *short, *deep))
     tracer = Tracer(cfg, card(2**40))
     assert tracer.deep

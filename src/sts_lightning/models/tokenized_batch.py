@@ -9,6 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+CHUNK_COST = 4
+"""A chunk takes time of its own, about that of a quarter of its tokens: Python, and the start of kernels."""
+
 
 @dataclass
 class TokenizedBatch:
@@ -108,13 +111,36 @@ def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: st
     """
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     order = np.argsort(-lengths, kind="stable")
-    chunks, start = [], 0
-    while start < len(order):
-        longest = int(lengths[order[start]])
-        members = order[start : start + max(1, chunk_tokens // longest)]
-        chunks.append(pad([ids[row] for row in members], longest, pad_id, padding_side))
-        start += len(members)
+    chunks = [
+        pad([ids[row] for row in order[span]], int(lengths[order[span.start]]), pad_id, padding_side)
+        for span in spans(lengths[order], chunk_tokens)
+    ]
     return TokenizedBatch(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
+
+
+def spans(lengths: np.ndarray, chunk_tokens: int) -> list[slice]:
+    """Divide rows into chunks such that padding and number of chunks cost the least, by dynamic programming.
+
+    Args:
+        lengths: Number of tokens of each row, in descending order.
+        chunk_tokens: As for `chunk`; each chunk costs a `CHUNK_COST`-th of it besides its padded tokens.
+
+    Returns:
+        The rows of each chunk, in order.
+    """
+    cost = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the rows from each one on
+    ends = np.zeros(len(lengths), dtype=np.int64)
+    for start in reversed(range(len(lengths))):
+        longest = int(lengths[start])
+        most = min(max(1, chunk_tokens // longest), len(lengths) - start)
+        costs = longest * np.arange(most, 0, -1) + cost[start + 1 : start + most + 1][::-1]
+        best = int(costs.argmin())  # of several the largest chunk
+        ends[start], cost[start] = start + most - best, costs[best] + chunk_tokens // CHUNK_COST
+    found, start = [], 0
+    while start < len(lengths):
+        found.append(slice(start, int(ends[start])))
+        start = found[-1].stop
+    return found
 
 
 def pad(
