@@ -22,6 +22,7 @@ from sts_lightning.choices import (
     DevSet,
     DropoutOwner,
     EvalAccelerator,
+    EvalPrecision,
     Frozen,
     Init,
     Precision,
@@ -191,7 +192,7 @@ class EvalConfig:
     folds: int = MISSING
     normalize: Any = field(default=MISSING, metadata=FLAG)
     aggregate: str = _one_of(Aggregate)
-    precision: str | None = _one_of_or_none(Precision)
+    precision: str | None = _one_of_or_none(EvalPrecision)
     text_edit: str | None = _one_of_or_none(TextEdit)
     max_length: int | None = None
     quantization: str | None = _one_of_or_none(Quantization)

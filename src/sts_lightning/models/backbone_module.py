@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sts_lightning.choices import Precision
+from sts_lightning.choices import InferencePrecision
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.backbone import DTYPES
 from sts_lightning.models.example_dropout import checkpoint_contexts
@@ -63,11 +63,11 @@ class BackboneModule(nn.Module):
             raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
 
     @property
-    def precision(self) -> Precision:
+    def precision(self) -> InferencePrecision:
         """Precision of the weights that are not quantised."""
         return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
 
-    def set_precision(self, precision: Precision) -> Self:
+    def set_precision(self, precision: InferencePrecision) -> Self:
         """Convert the weights for inference; training needs float32 weights.
 
         Raises:

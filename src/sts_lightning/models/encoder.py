@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.choices import Denoise, Quantization, TextEdit
+from sts_lightning.choices import Denoise, InferencePrecision, Quantization, TextEdit
+from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter_folder import load_model
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName
@@ -25,6 +26,7 @@ from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
 from sts_lightning.models.example_dropout import example_dropout
 from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, embed_chunks, evaluation_mode
+from sts_lightning.models.int8 import Int8Linear, convert_to_int8
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
 from sts_lightning.models.pipeline_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
@@ -144,6 +146,27 @@ class SentenceEncoder(BackboneModule):
         if encoder.device.type != "meta":
             warn_of_pipeline(name, encoder.pooling, encoder.projection, settings.get("template"))
         return encoder
+
+    @property
+    def precision(self) -> InferencePrecision:
+        """Precision of the weights that are not quantised; ``int8`` after `convert_to_int8`."""
+        in_8_bits = any(isinstance(part, Int8Linear) for part in self.backbone.modules())
+        return "int8" if in_8_bits else super().precision
+
+    def set_precision(self, precision: InferencePrecision) -> Self:
+        """Convert the weights for inference; training needs float32 weights.
+
+        Raises:
+            ConfigError: The precision is not one of inference, or machine or model do not go with it.
+        """
+        if precision == self.precision:
+            return self
+        if self.precision == "int8":
+            raise ConfigError("weights in 8 bits cannot be converted back.", key="precision")
+        if precision != "int8":
+            return super().set_precision(precision)
+        convert_to_int8(self)
+        return self
 
     @property
     def dimension(self) -> int:

@@ -19,6 +19,7 @@ from sts_lightning.evaluation.encoder_pool import EncoderPool
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.fastest_precision import use_fastest_precision
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,10 @@ def load_evaluated(cfg: DictConfig, device: str, source: Source | None = None) -
     else:
         encoder = _load_run(cfg, source.run, source.config, device)
         precision = cfg.precision or source.config.evaluation.get("precision")
-    return encoder.to(device).set_precision(precision or encoder.precision).eval()
+    encoder.to(device).eval()
+    if precision == "auto":
+        return use_fastest_precision(encoder)
+    return encoder.set_precision(precision or encoder.precision)
 
 
 def encoding_with(
@@ -107,7 +111,9 @@ def encoding_with(
     if len(devices) == 1:
         return contextlib.nullcontext(encoder)
     threads = max(1, torch.get_num_threads() // len(devices)) if devices[0] == "cpu" else None
-    return EncoderPool(encoder, partial(load_evaluated, cfg), devices[1:], threads)
+    decided = cfg.copy()
+    decided.precision = encoder.precision  # where it is auto, the same for all
+    return EncoderPool(encoder, partial(load_evaluated, decided), devices[1:], threads)
 
 
 def _load_model(cfg: DictConfig, device: str) -> SentenceEncoder:

@@ -1,0 +1,169 @@
+"""Linear layers in 8-bit integers, against numpy and against float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sts_lightning.errors import ConfigError
+from sts_lightning.models import int8
+from sts_lightning.models.adapter import add_adapter
+from sts_lightning.models.cosines import cosines
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.int8 import Int8Linear, multiplies_int8
+from tests.models.decoders import lora
+from tests.models.families import FAMILIES, NEEDED, tiny, write
+
+needs_instructions = pytest.mark.skipif(
+    not multiplies_int8(), reason="needs a CPU with AVX512-VNNI or AMX, whose 8-bit products are exact"
+)
+
+OUTSIDE = ("falcon", "falcon_mamba", "gpt2", "gpt_oss", "mamba", "mixtral", "qwen3_moe", "xlnet")
+"""Families with weights in other layers than linear ones."""
+
+SENTENCES = [" ".join("abcdefgh"[: 1 + index % 8] * (1 + index % 3)) for index in range(12)]
+
+
+def encoder_of(model_type: str, folder: Path, **settings: object) -> SentenceEncoder:
+    path = write(tiny(model_type, **NEEDED.get(model_type, {})), folder)
+    return SentenceEncoder.from_pretrained(path, max_length=64, **settings).eval()
+
+
+def layer(rows: int = 7, inputs: int = 24, outputs: int = 10) -> tuple[nn.Linear, torch.Tensor]:
+    torch.manual_seed(0)
+    values = torch.randn(rows, inputs) + 0.5
+    values[:, 3] *= 40
+    return nn.Linear(inputs, outputs), values
+
+
+@needs_instructions
+def test_a_layer_against_numpy() -> None:
+    linear, values = layer()
+    largest = values.abs().amax(0)
+    found = Int8Linear(linear, largest)(values)
+    weight = linear.weight.detach().double().numpy()
+    s = np.sqrt(np.maximum(largest.numpy(), 0.03 * largest.mean().item()) / abs(weight).max(0))
+    for row, x in enumerate(values.double().numpy() / s):
+        step = (x.max() - x.min()) / 255
+        x_rounded = np.round((x - x.min()) / step - 128) * step + 128 * step + x.min()
+        for column, w in enumerate(weight * s):
+            scale = abs(w).max() / 127
+            expected = sum(x_rounded * np.round(w / scale) * scale) + linear.bias[column].item()
+            assert found[row, column].item() == pytest.approx(expected, abs=2e-4)
+
+
+@needs_instructions
+def test_smoothing_takes_large_columns_out_of_the_range() -> None:
+    linear, values = layer(rows=200)
+    exact = linear(values).detach()
+    smoothed = Int8Linear(linear, values.abs().amax(0))(values)
+    plain = Int8Linear(linear, linear.weight.detach().abs().amax(0))(values)
+    assert (smoothed - exact).abs().mean() < 0.5 * (plain - exact).abs().mean()
+    assert (smoothed - exact).abs().mean() < 0.01 * exact.abs().mean()
+
+
+@needs_instructions
+def test_a_column_that_calibration_never_saw_does_no_harm() -> None:
+    linear, values = layer(rows=200)
+    largest = values.abs().amax(0)
+    largest[5] = 0
+    exact = linear(values).detach()
+    assert (Int8Linear(linear, largest)(values) - exact).abs().mean() < 0.01 * exact.abs().mean()
+
+
+@needs_instructions
+def test_a_token_does_not_depend_on_the_others() -> None:
+    linear, values = layer(rows=40)
+    converted = Int8Linear(linear, values.abs().amax(0))
+    together = converted(values.view(5, 8, -1)).view(40, -1)
+    torch.testing.assert_close(together, torch.cat([converted(row[None]) for row in values]))
+    assert torch.isnan(converted(torch.full((1, 24), torch.nan))).all()
+    constant = torch.full((1, 24), 3.0)
+    torch.testing.assert_close(converted(constant), linear(constant), atol=0.1, rtol=0.02)
+
+
+@needs_instructions
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_families(model_type: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int8, "LIMIT", 0.02)  # random weights cost some families more than trained ones
+    encoder = encoder_of(model_type, tmp_path)
+    before = encoder.encode(SENTENCES)
+    if model_type in OUTSIDE:
+        with pytest.raises(ConfigError, match=r"% of the weights of .* are in linear layers; int8 needs 95%"):
+            encoder.set_precision("int8")
+        np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
+        return
+    assert encoder.set_precision("int8").precision == "int8"
+    after = encoder.encode(SENTENCES)
+    assert abs(after - before).max() > 0
+    assert abs(cosines(after) - cosines(before)).mean() < 0.02
+    # Sums in another order can round an input to the other side.
+    np.testing.assert_allclose(encoder.encode(SENTENCES, chunk_tokens=1), after, atol=5e-3 * abs(after).max())
+
+
+@needs_instructions
+def test_a_model_that_loses_too_much_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = encoder_of("bert", tmp_path)
+    before = encoder.encode(SENTENCES)
+    monkeypatch.setattr(int8, "LIMIT", 1e-9)
+    with pytest.raises(ConfigError, match=r"changes the cosines of this model's vectors by .* Use 32-true"):
+        encoder.set_precision("int8")
+    assert encoder.precision == "32-true"
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
+
+
+@needs_instructions
+def test_a_model_that_reads_weights_itself_stays_as_it_was(tmp_path: Path) -> None:
+    encoder = encoder_of("bert", tmp_path)
+    dense = encoder.backbone.get_submodule("encoder.layer.0.output.dense")
+
+    class Parent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = dense
+
+        def forward(self, values: torch.Tensor) -> torch.Tensor:
+            self.inner(values)
+            return nn.functional.linear(values, self.inner.weight, self.inner.bias)
+
+    encoder.backbone.set_submodule("encoder.layer.0.output.dense", Parent())
+    before = encoder.encode(SENTENCES)
+    with pytest.raises(ConfigError, match="reads their weights itself"):
+        encoder.set_precision("int8")
+    np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
+
+
+@needs_instructions
+def test_there_is_no_way_back(tmp_path: Path) -> None:
+    encoder = encoder_of("bert", tmp_path).set_precision("int8")
+    vectors = encoder.encode(SENTENCES)
+    np.testing.assert_array_equal(encoder.set_precision("int8").encode(SENTENCES), vectors)
+    for precision in ("32-true", "bf16-true"):
+        with pytest.raises(ConfigError, match="cannot be converted back"):
+            encoder.set_precision(precision)
+
+
+def test_models_that_are_not_converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: True)
+    with pytest.raises(ConfigError, match="made from float32 weights"):
+        encoder_of("bert", tmp_path / "half").set_precision("bf16-true").set_precision("int8")
+    adapted = encoder_of("bert", tmp_path / "adapted")
+    adapted.backbone = add_adapter(adapted.backbone, lora())
+    with pytest.raises(ConfigError, match=r"without adapter; merge it with `sts-lightning export"):
+        adapted.set_precision("int8")
+
+
+def test_machines_without_the_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_is_vnni_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: False)
+    encoder = encoder_of("bert", tmp_path)
+    with pytest.raises(ConfigError, match="no instructions for 8-bit products") as caught:
+        encoder.set_precision("int8")
+    assert caught.value.key == "precision"
+    monkeypatch.setattr(SentenceEncoder, "device", torch.device("cuda"))
+    with pytest.raises(ConfigError, match="on a GPU use bf16-true"):
+        encoder.set_precision("int8")
