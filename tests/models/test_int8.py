@@ -164,6 +164,5 @@ def test_machines_without_the_instructions(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ConfigError, match="no instructions for 8-bit products") as caught:
         encoder.set_precision("int8")
     assert caught.value.key == "precision"
-    monkeypatch.setattr(SentenceEncoder, "device", torch.device("cuda"))
     with pytest.raises(ConfigError, match="on a GPU use bf16-true"):
-        encoder.set_precision("int8")
+        encoder.to("meta").set_precision("int8")

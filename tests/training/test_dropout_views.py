@@ -25,7 +25,7 @@ def test_views_differ_by_dropout_around_the_vector_without() -> None:
 
 def test_views_are_those_of_evaluation_where_dropout_is_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """Order and padding of the chunks are undone."""
-    monkeypatch.setattr("sts_lightning.training.dropout_views.CPU_CHUNK_TOKENS", 8)
+    monkeypatch.setattr("sts_lightning.models.inference.CPU_CHUNK_TOKENS", 8)
     encoder = tiny_bert(dropout=0.0).train()
     for view in dropout_views(encoder, SENTENCES):
         np.testing.assert_allclose(view, encoder.encode(SENTENCES), atol=1e-5)

@@ -13,6 +13,7 @@ from sts_lightning.choices import InferencePrecision
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.backbone import DTYPES
 from sts_lightning.models.example_dropout import checkpoint_contexts
+from sts_lightning.models.int8 import Int8Linear
 from sts_lightning.models.quantization import follow_weights
 
 if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
@@ -65,14 +66,20 @@ class BackboneModule(nn.Module):
     @property
     def precision(self) -> InferencePrecision:
         """Precision of the weights that are not quantised."""
+        if any(isinstance(part, Int8Linear) for part in self.backbone.modules()):
+            return "int8"
         return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
 
     def set_precision(self, precision: InferencePrecision) -> Self:
         """Convert the weights for inference; training needs float32 weights.
 
         Raises:
-            ConfigError: The precision is not one of inference.
+            ConfigError: The precision is not one of inference, or machine or model do not go with it.
         """
+        if precision == self.precision:
+            return self
+        if self.precision == "int8":
+            raise ConfigError("weights in 8 bits cannot be converted back.", key="precision")
         if precision not in DTYPES:
             raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
         return self.to(DTYPES[precision])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -15,7 +15,6 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise, InferencePrecision, Quantization, TextEdit
-from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter_folder import load_model
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName
@@ -25,15 +24,15 @@ from sts_lightning.models.cosines import cosines
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
 from sts_lightning.models.example_dropout import example_dropout
-from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, embed_chunks, evaluation_mode
-from sts_lightning.models.int8 import Int8Linear, convert_to_int8
+from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
+from sts_lightning.models.int8 import convert_to_int8
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
 from sts_lightning.models.pipeline_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.projection import Projection, make_projection
 from sts_lightning.models.sharding import in_step, is_sharded
-from sts_lightning.models.tokenize import Augment, SentenceTokenizer
+from sts_lightning.models.tokenize import Prepare, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 if TYPE_CHECKING:
@@ -120,6 +119,7 @@ class SentenceEncoder(BackboneModule):
 
             self.backbone = add_adapter(backbone, adapter)
         self.pooling: Pooling = pooling
+        self._reads_inner_layers = pooling == "first_last_mean" or layer != -1
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         without_weights = backbone.device.type == "meta"  # there is nothing to compare
         if not without_weights and not is_proven(backbone):
@@ -147,25 +147,11 @@ class SentenceEncoder(BackboneModule):
             warn_of_pipeline(name, encoder.pooling, encoder.projection, settings.get("template"))
         return encoder
 
-    @property
-    def precision(self) -> InferencePrecision:
-        """Precision of the weights that are not quantised; ``int8`` after `convert_to_int8`."""
-        in_8_bits = any(isinstance(part, Int8Linear) for part in self.backbone.modules())
-        return "int8" if in_8_bits else super().precision
-
     def set_precision(self, precision: InferencePrecision) -> Self:
-        """Convert the weights for inference; training needs float32 weights.
-
-        Raises:
-            ConfigError: The precision is not one of inference, or machine or model do not go with it.
-        """
-        if precision == self.precision:
-            return self
-        if self.precision == "int8":
-            raise ConfigError("weights in 8 bits cannot be converted back.", key="precision")
-        if precision != "int8":
+        """Convert the weights for inference, also to ``int8``; see `BackboneModule.set_precision`."""
+        if precision != "int8" or self.precision == "int8":
             return super().set_precision(precision)
-        convert_to_int8(self)
+        convert_to_int8(self.backbone, self.encode)
         return self
 
     @property
@@ -181,9 +167,7 @@ class SentenceEncoder(BackboneModule):
         """What evaluation does with a sentence, for the metrics of a run."""
         return {"text_edit": self.text_edit, "max_length": self.tokenizer.evaluation_length}
 
-    def prepare(
-        self, chunk_tokens: int, training: bool
-    ) -> Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], TokenizedBatch]:
+    def prepare(self, chunk_tokens: int, training: bool) -> Prepare:
         """Return the function that turns the sentences of views into the input of `forward`.
 
         Args:
@@ -270,12 +254,11 @@ class SentenceEncoder(BackboneModule):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        inner = self._reads_inner_layers
-        output = self.backbone(**inputs, output_hidden_states=inner)
+        output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.layer != -1:
             hidden = (output.hidden_states[self.layer],)
         else:
-            hidden = output.hidden_states if inner else (output.last_hidden_state,)
+            hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
         return pool(
             self.pooling, hidden, chunk["attention_mask"], chunk["input_ids"], self.tokenizer.mask_token_id
         )
@@ -310,8 +293,7 @@ class SentenceEncoder(BackboneModule):
             raise TypeError("encode takes a list of sentences, not one string.")
         if len(sentences) == 0:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        usual = CPU_CHUNK_TOKENS if self.device.type == "cpu" else GPU_CHUNK_TOKENS
-        chunk_tokens = chunk_tokens or usual
+        chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
         # What is gathered in inference mode could not train afterwards.
         with evaluation_mode(self), torch.no_grad() if is_sharded(self.backbone) else torch.inference_mode():
             batch = self.prepare(chunk_tokens, training=as_trained)([sentences], [None])
@@ -336,8 +318,3 @@ class SentenceEncoder(BackboneModule):
         return batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress))
 
     similarity = staticmethod(cosines)
-
-    @property
-    def _reads_inner_layers(self) -> bool:
-        """Whether pooling needs the output of a layer other than the last."""
-        return self.pooling == "first_last_mean" or self.layer != -1

@@ -23,6 +23,11 @@ MANY_CHUNKS = 50
 """Number of chunks from which a progress bar is shown."""
 
 
+def usual_chunk_tokens(device_type: str) -> int:
+    """Return the default chunk size on a kind of device."""
+    return CPU_CHUNK_TOKENS if device_type == "cpu" else GPU_CHUNK_TOKENS
+
+
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Put a module into evaluation mode, and back into its own mode at the end."""

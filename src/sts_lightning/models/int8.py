@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from threading import Lock
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
+from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.cosines import cosines
 from sts_lightning.models.quantization import linear_weights
 
-if TYPE_CHECKING:
-    from sts_lightning.models.encoder import SentenceEncoder
-
 LIMIT = 0.005
 """Largest mean change of the cosines of `CALIBRATION`; MiniLM's change by 0.003."""
 
-ONE_CHUNK = 2**20
-"""Tokens of a chunk that all of `CALIBRATION` fits into."""
+Encode = Callable[[list[str]], np.ndarray]
 
 COVERED = 0.95
 """Least part of the weights of matrices, without embeddings, that has to be in linear layers."""
@@ -110,31 +108,35 @@ class Int8Linear(nn.Module):
         return outputs.view(*inputs.shape[:-1], -1)
 
 
-def convert_to_int8(encoder: SentenceEncoder) -> None:
+def convert_to_int8(backbone: nn.Module, encode: Encode) -> None:
     """Replace the linear layers of an encoder's backbone, in place, by ones of 8 bits.
+
+    Args:
+        backbone: The transformer, in float32 on a CPU.
+        encode: `SentenceEncoder.encode` of the encoder that it belongs to.
 
     Raises:
         ConfigError: The machine or the model does not go with it, or the cosines of sentences change by more
-            than `LIMIT`; then the encoder is as before.
+            than `LIMIT`; then the backbone is as before.
     """
-    _check_machine(encoder)
-    linears = {name: part for name, part in encoder.backbone.named_modules() if type(part) is nn.Linear}
-    _check_model(encoder, linears)
-    before, largest = _calibrate(encoder, linears)
+    _check_machine(backbone)
+    linears = {name: part for name, part in backbone.named_modules() if type(part) is nn.Linear}
+    _check_model(backbone, linears)
+    before, largest = _calibrate(encode, linears)
     for name, inputs in largest.items():
-        encoder.backbone.set_submodule(name, Int8Linear(linears[name], inputs))
-    problem = _problem(encoder, before)
+        backbone.set_submodule(name, Int8Linear(linears[name], inputs))
+    problem = _problem(encode, before)
     if problem is None:
         return
     for name in largest:
-        encoder.backbone.set_submodule(name, linears[name])
+        backbone.set_submodule(name, linears[name])
     raise ConfigError(f"int8 {problem}. Use 32-true.", key="precision")
 
 
-def _problem(encoder: SentenceEncoder, before: np.ndarray) -> str | None:
+def _problem(encode: Encode, before: np.ndarray) -> str | None:
     """Return what is wrong with a converted encoder, if anything, given its vectors before."""
     try:
-        after = encoder.encode(list(CALIBRATION))
+        after = encode(list(CALIBRATION))
     except (AttributeError, TypeError, RuntimeError) as error:
         return f"needs layers that are called, and this model reads their weights itself ({error})"
     change = float(np.abs(cosines(after) - cosines(before)).mean())
@@ -143,22 +145,22 @@ def _problem(encoder: SentenceEncoder, before: np.ndarray) -> str | None:
     return f"changes the cosines of this model's vectors by {change:.4f} on average, more than {LIMIT:g}"
 
 
-def _calibrate(
-    encoder: SentenceEncoder, linears: dict[str, nn.Linear]
-) -> tuple[np.ndarray, dict[str, Tensor]]:
+def _calibrate(encode: Encode, linears: dict[str, nn.Linear]) -> tuple[np.ndarray, dict[str, Tensor]]:
     """Return the vectors of `CALIBRATION`, and the largest absolute inputs of the layers that were called."""
     largest: dict[str, Tensor] = {}
+    lock = Lock()
 
     def watch(name: str) -> RemovableHandle:
         def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             found = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).abs().amax(0)
-            largest[name] = torch.maximum(largest[name], found) if name in largest else found
+            with lock:  # chunks are encoded in threads
+                largest[name] = torch.maximum(largest[name], found) if name in largest else found
 
         return linears[name].register_forward_pre_hook(hook)
 
     hooks = [watch(name) for name in linears]
     try:
-        return encoder.encode(list(CALIBRATION), chunk_tokens=ONE_CHUNK), largest
+        return encode(list(CALIBRATION)), largest
     finally:
         for hook in hooks:
             hook.remove()
@@ -169,9 +171,9 @@ def multiplies_int8() -> bool:
     return torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported()
 
 
-def _check_machine(encoder: SentenceEncoder) -> None:
+def _check_machine(backbone: nn.Module) -> None:
     """Reject machines on which 8-bit products are slow or not exact."""
-    if encoder.device.type != "cpu":
+    if next(backbone.parameters()).device.type != "cpu":
         raise ConfigError("int8 is for CPUs; on a GPU use bf16-true.", key="precision")
     if not multiplies_int8():
         raise ConfigError(
@@ -181,22 +183,22 @@ def _check_machine(encoder: SentenceEncoder) -> None:
         )
 
 
-def _check_model(encoder: SentenceEncoder, linears: dict[str, nn.Linear]) -> None:
+def _check_model(backbone: nn.Module, linears: dict[str, nn.Linear]) -> None:
     """Reject models that are not float32, or whose products are mostly elsewhere than in linear layers."""
-    if encoder.backbone is not encoder.plain_backbone:
+    if not isinstance(backbone, PreTrainedModel):
         raise ConfigError(
             "int8 needs a model without adapter; merge it with `sts-lightning export RUN FOLDER --format "
             "merged`.",
             key="precision",
         )
-    weights = linear_weights(encoder.backbone)
-    if encoder.backbone.dtype != torch.float32 or any(quantised for _, quantised in weights.values()):
+    weights = linear_weights(backbone)
+    if backbone.dtype != torch.float32 or any(quantised for _, quantised in weights.values()):
         raise ConfigError("int8 is made from float32 weights without quantisation.", key="precision")
     covered = sum(size for name, (size, _) in weights.items() if name.removesuffix(".weight") in linears)
     total = sum(size for size, _ in weights.values())
     if not linears or covered < COVERED * total:
         raise ConfigError(
-            f"only {covered / max(total, 1):.0%} of the weights of {type(encoder.backbone).__name__} are in "
+            f"only {covered / max(total, 1):.0%} of the weights of {type(backbone).__name__} are in "
             f"linear layers; int8 needs {COVERED:.0%}.",
             key="precision",
         )

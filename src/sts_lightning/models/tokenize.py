@@ -19,6 +19,9 @@ from sts_lightning.models.tokenized_batch import TokenizedBatch, chunk, pad
 Augment = Callable[[list[int], Sequence[int]], list[int]]
 """Change of a row: from its token ids, and 1 for each special token, to new token ids."""
 
+Prepare = Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], TokenizedBatch]
+"""Tokenisation of the sentences of views, with the change of each view's rows."""
+
 
 class SentenceTokenizer:
     """Applies a template and tokenises; truncation cuts the sentence, never the template.

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS
+from sts_lightning.models.inference import usual_chunk_tokens
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.companions import sketches, usual_words
 from sts_lightning.planning.fake import fake_mode, make_fake, naming_what_has_no_plan, stored_tensors
@@ -187,7 +187,7 @@ class _Step:
             encoders.append(self.module.companion)
         for sketch in sketches(self.module.companion):
             sketch.fake, sketch.meter = self._fake_rows, self.meter
-            sketch.chunk_tokens = GPU_CHUNK_TOKENS if self.gpu else CPU_CHUNK_TOKENS
+            sketch.chunk_tokens = usual_chunk_tokens("cuda" if self.gpu else "cpu")
             encoders.append(sketch.encoder)
         for encoder in encoders:
             make_fake(encoder, self.mode)

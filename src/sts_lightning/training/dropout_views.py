@@ -10,7 +10,7 @@ import torch
 from lightning.fabric.utilities import move_data_to_device
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.inference import CPU_CHUNK_TOKENS, GPU_CHUNK_TOKENS, evaluation_mode
+from sts_lightning.models.inference import evaluation_mode, usual_chunk_tokens
 
 SEED = 0
 """Seed of the dropout: that of every measurement, so that measurements differ by the weights alone."""
@@ -29,8 +29,7 @@ def dropout_views(encoder: SentenceEncoder, sentences: Sequence[str]) -> tuple[n
     Returns:
         Two float32 arrays, each of shape (N, D).
     """
-    limit = CPU_CHUNK_TOKENS if encoder.device.type == "cpu" else GPU_CHUNK_TOKENS
-    rows = encoder.prepare(limit, training=False)([sentences], [None])
+    rows = encoder.prepare(usual_chunk_tokens(encoder.device.type), training=False)([sentences], [None])
     rows = move_data_to_device(rows, encoder.device)
     with evaluation_mode(encoder), _forked(encoder.device):
         torch.manual_seed(SEED)
