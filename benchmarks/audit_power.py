@@ -3,8 +3,8 @@
 `make bench-audit` fine-tunes MiniLM for a hundred steps, half of the runs with `data.filter=none` (on
 test pairs) and half with `data.filter=exact` (without them), audits each, and prints how often it says "a
 sign of leaks": the power and the rate of false alarms, with exact binomial intervals. Re-running the
-command skips finished runs and resumes interrupted ones. Each run is audited twice, against the overlap of
-words and against MiniLM before training.
+command skips finished runs and resumes interrupted ones. Each run is audited three times: against the overlap
+of words, against MiniLM before training, and against the first run without test pairs.
 """
 
 from __future__ import annotations
@@ -39,14 +39,23 @@ def main() -> None:
     def scores(run: Path) -> np.ndarray:
         return np.concatenate([cosines for cosines, _ in read_similarities(str(run), tasks).values()])
 
-    references = {"word overlap": pairs.overlap, "before training": scores(options.folder / START)}
+    runs = {
+        path: RunFolder(path).load_config().data.filter
+        for path in sorted(options.folder.iterdir())
+        if path.name != START and RunFolder(path).predictions_file.is_file()
+    }
+    first_clean = next(run for run, training in runs.items() if training == "exact")
+    references = {
+        "word overlap": pairs.overlap,
+        "before training": scores(options.folder / START),
+        "a clean run": scores(first_clean),
+    }
     found: dict[tuple[str, str], list[bool]] = {}
-    for run in sorted(path for path in options.folder.iterdir() if path.name != START):
-        if not RunFolder(run).predictions_file.is_file():
-            continue
-        training = RunFolder(run).load_config().data.filter
+    for run, training in runs.items():
         own = scores(run)
         for name, reference in references.items():
+            if run == first_clean and name == "a clean run":
+                continue
             whole = audit(own, reference, pairs, options.resamples).whole
             assert whole is not None
             found.setdefault((training, name), []).append(whole.p_value <= ALARM)

@@ -114,8 +114,12 @@ def test_mistakes(root: Path, rows: Path, predictions: Path, capsys: pytest.Capt
 
 def test_conclusions() -> None:
     found = MatchedDifference(0.1, 0.05, 0.15, 0.05, 0.06, 10, 20, 5)
-    assert conclude(found).startswith("A sign of leaks")
     assert "+0.100 [+0.050, +0.150]" in conclude(found)
+    assert conclude(found).startswith("A sign of leaks: ")
+    # A model trained on like data without the pairs fits them better than the model that it started from.
+    against_start = conclude(found, "runs/start")
+    assert against_start.startswith("A sign of leaks, or of training data like them: ")
+    assert "runs/start" in against_start
     weak = MatchedDifference(0.01, -0.05, 0.07, 0.051, 0.06, 10, 20, 5)
     assert conclude(weak).startswith("No sign of leaks")
     assert "0.060" in conclude(weak)

@@ -40,8 +40,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--reference",
         metavar="MODEL",
-        help="a model that has not seen the pairs, such as the one that MODEL started from; "
-        "default: the overlap of words",
+        help="a model that has not seen the pairs, at best one that was trained on data like MODEL's without "
+        "them; default: the overlap of words",
     )
     parser.add_argument(
         "--rows",
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(
             f"--reference {options.reference} is the audited model, from which it cannot differ.",
             key="reference",
-            hint="Name another one, such as the model that it started from.",
+            hint="Name another one, such as one that was trained on the same data without test pairs.",
         )
     from sts_lightning.data.leaked_rows import published_leaks, read_leaked_rows  # --help does not wait
     from sts_lightning.data.readers.senteval import load_sts_tasks
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
     console.print(_differences(report, options.source, reference, leaks.training))
     if report.scores is not None and report.reference_scores is not None:
         console.print(_scores(report.scores, report.reference_scores, reference))
-    verdict = conclude(report.audit.whole)
+    verdict = conclude(report.audit.whole, options.reference)
     console.print(verdict)
     if options.json is not None:
         named = {"model": options.source, "reference": reference, "training": leaks.training}
@@ -94,15 +94,22 @@ def run(options: argparse.Namespace) -> None:
         write_atomic(options.json, json.dumps(content, indent=1) + "\n")
 
 
-def conclude(found: MatchedDifference | None) -> str:
-    """Return what a difference says, in one sentence."""
+def conclude(found: MatchedDifference | None, reference: str | None = None) -> str:
+    """Return what a difference says, in one sentence.
+
+    Args:
+        found: The difference over all sets.
+        reference: The model that it is a difference from; None for the overlap of words.
+    """
     if found is None:
         return "No conclusion: no leaked pair has a clean pair of its kind."
     size = f"{found.estimate:+.3f} [{found.low:+.3f}, {found.high:+.3f}], p = {found.p_value:.4f}"
     if found.p_value <= ALARM:
+        # Against a model the audit is more sensitive: it also finds what data of the same source teach.
+        sign = "A sign of leaks" if reference is None else "A sign of leaks, or of training data like them"
         return (
-            f"A sign of leaks: leaked pairs are closer to their gold scores than matched clean pairs by "
-            f"{size}, beyond what the reference explains."
+            f"{sign}: leaked pairs are closer to their gold scores than matched clean pairs by {size}, "
+            f"beyond what {reference or 'the overlap of words'} explains."
         )
     return (
         f"No sign of leaks: {size}; a difference of {found.detectable:.3f} would have been found with a "
