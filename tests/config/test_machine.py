@@ -24,10 +24,11 @@ def cuda(monkeypatch: pytest.MonkeyPatch, count: int, capability: tuple[int, int
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda *_: "stand-in")
 
 
-def cpu(monkeypatch: pytest.MonkeyPatch, bfloat16: bool) -> None:
+def cpu(monkeypatch: pytest.MonkeyPatch, bfloat16: bool, tiles: bool = False) -> None:
     cuda(monkeypatch, 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setattr(machine, "cpu_multiplies_bfloat16", lambda: bfloat16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: tiles)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,14 @@ def test_a_cpu_otherwise(
     found = decide(config(AUTO).trainer)
     assert (found.accelerator, found.precision) == ("cpu", precision)
     assert (found.chunk_tokens, found.deterministic) == (512, True)
+
+
+@pytest.mark.parametrize(("precision", "chunk_tokens"), [("bf16-mixed", 1024), ("32-true", 512)])
+def test_chunks_are_larger_where_tiles_multiply(
+    precision: str, chunk_tokens: int, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu(monkeypatch, bfloat16=True, tiles=True)
+    assert decide(config(f"precision={precision}").trainer).chunk_tokens == chunk_tokens
 
 
 def test_an_apple_gpu(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

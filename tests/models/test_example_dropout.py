@@ -17,7 +17,6 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.example_dropout import (
     ExampleDropout,
     check_example_dropout,
-    example_dropout,
     mix,
     row_keys,
 )
@@ -79,40 +78,6 @@ def test_no_two_rows_share_a_key() -> None:
         row_keys(2**32 - 1, 0, 0, 2, range(8)),
     ]
     assert len(set(torch.cat(keys).tolist())) == 9 * 16
-
-
-@pytest.mark.parametrize("mask", ["none", "boolean", "additive", "causal"])
-@pytest.mark.parametrize("grouped", [False, True])
-def test_attention_is_that_of_the_library_but_for_the_mask(mask: str, grouped: bool) -> None:
-    torch.manual_seed(0)
-    query, key, value = (
-        torch.randn(2, heads, 5, 3) for heads in (4, 2 if grouped else 4, 2 if grouped else 4)
-    )
-    visible = torch.ones(2, 1, 5, 5, dtype=torch.bool)
-    visible[1, ..., 3:] = False
-    options: dict[str, object] = {
-        "none": {},
-        "boolean": {"attn_mask": visible},
-        "additive": {"attn_mask": torch.zeros(2, 1, 5, 5).masked_fill(~visible, -1e9)},
-        "causal": {"is_causal": True},
-    }[mask]  # type: ignore[assignment]
-    exact = F.scaled_dot_product_attention(query, key, value, enable_gqa=grouped, **options)  # type: ignore[arg-type]
-    with ExampleDropout(torch.arange(2)) as mode:
-        same = F.scaled_dot_product_attention(query, key, value, enable_gqa=grouped, **options)  # type: ignore[arg-type]
-        assert mode.calls == 0
-        tiny_rate = F.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            dropout_p=1e-9,
-            enable_gqa=grouped,
-            **options,  # type: ignore[arg-type]
-        )
-        assert mode.calls == 1
-        half = F.scaled_dot_product_attention(query, key, value, dropout_p=0.5, enable_gqa=grouped, **options)  # type: ignore[arg-type]
-    assert torch.equal(same, exact)
-    assert torch.allclose(tiny_rate, exact, atol=1e-6)
-    assert not torch.allclose(half, exact, atol=1e-2)
 
 
 def vectors_and_gradient(
@@ -210,5 +175,3 @@ def test_models_without_such_a_form_are_rejected(embed: Callable[[dict[str, Tens
 def test_a_model_that_has_it_passes() -> None:
     encoder = bert()
     check_example_dropout(encoder.embed_chunk, encoder.longest_rows(2))
-    with example_dropout(None):
-        assert not torch.equal(*(F.dropout(torch.ones(2, 50)) for _ in range(2)))

@@ -14,6 +14,9 @@ from sts_lightning.distributed import local_rank
 from sts_lightning.errors import ConfigError
 
 CPU_CHUNK_TOKENS = 512
+AMX_CHUNK_TOKENS = 1024
+"""Where bfloat16 is multiplied by tiles, what each chunk costs besides its products weighs more."""
+
 GPU_CHUNK_TOKENS = 16384
 MPS_CHUNK_TOKENS = 4096
 
@@ -71,7 +74,7 @@ def decide(trainer: DictConfig) -> Machine:
         reasons.append(f"{precision} ({why})")
     chunk_tokens = trainer.chunk_tokens
     if chunk_tokens == "auto":
-        chunk_tokens = {"gpu": GPU_CHUNK_TOKENS, "mps": MPS_CHUNK_TOKENS}.get(accelerator, CPU_CHUNK_TOKENS)
+        chunk_tokens = usual_chunk_tokens(accelerator, precision)
         reasons.append(f"chunks of {chunk_tokens:,} tokens")
     deterministic = trainer.deterministic
     if deterministic == "auto":
@@ -178,6 +181,14 @@ def _precision(accelerator: str) -> tuple[str, str]:
     if cpu_multiplies_bfloat16():
         return "bf16-mixed", "the CPU multiplies bfloat16 natively"
     return "32-true", "the CPU has no fast bfloat16"
+
+
+def usual_chunk_tokens(accelerator: str, precision: str) -> int:
+    """Return the chunk size that suits an accelerator and a precision of training."""
+    if accelerator == "cpu":
+        tiles = precision == "bf16-mixed" and torch.cpu._is_amx_tile_supported()
+        return AMX_CHUNK_TOKENS if tiles else CPU_CHUNK_TOKENS
+    return MPS_CHUNK_TOKENS if accelerator == "mps" else GPU_CHUNK_TOKENS
 
 
 def cpu_multiplies_bfloat16() -> bool:

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from sts_lightning.choices import InferencePrecision
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.backbone import DTYPES
-from sts_lightning.models.example_dropout import checkpoint_contexts
+from sts_lightning.models.dropout_mode import checkpoint_contexts
 from sts_lightning.models.int8 import Int8Linear
 from sts_lightning.models.quantization import follow_weights
 

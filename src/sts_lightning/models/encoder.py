@@ -23,13 +23,13 @@ from sts_lightning.models.batch_probe import is_proven, probe
 from sts_lightning.models.cosines import cosines
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
-from sts_lightning.models.example_dropout import example_dropout
 from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
 from sts_lightning.models.int8 import convert_to_int8
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
 from sts_lightning.models.pipeline_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
+from sts_lightning.models.process_dropout import dropout_of
 from sts_lightning.models.projection import Projection, make_projection
 from sts_lightning.models.sharding import in_step, is_sharded
 from sts_lightning.models.tokenize import Prepare, SentenceTokenizer
@@ -225,7 +225,7 @@ class SentenceEncoder(BackboneModule):
     def _embed(
         self, chunk: dict[str, Tensor], embeddings: dict[str, Tensor], dropout_keys: Tensor | None
     ) -> Tensor:
-        with example_dropout(dropout_keys):
+        with dropout_of(dropout_keys, self.device):
             return self.embed_chunk(chunk, embeddings)
 
     def project(self, vectors: Tensor) -> Tensor:

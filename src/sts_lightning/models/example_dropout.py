@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from sts_lightning.errors import TrainingError
+from sts_lightning.models.dropout_mode import DropoutMode, active_mode, drawing
 
 WEYL = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as a signed number
 ROUNDS = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
@@ -41,15 +38,13 @@ OTHERS = frozenset(
 )
 """Functions that draw from the generator of the process, for which there is no other form here."""
 
-_active: ContextVar[ExampleDropout | None] = ContextVar("example_dropout", default=None)
-
 
 def is_active() -> bool:
     """Return whether dropout belongs to examples at present."""
-    return _active.get() is not None
+    return isinstance(active_mode(), ExampleDropout)
 
 
-class ExampleDropout(TorchFunctionMode):
+class ExampleDropout(DropoutMode):
     r"""Replaces the masks of dropout in one forward pass of a chunk.
 
     An element at the position :math:`(i, j, ...)` of row r is kept by the c-th dropout of the pass if
@@ -58,8 +53,7 @@ class ExampleDropout(TorchFunctionMode):
 
     where h is the finaliser of SplitMix64 (`Steele et al. 2014 <https://doi.org/10.1145/2660193.2660195>`_),
     scaled to [0, 1) in steps of 2^-24, and k_r the key of the row. The mask depends neither on the other rows
-    nor on the padding. Attention with dropout is computed in steps, since fused kernels draw from the
-    generator of the process. It takes more time and memory than the usual dropout.
+    nor on the padding. It takes more time and memory than the usual dropout.
 
     Args:
         keys: Key of each row, (n,) in int64.
@@ -79,51 +73,23 @@ class ExampleDropout(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run a function, dropout in its other form."""
-        kwargs = kwargs or {}
-        if func is F.dropout:
-            return self._dropout(*args, **kwargs)
-        if func is F.scaled_dot_product_attention:
-            return self._attention(func, *args, **kwargs)
         if func in OTHERS:
             raise TrainingError(
                 f"trainer.dropout=example: the model draws its dropout by {func.__name__}, which has no such "
                 "form; use trainer.dropout=process."
             )
-        return func(*args, **kwargs)
+        return super().__torch_function__(func, types, args, kwargs)
 
-    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        return self._drop(input, p) if training and p > 0 else input
+    def again(self) -> Self:
+        """Return a mode that draws the same masks as this one from here on."""
+        return type(self)(self.keys, self.calls)
 
-    def _attention(
-        self,
-        fused: Callable[..., Tensor],
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        """Compute attention; with dropout in steps, (n, H, L, E) each."""
-        if dropout_p == 0:
-            return fused(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
-        if enable_gqa:
-            groups = query.shape[-3] // key.shape[-3]
-            key, value = (part.repeat_interleave(groups, dim=-3) for part in (key, value))
-        scores = (
-            query @ key.transpose(-2, -1) * (scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
-        )
-        if is_causal:
-            attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = scores.masked_fill(~attn_mask, torch.finfo(scores.dtype).min)
-        elif attn_mask is not None:
-            scores = scores + attn_mask
-        return self._drop(scores.softmax(dim=-1), dropout_p).to(value.dtype) @ value
+    def drop(self, x: Tensor, rate: float) -> Tensor:
+        """Set elements to 0 by the keys of their rows, and scale the others.
 
-    def _drop(self, x: Tensor, rate: float) -> Tensor:
+        Raises:
+            TrainingError: The first dimension is not that of the rows.
+        """
         if len(x) != len(self.keys):
             raise TrainingError(
                 f"trainer.dropout=example: the model drops a tensor of shape {tuple(x.shape)} where rows are "
@@ -198,7 +164,7 @@ def check_example_dropout(embed: Callable[[dict[str, Tensor]], Tensor], chunk: d
     """
     ids = chunk["input_ids"]
     before = _random_state(ids.device)
-    with torch.no_grad(), example_dropout(torch.arange(len(ids))):
+    with torch.no_grad(), drawing(ExampleDropout(torch.arange(len(ids)))):
         embed(chunk)
     if not torch.equal(before, _random_state(ids.device)):
         raise TrainingError(
@@ -209,29 +175,3 @@ def check_example_dropout(embed: Callable[[dict[str, Tensor]], Tensor], chunk: d
 
 def _random_state(device: torch.device) -> Tensor:
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-@contextmanager
-def example_dropout(keys: Tensor | None, calls: int = 0) -> Iterator[None]:
-    """Give the rows of a chunk their own dropout; without keys it stays that of the process.
-
-    Args:
-        keys: Key of each row, or None.
-        calls: Number of dropouts of the pass that have been before.
-    """
-    if keys is None:
-        yield
-        return
-    mode = ExampleDropout(keys, calls)
-    token = _active.set(mode)
-    try:
-        with mode:
-            yield
-    finally:
-        _active.reset(token)
-
-
-def checkpoint_contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Return the contexts of a checkpoint and of its recomputation, which draws the same masks."""
-    mode = _active.get()
-    return nullcontext(), nullcontext() if mode is None else example_dropout(mode.keys, mode.calls)

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from sts_lightning.models.example_dropout import is_active
+from sts_lightning.models.process_dropout import draws_fast, process_mask
 
 LAYERS = {
     "peft.tuners.lora.layer": ("Linear",),
@@ -90,6 +91,7 @@ class _DroppedLinear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, rate: float, dtype: torch.dtype) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.state, ctx.rate, ctx.dtype = _random_state(x.device), rate, dtype
+        ctx.fast = draws_fast()  # whose masks ``F.dropout`` then has
         return F.linear(F.dropout(x.to(dtype), rate), weight)
 
     @staticmethod
@@ -97,7 +99,7 @@ class _DroppedLinear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
         with _drawn_again(x.device, ctx.state), torch.autocast(x.device.type, enabled=False):
-            dropped, through = _drop(x.to(ctx.dtype), ctx.rate)
+            dropped, through = _drop(x.to(ctx.dtype), ctx.rate, ctx.fast)
             rows = grad.reshape(-1, grad.shape[-1])  # in the dtype of the product, bfloat16 under autocast
             grad_x = grad_weight = None
             if ctx.needs_input_grad[1]:
@@ -109,12 +111,12 @@ class _DroppedLinear(torch.autograd.Function):
         return grad_x, grad_weight, None, None
 
 
-def _drop(x: Tensor, rate: float) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+def _drop(x: Tensor, rate: float, fast: bool) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Apply dropout with the draws and the roundings of ``F.dropout``; return its backward pass too."""
     if x.is_cuda:
         dropped, mask = torch.native_dropout(x, rate, True)
         return dropped, lambda grad: torch.ops.aten.native_dropout_backward(grad, mask, 1 / (1 - rate))
-    noise = torch.empty_like(x).bernoulli_(1 - rate).div_(1 - rate)
+    noise = process_mask(x, rate) if fast else torch.empty_like(x).bernoulli_(1 - rate).div_(1 - rate)
     return x * noise, lambda grad: grad * noise
 
 

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.example_dropout import INTEGER_BITS, example_dropout, mix, random_integers
+from sts_lightning.models.example_dropout import INTEGER_BITS, mix, random_integers
+from sts_lightning.models.process_dropout import dropout_of
 from sts_lightning.models.random_weights import random_weights
 from sts_lightning.training.companion import Companion, Step
 
@@ -144,7 +145,7 @@ class MaskedLanguageModel(Companion):
             states = self.lower(input_ids=masked, attention_mask=attended).last_hidden_state
         states = torch.cat([vectors[:, None], states[:, 1:].to(vectors.dtype)], dim=1)
         hidden = (1.0 - attended[:, None, None].to(states.dtype)) * torch.finfo(states.dtype).min
-        with example_dropout(dropout_keys):
+        with dropout_of(dropout_keys, vectors.device):
             states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[where]
         table = self.lower.get_input_embeddings().weight if self.table is None else self.table
         scores = F.linear(self.transform(states), table, self.bias)

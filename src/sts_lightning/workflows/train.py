@@ -34,6 +34,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
+from sts_lightning.training.host_memory import keep_freed_memory
 from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
@@ -250,6 +251,8 @@ def fit(experiment: Experiment) -> Fitted:
     """
     parts, module, trainer = experiment.parts, experiment.module, experiment.trainer
     _begin(experiment)
+    if parts.machine.accelerator == "cpu":
+        keep_freed_memory()
     untuned: Scores | None = None
     wanted_before = parts.cfg.evaluation.untuned and not parts.resumed
     sharded = is_sharding(parts.cfg.trainer)
