@@ -13,7 +13,8 @@ def keep_freed_memory() -> bool:
     """Let the process keep what it frees until it ends; return whether the C library can.
 
     By default glibc returns the activations of a step and the gradient of the word table to the system, which
-    clears page by page what the next step takes again: 5 to 10 % of the time of a small model's step. The peak stays.
+    clears page by page what the next step takes again: 5 to 10 % of the time of a small model's step. The
+    peak stays.
     """
     if not sys.platform.startswith("linux"):
         return False
