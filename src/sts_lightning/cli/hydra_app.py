@@ -28,6 +28,7 @@ from sts_lightning.config.constraints import check_flags
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
+from sts_lightning.host_memory import bound_kernel_caches
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal, unmasked
 from sts_lightning.output import lasting_output
 from sts_lightning.runs.folder import RunFolder
@@ -61,6 +62,7 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
     """
     debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
+    bound_kernel_caches()
     with lasting_output(), listening():
         try:
             stop_with_parent()

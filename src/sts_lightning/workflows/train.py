@@ -24,6 +24,7 @@ from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import InterruptedRunError, TrainingError, at_setting
+from sts_lightning.host_memory import keep_freed_memory
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.limits import NOT_REPEATABLE
 from sts_lightning.models.loading import build_encoder, edit_and_cut
@@ -34,7 +35,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
-from sts_lightning.training.host_memory import keep_freed_memory
 from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup

@@ -1,12 +1,16 @@
-"""Memory of a CPU that training frees and takes again in every step."""
+"""Memory of a process that computes on a CPU."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 
 TRIM_THRESHOLD, MMAP_MAX = -1, -4
 """Numbers of glibc's parameters in `mallopt`, of which a value of at least 0 is set."""
+
+CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": 256, "LRU_CACHE_CAPACITY": 32}
+"""Variables that limit how many kernels oneDNN and torch's layer over it keep; a chunk takes about 15."""
 
 
 def keep_freed_memory() -> bool:
@@ -23,3 +27,14 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError):  # another C library
         return False
     return bool(mallopt(TRIM_THRESHOLD, 2**31 - 1) and mallopt(MMAP_MAX, 0))
+
+
+def bound_kernel_caches() -> None:
+    """Limit the kernels that are kept for products in bfloat16 and 8 bits, one for each shape.
+
+    By default there are 1,024 of each kind, and since nearly every chunk has another shape they take
+    gigabytes within a hundred steps, hardly ever used again. The variables are read before the first such
+    product, so this must come before torch computes. Values that the user has set are kept.
+    """
+    for name, capacity in CACHES.items():
+        os.environ.setdefault(name, str(capacity))
