@@ -59,7 +59,7 @@ def test_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PRODUCTS = """
-import resource
+import psutil
 from sts_lightning.host_memory import bound_kernel_caches
 bound_kernel_caches()
 import torch
@@ -67,10 +67,10 @@ weight = torch.ones(1536, 384, dtype=torch.bfloat16)
 def product(rows):
     torch.nn.functional.linear(torch.ones(rows, 384, dtype=torch.bfloat16), weight)
 product(1000)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = psutil.Process().memory_info().rss
 for rows in range(100, 900):
     product(rows)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print(psutil.Process().memory_info().rss - before)
 """
 
 

@@ -196,6 +196,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     """
     cfg, machine, data = parts.cfg, parts.machine, parts.data
     fix_workspace(machine)
+    if machine.accelerator == "cpu":
+        keep_freed_memory()
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine, cfg.trainer.strategy))
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
@@ -251,8 +253,6 @@ def fit(experiment: Experiment) -> Fitted:
     """
     parts, module, trainer = experiment.parts, experiment.module, experiment.trainer
     _begin(experiment)
-    if parts.machine.accelerator == "cpu":
-        keep_freed_memory()
     untuned: Scores | None = None
     wanted_before = parts.cfg.evaluation.untuned and not parts.resumed
     sharded = is_sharding(parts.cfg.trainer)
