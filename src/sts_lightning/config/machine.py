@@ -74,7 +74,7 @@ def decide(trainer: DictConfig) -> Machine:
         reasons.append(f"{precision} ({why})")
     chunk_tokens = trainer.chunk_tokens
     if chunk_tokens == "auto":
-        chunk_tokens = usual_chunk_tokens(accelerator, precision)
+        chunk_tokens = training_chunk_tokens(accelerator, precision)
         reasons.append(f"chunks of {chunk_tokens:,} tokens")
     deterministic = trainer.deterministic
     if deterministic == "auto":
@@ -183,7 +183,7 @@ def _precision(accelerator: str) -> tuple[str, str]:
     return "32-true", "the CPU has no fast bfloat16"
 
 
-def usual_chunk_tokens(accelerator: str, precision: str) -> int:
+def training_chunk_tokens(accelerator: str, precision: str) -> int:
     """Return the chunk size that suits an accelerator and a precision of training."""
     if accelerator == "cpu":
         tiles = precision == "bf16-mixed" and torch.cpu._is_amx_tile_supported()

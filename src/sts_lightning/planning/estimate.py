@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from sts_lightning.config.constraints import check_config
-from sts_lightning.config.machine import usual_chunk_tokens
+from sts_lightning.config.machine import training_chunk_tokens
 from sts_lightning.data.collate import Batch, ViewCollator
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.models.tokenized_batch import TokenizedBatch
@@ -148,7 +148,7 @@ class Tracer:
         own = cfg.trainer.precision
         self.precision: str = card.precision if own == "auto" else own
         chunk = cfg.trainer.chunk_tokens
-        usual = usual_chunk_tokens("gpu" if card.gpu else "cpu", self.precision)
+        usual = training_chunk_tokens("gpu" if card.gpu else "cpu", self.precision)
         self.chunk_tokens: int = usual if chunk == "auto" else chunk
         self.processes = max(1, cfg.trainer.devices * cfg.trainer.num_nodes)
         self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
