@@ -111,6 +111,49 @@ def test_stopped_and_resumed_equals_uninterrupted(strategy: str, cli: Cli, tmp_p
     same_results(tmp_path / "whole", tmp_path / "cut")
 
 
+LATE_STOP = """
+import os
+import signal
+
+from sts_lightning.cli.entries.train import start
+from sts_lightning.training.recorder import RunRecorder
+
+agree = RunRecorder._agree
+
+
+def agree_too_early(self, trainer):
+    agree(self, trainer)
+    if trainer.global_rank == 1 and str(trainer.global_step) == os.environ["STOP_AT"]:
+        if self.stop.number is None:
+            signal.raise_signal(signal.SIGINT)
+
+
+RunRecorder._agree = agree_too_early
+start()
+"""
+"""A run whose second process gets Ctrl-C right after the processes agreed to go on."""
+
+
+@pytest.mark.parametrize("step", [4, 7])  # of a checkpoint, and between two
+def test_a_stop_that_one_process_hears_later_stops_all_at_one_step(step: int, tmp_path: Path) -> None:
+    how = [*SETTINGS, *several(2), "trainer.max_epochs=2", "trainer.save_every=4", "evaluation.final=false"]
+    script = tmp_path / "late.py"
+    script.write_text(LATE_STOP)
+    done = subprocess.run(
+        [sys.executable, str(script), *how, "hydra.run.dir=cut"],
+        cwd=tmp_path,
+        env={**os.environ, "STOP_AT": str(step)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert "stopped by SIGTERM after step" in done.stderr
+    checkpoint = torch.load(tmp_path / "cut" / "checkpoints" / "last.ckpt", weights_only=True)
+    assert checkpoint["global_step"] in (step, step + 1)
+    assert f"after step {checkpoint['global_step']}." in done.stderr
+
+
 @pytest.mark.parametrize("dropout", [["model.dropout=0"], ["model.dropout=0.2", "trainer.dropout=example"]])
 @pytest.mark.parametrize(
     "division",

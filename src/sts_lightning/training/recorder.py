@@ -53,6 +53,7 @@ class RunRecorder(Checkpoint):
         self.log_every = log_every
         self.how_to_resume = how_to_resume
         self.stop = StopRequest(self._announce)
+        self._agreed: signal.Signals | None = None  # a stop that every process knows of
         self._due = False
         self._evaluating = False
         self._saved_step: int | None = None
@@ -74,6 +75,7 @@ class RunRecorder(Checkpoint):
     ) -> None:
         """Leave a run that was stopped, once the step before is saved and logged."""
         if trainer.global_step == self._saved_step:
+            self._agree(trainer)
             self._leave_if_stopped(trainer)
 
     def on_train_batch_end(
@@ -81,7 +83,7 @@ class RunRecorder(Checkpoint):
     ) -> None:
         """Save if a checkpoint is due, unless a dev evaluation comes first."""
         self._agree(trainer)
-        self._due |= trainer.global_step % self.every == 0 or self.stop.number is not None
+        self._due |= trainer.global_step % self.every == 0 or self._agreed is not None
         batches = trainer.fit_loop.total_batch_idx + 1
         evaluation_next = batches % (trainer.val_check_batch or math.inf) == 0
         if self._due and not evaluation_next:
@@ -99,7 +101,7 @@ class RunRecorder(Checkpoint):
         self._evaluating = False
         if trainer.state.fn == TrainerFn.FITTING:
             self._agree(trainer)
-            if self._due or self.stop.number is not None:
+            if self._due or self._agreed is not None:
                 self._save(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -116,11 +118,15 @@ class RunRecorder(Checkpoint):
         self.stop.restore()
 
     def _agree(self, trainer: pl.Trainer) -> None:
-        """Stop all processes at the same step, although a signal may reach one of them a step earlier."""
-        if trainer.world_size > 1:
-            stopped = self.stop.number is not None
-            if trainer.strategy.reduce_boolean_decision(stopped, all=False):
-                self.stop.number = self.stop.number or signal.SIGTERM
+        """Let all processes know of a stop, which a signal may bring to one of them a step earlier.
+
+        Only what is agreed may decide what a process does next: another one that has not heard of the stop
+        would wait for it in the next exchange.
+        """
+        number = self.stop.number
+        if trainer.world_size > 1 and trainer.strategy.reduce_boolean_decision(number is not None, all=False):
+            number = number or signal.SIGTERM
+        self._agreed = number
 
     def _log_provisional(self, trainer: pl.Trainer) -> None:
         """Give the history the row of a step that Lightning logs only after the checkpoint."""
@@ -141,11 +147,11 @@ class RunRecorder(Checkpoint):
         self._saved_step = trainer.global_step
 
     def _leave_if_stopped(self, trainer: pl.Trainer) -> None:
-        if self.stop.number is not None:
+        if self._agreed is not None:
             raise InterruptedRunError(
-                f"stopped by {signal_name(self.stop.number)} after step {trainer.global_step}. "
+                f"stopped by {signal_name(self._agreed)} after step {trainer.global_step}. "
                 f"Resume with: {self.how_to_resume}",
-                self.stop.number,
+                self._agreed,
             )
 
 
