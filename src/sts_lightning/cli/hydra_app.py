@@ -33,6 +33,7 @@ from sts_lightning.interrupts import listening, signal_name, stop_with_parent, s
 from sts_lightning.output import lasting_output
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
+from sts_lightning.thread_waits import shorten_waits
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
     debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
     bound_kernel_caches()
+    shorten_waits()
     with lasting_output(), listening():
         try:
             stop_with_parent()

@@ -16,6 +16,7 @@ from sts_lightning.errors import InterruptedRunError, UserError
 from sts_lightning.host_memory import bound_kernel_caches
 from sts_lightning.interrupts import listening, signal_name, stopping_signal, unmasked
 from sts_lightning.output import lasting_output
+from sts_lightning.thread_waits import shorten_waits
 
 COMMANDS = (
     "audit",
@@ -61,6 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
     bound_kernel_caches()
+    shorten_waits()
     given = sys.argv[1:] if arguments is None else list(arguments)
     entry = next((name for name in ENTRIES if given[:1] == [name] or given[:2] == ["--debug", name]), None)
     if entry is not None:
