@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.evaluation import encoder_pool
 from sts_lightning.evaluation.encoder_pool import EncoderPool
 from tests.conftest import ROOT
 
@@ -78,6 +80,40 @@ def test_a_process_that_cannot_go_on(word: str, kind: type[Exception], message: 
     with pytest.raises(kind, match=message), EncoderPool(Noting(), load, ["one", "two"]) as pool:
         pool.encode(["a", "b", word])  # the longest sentence is of the last process
     assert not children()
+
+
+class Waiting(Noting):
+    """Encodes once the other process has ended."""
+
+    calls = 0
+
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        self.calls += 1
+        deadline = time.monotonic() + 60
+        while multiprocessing.active_children():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return super().encode(sentences)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"), [("die", "the process on one has stopped"), ("reject", "this sentence is too long")]
+)
+def test_the_end_of_a_process_is_noticed_while_this_one_encodes(
+    word: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder_pool, "PIECE", 2)
+    first = Waiting()
+    with pytest.raises(UserError, match=message), EncoderPool(first, load, ["one"]) as pool:
+        pool.encode(["a"] * 19 + [word])  # the longest sentence is of the other process
+    assert first.calls == 1
+
+
+def test_pieces_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder_pool, "PIECE", 2)
+    sentences = ["a" * length for length in (3, 1, 4, 1, 5, 9, 2, 6, 5)]
+    with EncoderPool(Noting(), load, ["one"]) as pool:
+        assert pool.encode(sentences)[:, 0].tolist() == [len(text) for text in sentences]
 
 
 def test_a_process_that_cannot_load() -> None:

@@ -20,6 +20,9 @@ from sts_lightning.evaluation.dealing import dealt, in_order
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.interrupts import KILL, end_with
 
+PIECE = 4096
+"""Sentences that this process encodes before it looks whether the others still run."""
+
 
 class EncoderPool:
     """The encoder of this process and the same one in further processes, which share the sentences.
@@ -96,8 +99,17 @@ class EncoderPool:
         busy = self._others[: len(parts) - 1]
         for other, part in zip(busy, parts[1:], strict=True):
             other.ask([sentences[row] for row in part])
-        own = np.asarray(self.encoder.encode([sentences[row] for row in parts[0]]))
+        own = self._encode_own([sentences[row] for row in parts[0]], busy)
         return in_order(parts, [own, *(other.answer() for other in busy)])
+
+    def _encode_own(self, sentences: Sequence[str], busy: Sequence[_Process]) -> np.ndarray:
+        """Encode the part of this process, unless one of the others stops meanwhile."""
+        pieces = []
+        for start in range(0, len(sentences), PIECE):
+            pieces.append(np.asarray(self.encoder.encode(sentences[start : start + PIECE])))
+            for other in busy:
+                other.require_running()
+        return np.concatenate(pieces)
 
 
 class _Process:
@@ -130,6 +142,11 @@ class _Process:
         if kind == "failed":
             raise RuntimeError(f"the process on {self.device} failed:\n{value}")
         return value
+
+    def require_running(self) -> None:
+        """Raise the error of a process that has ended."""
+        if not self.process.is_alive():
+            self.answer()
 
     def _stopped(self) -> UserError:
         self.process.join(5)
