@@ -111,6 +111,44 @@ def test_stopped_and_resumed_equals_uninterrupted(strategy: str, cli: Cli, tmp_p
     same_results(tmp_path / "whole", tmp_path / "cut")
 
 
+SLOW_LOGGER = """
+import os
+import signal
+import time
+
+from sts_lightning.cli.entries.train import start
+from sts_lightning.training.history import HistoryLogger
+from sts_lightning.training.recorder import RunRecorder
+
+agree = RunRecorder._agree
+
+
+def agree_to_stop(self, trainer):
+    if trainer.global_step == 4 and self.stop.number is None:
+        signal.raise_signal(signal.SIGINT)
+    agree(self, trainer)
+
+
+RunRecorder._agree = agree_to_stop
+if os.environ.get("LOCAL_RANK", "0") == "0":
+    HistoryLogger.finalize = lambda self, status: time.sleep(12)
+start()
+"""
+"""A run that is stopped, and whose logger takes longer than Lightning's look at the other processes."""
+
+
+def test_a_stopped_run_waits_for_its_loggers(tmp_path: Path) -> None:
+    how = [*SETTINGS, *several(2), "evaluation.final=false", "hydra.run.dir=cut"]
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW_LOGGER)
+    done = subprocess.run(
+        [sys.executable, str(script), *how], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 128 + signal.SIGINT, done.stderr
+    assert done.stderr.count("stopped by Ctrl-C after step 4. Resume with") == 1
+    assert done.stdout.count("Ctrl-C: stopping after") == 1
+
+
 LATE_STOP = """
 import os
 import signal

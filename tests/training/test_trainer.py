@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from lightning.pytorch import Trainer
 from omegaconf import DictConfig
 
-from sts_lightning.interrupts import KILL, PARENT
-from sts_lightning.training.trainer import _environment, make_plan, stop_others
+from sts_lightning.interrupts import PARENT
+from sts_lightning.training.trainer import _environment, make_plan
 
 Config = Callable[..., DictConfig]
 
@@ -45,23 +41,3 @@ def test_lightning_does_not_requeue_a_job(monkeypatch: pytest.MonkeyPatch) -> No
     assert type(environment).__name__ == "LightningEnvironment"
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     assert _environment() == []
-
-
-@pytest.mark.slow
-def test_the_others_are_ended_at_once() -> None:
-    """Even one that ignores signals, as a process that waits in an exchange does."""
-    trainer = Trainer(accelerator="cpu", devices=2, strategy="ddp", logger=False, enable_checkpointing=False)
-    ignoring = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); input()"
-    other = subprocess.Popen(
-        [sys.executable, "-c", ignoring], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert other.stdout is not None
-    other.stdout.readline()
-    launcher: Any = trainer.strategy._configure_launcher() or trainer.strategy.launcher
-    launcher.procs = [other]
-    stop_others(trainer)
-    assert other.wait(10) == -KILL
-
-
-def test_a_single_process_has_no_others() -> None:
-    stop_others(Trainer(accelerator="cpu", devices=1, logger=False, enable_checkpointing=False))

@@ -158,7 +158,7 @@ def _exit(error: UserError, debug: bool) -> NoReturn:
     if debug:
         raise error
     stopped = isinstance(error, InterruptedRunError)
-    if stopped and os.environ.get("LOCAL_RANK", "0") != "0":
+    if stopped and not is_first_process():
         sys.exit(error.exit_status)  # only the first process prints it
     print(error if stopped else f"error: {error}", file=sys.stderr)
     if isinstance(error, InterruptedRunError):

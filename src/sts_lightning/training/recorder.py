@@ -29,7 +29,9 @@ from lightning.pytorch.trainer.states import TrainerFn
 
 from sts_lightning.errors import InterruptedRunError
 from sts_lightning.interrupts import StopRequest, signal_name, take_back
+from sts_lightning.runs.lock import is_first_process
 from sts_lightning.training.history import HistoryLogger
+from sts_lightning.training.other_processes import stop_others
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ class RunRecorder(Checkpoint):
         self._saved_step: int | None = None
 
     def _announce(self, number: signal.Signals) -> None:
+        if not is_first_process():
+            return
         when = "the dev evaluation that is running" if self._evaluating else "this step"
         log.warning("%s: stopping after %s; once more to stop at once.", signal_name(number), when)
 
@@ -114,8 +118,9 @@ class RunRecorder(Checkpoint):
     def on_exception(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
     ) -> None:
-        """Restore the signal handlers."""
+        """Restore the signal handlers, and end the other processes before loggers take their time."""
         self.stop.restore()
+        stop_others(trainer)
 
     def _agree(self, trainer: pl.Trainer) -> None:
         """Let all processes know of a stop, which a signal may bring to one of them a step earlier.
@@ -148,11 +153,14 @@ class RunRecorder(Checkpoint):
 
     def _leave_if_stopped(self, trainer: pl.Trainer) -> None:
         if self._agreed is not None:
-            raise InterruptedRunError(
+            error = InterruptedRunError(
                 f"stopped by {signal_name(self._agreed)} after step {trainer.global_step}. "
                 f"Resume with: {self.how_to_resume}",
                 self._agreed,
             )
+            if not trainer.is_global_zero:  # the first says it; launchers kill it if another one fails before
+                error.exit_status = 0
+            raise error
 
 
 def _histories(trainer: pl.Trainer) -> list[HistoryLogger]:

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from sts_lightning.config.machine import Machine, cuda_devices
 from sts_lightning.errors import ConfigError
-from sts_lightning.interrupts import KILL, PARENT
+from sts_lightning.interrupts import PARENT
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.best_checkpoint import BestCheckpoint
 from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
@@ -140,17 +140,6 @@ def make_trainer(
         )
     except EXTRA_ERRORS as error:
         raise ConfigError(f"trainer.extra: {error}", key="trainer.extra") from error
-
-
-def stop_others(trainer: pl.Trainer) -> None:
-    """End the other processes that this one has started on its machine, at once.
-
-    Once this process has failed they would wait for it in the middle of an exchange, where no other signal
-    reaches them. They write nothing.
-    """
-    launcher = trainer.strategy.launcher
-    if launcher is not None:
-        launcher.kill(KILL)
 
 
 def _strategy(cfg: DictConfig, machine: Machine, partly_used: bool) -> Strategy | str:

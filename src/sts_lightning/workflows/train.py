@@ -38,7 +38,8 @@ from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
-from sts_lightning.training.trainer import Plan, make_plan, make_trainer, stop_others
+from sts_lightning.training.other_processes import stop_others
+from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.cut_texts import report_cut
 from sts_lightning.workflows.fit_checks import check_teacher_size
 from sts_lightning.workflows.logged import continue_history, log_settings
