@@ -26,6 +26,7 @@ from sts_lightning.conf_folders import own_folder, take_folder
 from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_flags
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
+from sts_lightning.cores import limit_threads
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.host_memory import bound_kernel_caches
@@ -65,6 +66,7 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
     bound_kernel_caches()
     shorten_waits()
+    limit_threads()
     with lasting_output(), listening():
         try:
             stop_with_parent()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from sts_lightning.batch_job import requeue
+from sts_lightning.cores import limit_threads
 from sts_lightning.entry_points import ENTRIES, Entry, script_of
 from sts_lightning.errors import InterruptedRunError, UserError
 from sts_lightning.host_memory import bound_kernel_caches
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
     bound_kernel_caches()
     shorten_waits()
+    limit_threads()
     given = sys.argv[1:] if arguments is None else list(arguments)
     entry = next((name for name in ENTRIES if given[:1] == [name] or given[:2] == ["--debug", name]), None)
     if entry is not None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-import psutil
 from omegaconf import DictConfig
 
+from sts_lightning.cores import count_cores
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.job import Demand, Job, Resources
 
@@ -143,11 +143,3 @@ def visible_gpus() -> list[str]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [str(index) for index in range(count)] if given is None else given.split(",")
     return [name.strip() for name in names if name.strip()][:count]
-
-
-def count_cores() -> int:
-    """Return the number of cores that this process may use."""
-    process = psutil.Process()
-    if hasattr(process, "cpu_affinity"):  # not on macOS
-        return len(process.cpu_affinity())
-    return os.cpu_count() or 1
