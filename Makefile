@@ -9,7 +9,7 @@ OLDEST := $(VENV)-oldest
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint docs format bench-encode bench-int8 bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
-	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm docs-reproduction clean
+	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm record-minilm docs-reproduction clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
@@ -119,6 +119,16 @@ bench-audit: install  ## power and false alarms of `audit` over RUNS runs with a
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/sts-lightning seeds runs/stage2/*
+
+RECORD_RUNS = runs/record_minilm
+SEEDS = 1,2,3,4,5
+record-minilm: install  ## the best MiniLM in docs/results.md: NLI, the filtered pairs, and between the two; resumable [SEEDS=1,2,3,4,5 JOBS=2] (1 hour)
+	$(BIN)/sts-lightning train -m experiment=minilm_eol seed=$(SEEDS) hydra.sweep.dir=$(RECORD_RUNS) hydra.launcher.jobs=$(or $(JOBS),2)
+	@for run in $(RECORD_RUNS)/*/pairs; do \
+	    mixed=$${run%/pairs}/mixed; \
+	    test -f $$mixed/metrics.json || $(BIN)/sts-lightning soup $$run --with-start 0.3 0.4 0.5 0.6 0.7 0.8 1.0 --to $$mixed || exit; \
+	done
+	$(BIN)/sts-lightning seeds $(RECORD_RUNS)/*/mixed
 
 tables: install  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
 	$(BIN)/sts-lightning reproduce
