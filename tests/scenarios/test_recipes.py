@@ -50,6 +50,8 @@ KINDS = {
     "demo": "pairs",
     "esimcse": "sentences",
     "infocse": "sentences",
+    "minilm_nli": "triplets",
+    "minilm_pairs": "pairs",
     "mixcse": "sentences",
     "pcc_stage1": "triplets",
     "pcc_stage2": "pairs",
@@ -70,6 +72,12 @@ KINDS = {
 """The kind of generated data that each experiment can use."""
 
 
+STAGED = {"pcc", "minilm_eol"}
+"""Experiments of several stages, which are experiments themselves."""
+
+SINGLE = sorted({path.stem for path in (CONF / "experiment").glob("*.yaml")} - STAGED)
+
+
 def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
     """Overrides of a short run; an experiment with a teacher needs the folder of one."""
     extra = {
@@ -77,6 +85,7 @@ def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
         "infocse": ["companion.lower_layers=1"],
         "rankcse": [f"companion.sources=[{teacher}]", "companion.weights=null"],
         "contrast_tune": ["~data.positives_from"],
+        "minilm_pairs": ["init=best"],
         "regression_tune": ["init=best"],
         "regression_head": ["evaluation.final=true"],
         "angle_llama": [*decoder("llama"), "~data.scored"],
@@ -97,9 +106,7 @@ def losses(run: Path) -> list[float]:
     return [row["train/loss"] for row in read_history(run / "history.csv") if "train/loss" in row]
 
 
-@pytest.mark.parametrize(
-    "experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml") if path.stem != "pcc")
-)
+@pytest.mark.parametrize("experiment", SINGLE)
 def test_experiment_trains_and_comes_back(
     experiment: str, config: Config, tmp_path: Path, uninterrupted: Path
 ) -> None:
