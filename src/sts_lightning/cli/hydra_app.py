@@ -21,20 +21,18 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.batch_job import requeue
+from sts_lightning.cli.cpu_defaults import set_cpu_defaults
 from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.conf_folders import own_folder, take_folder
 from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_flags
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
-from sts_lightning.cores import limit_threads
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
-from sts_lightning.host_memory import bound_kernel_caches
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal, unmasked
 from sts_lightning.output import lasting_output
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
-from sts_lightning.thread_waits import shorten_waits
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +62,7 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
     """
     debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
-    bound_kernel_caches()
-    shorten_waits()
-    limit_threads()
+    set_cpu_defaults()
     with lasting_output(), listening():
         try:
             stop_with_parent()

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from sts_lightning.batch_job import requeue
-from sts_lightning.cores import limit_threads
+from sts_lightning.cli.cpu_defaults import set_cpu_defaults
 from sts_lightning.entry_points import ENTRIES, Entry, script_of
 from sts_lightning.errors import InterruptedRunError, UserError
-from sts_lightning.host_memory import bound_kernel_caches
 from sts_lightning.interrupts import listening, signal_name, stopping_signal, unmasked
 from sts_lightning.output import lasting_output
-from sts_lightning.thread_waits import shorten_waits
 
 COMMANDS = (
     "audit",
@@ -62,9 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
-    bound_kernel_caches()
-    shorten_waits()
-    limit_threads()
+    set_cpu_defaults()
     given = sys.argv[1:] if arguments is None else list(arguments)
     entry = next((name for name in ENTRIES if given[:1] == [name] or given[:2] == ["--debug", name]), None)
     if entry is not None:

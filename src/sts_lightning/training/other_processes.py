@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
+
 import lightning.pytorch as pl
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 
 from sts_lightning.interrupts import KILL
+
+PATIENCE = 10
+"""Seconds to wait for the end of a process that has been killed."""
 
 
 def stop_others(trainer: pl.Trainer) -> None:
@@ -19,5 +25,6 @@ def stop_others(trainer: pl.Trainer) -> None:
     if isinstance(launcher, _SubprocessScriptLauncher):
         launcher.kill(KILL)
         for process in launcher.procs:
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one that a driver holds on to
+                process.wait(PATIENCE)
         launcher.procs.clear()
