@@ -9,7 +9,7 @@ OLDEST := $(VENV)-oldest
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint docs format bench-encode bench-int8 bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
-	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm record-minilm docs-reproduction clean
+	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 30
@@ -120,16 +120,6 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
 	$(BIN)/sts-lightning seeds runs/stage2/*
 
-RECORD_RUNS = runs/record_minilm
-SEEDS = 1,2,3,4,5
-record-minilm: install  ## the best MiniLM in docs/results.md: NLI, the filtered pairs, and between the two; resumable [SEEDS=1,2,3,4,5 JOBS=2] (1 hour)
-	$(BIN)/sts-lightning train -m experiment=minilm_eol seed=$(SEEDS) hydra.sweep.dir=$(RECORD_RUNS) hydra.launcher.jobs=$(or $(JOBS),2)
-	@for run in $(RECORD_RUNS)/*/pairs; do \
-	    mixed=$${run%/pairs}/mixed; \
-	    test -f $$mixed/metrics.json || $(BIN)/sts-lightning soup $$run --with-start 0.3 0.4 0.5 0.6 0.7 0.8 1.0 --to $$mixed || exit; \
-	done
-	$(BIN)/sts-lightning seeds $(RECORD_RUNS)/*/mixed
-
 tables: install  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
 	$(BIN)/sts-lightning reproduce
 
@@ -141,7 +131,7 @@ reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=mi
 reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PLAN=1 as above
 	@$(MAKE) --no-print-directory reproduce TABLE=pcc_table2
 
-reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm:
+reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm:
 	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
 
 docs-reproduction: install  ## write docs/reproduction.md: the state of every table and figure of the papers

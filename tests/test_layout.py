@@ -40,6 +40,7 @@ ELSEWHERE = {
     "workflows/verify_scores.py": "workflows/test_verify.py: all checks of a folder together",
     "workflows/verify_weights.py": "workflows/test_verify.py: likewise",
     "workflows/figure_runs.py": "workflows/test_figures.py",
+    "workflows/report.py": "scenarios/test_run.py: what it writes and prints",
 }
 """Modules whose tests have another name, and why."""
 

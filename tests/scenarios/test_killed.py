@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.recorder import RunRecorder
-from sts_lightning.workflows import report
+from sts_lightning.workflows import report, scoring
 from sts_lightning.workflows.train import train_in
 from tests.conftest import ROOT
 from tests.scenarios.helpers import EPOCHS, same_results
@@ -178,7 +178,7 @@ def test_killed_in_the_final_evaluation(
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
-        patch.setattr(report, "encode_tables", killed)
+        patch.setattr(scoring, "encode_tables", killed)
         train_in(run, config(*EPOCHS))
     trained = (run / "checkpoints" / "best.ckpt").read_bytes()
     train_in(run, RunFolder(run).load_config(), resume=True)

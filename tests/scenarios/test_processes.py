@@ -53,7 +53,7 @@ def same(one: Path, two: Path) -> None:
     ("processes", "extra"),
     [
         (2, ["model.dropout=0", "trainer.micro_batch_size=2"]),
-        (2, ["model.dropout=0.2", "trainer.dropout=example"]),
+        (2, ["model.dropout=0.2", "trainer.dropout=example", "trainer.wise_ft=[0,0.5]"]),
         (3, ["model.dropout=0", "loss=infonce", "data.kind=sentences", "queue.size=12"]),
         (
             2,

@@ -85,7 +85,6 @@ def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
         "infocse": ["companion.lower_layers=1"],
         "rankcse": [f"companion.sources=[{teacher}]", "companion.weights=null"],
         "contrast_tune": ["~data.positives_from"],
-        "minilm_pairs": ["init=best"],
         "regression_tune": ["init=best"],
         "regression_head": ["evaluation.final=true"],
         "angle_llama": [*decoder("llama"), "~data.scored"],

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows import report, train
+from sts_lightning.workflows import scoring, train
 from sts_lightning.workflows.train import train_in
 from tests.scenarios.helpers import EPOCHS, same_results
 from tests.scenarios.interruptions import StopAt, StopInEvaluation
@@ -154,7 +154,7 @@ def test_sigterm_in_the_final_evaluation(
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch, pytest.raises(InterruptedRunError) as caught:
-        patch.setattr(report, "encode_tables", lambda *_: signal.raise_signal(signal.SIGTERM))
+        patch.setattr(scoring, "encode_tables", lambda *_: signal.raise_signal(signal.SIGTERM))
         train_in(run, config(*EPOCHS))
     assert "stopped by SIGTERM. Resume with: " in str(caught.value)
     assert caught.value.exit_status == 143

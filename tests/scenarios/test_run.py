@@ -24,7 +24,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history_rows import read_history
-from sts_lightning.workflows import report
+from sts_lightning.workflows import report, scoring
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.scenarios.helpers import EPOCHS, metrics, same_results, weights
@@ -292,13 +292,13 @@ def test_limits(config: Config, tmp_path: Path) -> None:
 def test_the_duration_covers_the_final_evaluation(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode, late = report.encode_tables, [0.0]
+    encode, late = scoring.encode_tables, [0.0]
 
     def slowly(*arguments: Any) -> Any:
         late[0] = 100.0
         return encode(*arguments)
 
-    monkeypatch.setattr(report, "encode_tables", slowly)
+    monkeypatch.setattr(scoring, "encode_tables", slowly)
     monkeypatch.setattr(report, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late[0]))
     train_in(tmp_path / "run", config(*SHORT_RUN, "trainer.max_steps=1", "logger=csv"))
     assert (RunFolder(tmp_path / "run").metrics().wall_seconds or 0) >= 100

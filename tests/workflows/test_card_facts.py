@@ -51,6 +51,10 @@ def test_an_average_names_its_runs(tmp_path: Path) -> None:
     assert not [name for name in recipe if name.startswith("share")]
     write_run(tmp_path / "half", soup={"parents": parents, "alpha": 0.5})
     assert 0.5 in card_facts(tmp_path / "half").recipe.values()
+    write_run(tmp_path / "with_start", wise_ft={"share": 0.7, "dev": {"1": 80.0, "0.7": 81.0}})
+    assert 0.7 in card_facts(tmp_path / "with_start").recipe.values()
+    write_run(tmp_path / "trained", wise_ft={"share": 1.0, "dev": {"1": 81.0, "0.7": 80.0}})
+    assert not [name for name in card_facts(tmp_path / "trained").recipe if name.startswith("share")]
 
 
 def test_no_interval_of_another_number(tmp_path: Path) -> None:

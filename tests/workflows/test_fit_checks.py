@@ -17,7 +17,7 @@ from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.rank_margin import RankMarginLoss
 from sts_lightning.training.assembly import make_loss
-from sts_lightning.workflows.fit_checks import check_dropout, check_fit
+from sts_lightning.workflows.fit_checks import check_dropout, check_fit, check_wise_ft
 from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF
 from tests.losses.cases import make
@@ -146,3 +146,21 @@ def test_dropout_of_examples_that_would_depend_on_others(extra: list[str], key: 
         check_dropout(config(*extra, "trainer.dropout=example"))
     assert caught.value.key == key
     check_dropout(config("trainer.dropout=example", "queue.size=8"))
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        (["trainer.wise_ft=[0.5,1.5]"], r"from 0 to 1, got 1\.5"),
+        (["trainer.wise_ft=[nan]"], "from 0 to 1, got nan"),
+        (["trainer.wise_ft=[0.5]", "model=mistral7b"], "the mean of factors"),
+        (["trainer.wise_ft=[0.5]", "loss=mse", "freeze=encoder"], "no effect with freeze=encoder"),
+    ],
+)
+def test_averages_with_the_start_need_weights_that_train(
+    extra: list[str], message: str, config: Config
+) -> None:
+    check_wise_ft(config("trainer.wise_ft=[0,0.5,1]"))
+    with pytest.raises(ConfigError, match=message) as caught:
+        check_wise_ft(config(*extra))
+    assert caught.value.key == "trainer.wise_ft"

@@ -33,6 +33,7 @@ REJECTED = {
     ),
     "evaluation.precision": ("evaluation.precision=bf16-true",),
     "callbacks.ema": ("callbacks=ema",),
+    "trainer.wise_ft": ("trainer.wise_ft=[0.5]", "model.adapter=null"),
 }
 
 

@@ -17,7 +17,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.testing.toy import ToyData
-from sts_lightning.workflows.report import score
+from sts_lightning.workflows.scoring import score
 from sts_lightning.workflows.verify import verify
 from tests.shared_runs.entries import edit, write_finished
 from tests.workflows.damage import DAMAGE, change_json, change_weights, cut, first

@@ -30,6 +30,7 @@ ADDED: dict[tuple[str, ...], Any] = {
     ("trainer", "strategy"): "ddp",
     ("trainer", "dropout"): "process",
     ("trainer", "select_untuned"): False,
+    ("trainer", "wise_ft"): [],
     ("step",): None,
     ("test",): None,
     ("sentence1",): "sentence1",

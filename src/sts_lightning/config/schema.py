@@ -99,6 +99,7 @@ class TrainerConfig:
     save_every: int = MISSING
     keep_every: int | None = None
     select_untuned: Any = field(default=False, metadata=FLAG)
+    wise_ft: list[float] = field(default_factory=list)
     gradient_clip_val: float | None = None
     log_every_n_steps: int = MISSING
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})

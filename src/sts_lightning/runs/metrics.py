@@ -85,6 +85,13 @@ class Soup(TypedDict):
     parents: list[Parent]
 
 
+class Mixture(TypedDict):
+    """An average of the trained weights and the start, as stored."""
+
+    share: float
+    dev: dict[str, Correlation]
+
+
 class Contents(TypedDict, total=False):
     """Types of the file's entries, all of which an earlier version may lack; others are free."""
 
@@ -93,6 +100,7 @@ class Contents(TypedDict, total=False):
     test_untuned: TestScores | None
     dev_untuned: Correlation | None
     soup: Soup
+    wise_ft: Mixture
     best_step: Count
     steps: Count
     seed: int | str | None

@@ -182,6 +182,7 @@ def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str
         "warmup": optim.get("warmup"),
         "weight decay": optim.get("weight_decay"),
         "gradient clipping": trainer.get("gradient_clip_val"),
+        "share of the trained weights, the rest being the start": _share(details),
         "seed": settings.get("seed"),
         "precision": details.get("precision"),
         "text of the test sets": details.get("senteval_text"),
@@ -190,6 +191,11 @@ def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str
         "commit of the code": details.get("git_commit"),
     }
     return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
+
+
+def _share(details: Mapping[str, Any]) -> float | None:
+    share: float = details.get("wise_ft", {"share": 1.0})["share"]
+    return share if share < 1 else None
 
 
 def _averaged(metrics: RunMetrics | None) -> dict[str, Any]:

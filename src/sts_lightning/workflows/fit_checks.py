@@ -197,6 +197,26 @@ def check_teacher_size(loss: Loss, companion: Companion | None, dimension: int) 
             )
 
 
+def check_wise_ft(cfg: DictConfig) -> None:
+    """Reject an average with the start that is no average, or has no weights to average.
+
+    Raises:
+        ConfigError: One of the two.
+    """
+    key, shares = "trainer.wise_ft", cfg.trainer.wise_ft
+    for share in shares:
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{key}: a share must be from 0 to 1, got {share}.", key=key)
+    if shares and cfg.model.get("adapter") is not None:
+        raise ConfigError(
+            f"{key} averages weights, but model.adapter trains factors of them, and the mean of "
+            "factors is not that of their products.",
+            key=key,
+        )
+    if shares and not trains(cfg.freeze):
+        raise ConfigError(f"{key} has no effect with freeze={cfg.freeze}, which keeps the start.", key=key)
+
+
 def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
     """Return whether a loss can use the views and the label of the data."""
     return data.num_views in loss.views and data.label in loss.labels

@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from omegaconf import DictConfig
 
@@ -18,19 +17,10 @@ from sts_lightning.console import print_scores
 from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import gold_of
-from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, describe, is_binary, score_binary
-from sts_lightning.evaluation.dev_scores import DevScores, dev_tasks, score_dev
+from sts_lightning.evaluation.binary import describe
+from sts_lightning.evaluation.dev_scores import dev_tasks
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
-from sts_lightning.evaluation.divided import DividedEncoder
-from sts_lightning.evaluation.ranks import RankResult, rank_tasks
-from sts_lightning.evaluation.sts import (
-    STSResult,
-    describe_binary,
-    encode_tables,
-    score_tasks,
-    spearman_row,
-    table_cosines,
-)
+from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_best
 from sts_lightning.runs.environment import environment
@@ -43,21 +33,11 @@ from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import Plan
 from sts_lightning.workflows.logged import log_results
 from sts_lightning.workflows.run_page import changed_settings, write_page
+from sts_lightning.workflows.scoring import Scores, score
 from sts_lightning.workflows.validate import Parts
+from sts_lightning.workflows.wise_ft import ENTRY, mix_with_start
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Scores of an encoder on the dev pairs and, if asked for, on the test tasks."""
-
-    dev: DevScores
-    dev_cosines: np.ndarray
-    test: STSResult | None
-    test_cosines: list[np.ndarray]
-    ranks: RankResult | None = None
-    binary: BinaryScores | None = None
 
 
 @dataclass(frozen=True)
@@ -98,19 +78,25 @@ def report(fitted: Fitted, started: float) -> float:
     parts, encoder = fitted.parts, fitted.module.encoder
     run, cfg, data = parts.run, parts.cfg, parts.data
     best_step = load_best(run, encoder)
-    tuned = score(encoder.to(fitted.device), data, cfg.evaluation)
+    encoder.to(fitted.device)
+    mixture = mix_with_start(run, cfg, encoder, data, parts.first)
+    tuned = score(encoder, data, cfg.evaluation)
     if not parts.first:
         return tuned.dev["spearman"]
     history = run.history()
     if tuned.test is not None:
         save_predictions(run, data.tests, tuned.test_cosines)
     before, selected = scores_before_and_at(history, MONITOR, best_step)
+    if mixture is not None and mixture["share"] < 1:
+        selected = tuned.dev["spearman"]
     worse = None if before is None or selected is None else selected < before
     title = f"{cfg.name}, seed {cfg.seed}"
     plot_curves(history, run.plots / "curves.png", best_step, title)
     _plot_dev(tuned, data, run, title)
     _plot_ranks(history, run, title)
     details = _details(fitted, history, best_step, time.monotonic() - started)
+    if mixture is not None:
+        details[ENTRY] = mixture
     if tuned.ranks is not None:
         details["rank"] = tuned.ranks
     details = {"dev_untuned": before, "worse_than_untuned": worse, **details}
@@ -131,31 +117,6 @@ def report(fitted: Fitted, started: float) -> float:
         "selected step %d of %d; results, plots and weights: %s", best_step, fitted.plan.total_steps, run.name
     )
     return tuned.dev["spearman"]
-
-
-def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> Scores:
-    """Score dev pairs and test tasks, with all their sentences encoded in one go.
-
-    Args:
-        encoder: The encoder, which is left in the precision of the report; in every process, if several
-            have been started.
-        data: Dev pairs and test tasks.
-        evaluation: The group ``evaluation``.
-    """
-    precision = evaluation.precision or encoder.precision
-    if precision != encoder.precision:
-        encoder.set_precision(precision)
-    tasks = data.tests if evaluation.final else []
-    tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
-    vectors = encode_tables(DividedEncoder(encoder), tables)
-    dev_cosines, *cosines = table_cosines(vectors, tables)
-    gold, dev = gold_of([data.dev]), score_dev(dev_cosines, data.dev)
-    two = is_binary(gold)
-    thresholds = best_thresholds(dev_cosines, gold) if two else None
-    test = score_tasks(tasks, cosines, evaluation.aggregate, thresholds) if tasks else None
-    ranks = rank_tasks(tasks, vectors) if tasks and evaluation.rank else None
-    binary = score_binary(dev_cosines, gold) if two else None
-    return Scores(dev, dev_cosines, test, cosines, ranks, binary)
 
 
 def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreement]:

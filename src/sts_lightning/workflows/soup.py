@@ -28,8 +28,9 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.dev_metrics import MONITOR
-from sts_lightning.workflows.report import Scores, score
+from sts_lightning.workflows.scoring import Scores, score
 from sts_lightning.workflows.soup_parents import ENCODER, Parent, mean_encoder, mean_head, mean_start
+from sts_lightning.workflows.wise_ft import dev_of_weights
 
 log = logging.getLogger(__name__)
 
@@ -119,10 +120,7 @@ def _dev(
     encoder: SentenceEncoder, data: SentenceDataModule, first: Parent, weights: Weights, name: str
 ) -> float:
     """Score encoder weights on the dev pairs, and log it."""
-    load_part(encoder, ENCODER, {"state_dict": weights}, first.run.checkpoint("best"))
-    evaluation = copy.deepcopy(first.cfg.evaluation)
-    evaluation.final = False
-    dev = score(encoder, data, evaluation).dev["spearman"]
+    dev = dev_of_weights(encoder, weights, data, first.cfg.evaluation, first.run)
     log.info("%s: dev Spearman %.2f", name, dev)
     return dev
 

@@ -43,7 +43,8 @@ from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.cut_texts import report_cut
 from sts_lightning.workflows.fit_checks import check_teacher_size
 from sts_lightning.workflows.logged import continue_history, log_settings
-from sts_lightning.workflows.report import Fitted, Scores, report, score
+from sts_lightning.workflows.report import Fitted, report
+from sts_lightning.workflows.scoring import Scores, score
 from sts_lightning.workflows.strategy_checks import is_sharding
 from sts_lightning.workflows.validate import Parts, validate
 from sts_lightning.workflows.warm_start import warm_start

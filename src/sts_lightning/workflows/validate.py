@@ -29,6 +29,7 @@ from sts_lightning.workflows.fit_checks import (
     check_extras,
     check_fit,
     check_views,
+    check_wise_ft,
 )
 from sts_lightning.workflows.strategy_checks import check_strategy
 from sts_lightning.workflows.trainer_checks import check_trainer
@@ -147,6 +148,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     check_extras(cfg, loss, regularizer, own)
     check_companion(cfg, loss, companion)
     check_dropout(cfg)
+    check_wise_ft(cfg)
     check_strategy(cfg, own)
     return Built(data, loggers, own, regularizer, companion)
 

@@ -17,7 +17,7 @@ from sts_lightning.models.loading import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import load_predictions
-from sts_lightning.workflows.report import score
+from sts_lightning.workflows.scoring import score
 from sts_lightning.workflows.verify_weights import not_here
 
 ROUNDING = 1e-6

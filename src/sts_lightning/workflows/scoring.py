@@ -1,0 +1,54 @@
+"""Scores of an encoder on the dev pairs and the test tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from omegaconf import DictConfig
+
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.pair_tables import gold_of
+from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, is_binary, score_binary
+from sts_lightning.evaluation.dev_scores import DevScores, score_dev
+from sts_lightning.evaluation.divided import DividedEncoder
+from sts_lightning.evaluation.ranks import RankResult, rank_tasks
+from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, table_cosines
+from sts_lightning.models.encoder import SentenceEncoder
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of an encoder on the dev pairs and, if asked for, on the test tasks."""
+
+    dev: DevScores
+    dev_cosines: np.ndarray
+    test: STSResult | None
+    test_cosines: list[np.ndarray]
+    ranks: RankResult | None = None
+    binary: BinaryScores | None = None
+
+
+def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> Scores:
+    """Score dev pairs and test tasks, with all their sentences encoded in one go.
+
+    Args:
+        encoder: The encoder, which is left in the precision of the report; in every process, if several
+            have been started.
+        data: Dev pairs and test tasks.
+        evaluation: The group ``evaluation``.
+    """
+    precision = evaluation.precision or encoder.precision
+    if precision != encoder.precision:
+        encoder.set_precision(precision)
+    tasks = data.tests if evaluation.final else []
+    tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
+    vectors = encode_tables(DividedEncoder(encoder), tables)
+    dev_cosines, *cosines = table_cosines(vectors, tables)
+    gold, dev = gold_of([data.dev]), score_dev(dev_cosines, data.dev)
+    two = is_binary(gold)
+    thresholds = best_thresholds(dev_cosines, gold) if two else None
+    test = score_tasks(tasks, cosines, evaluation.aggregate, thresholds) if tasks else None
+    ranks = rank_tasks(tasks, vectors) if tasks and evaluation.rank else None
+    binary = score_binary(dev_cosines, gold) if two else None
+    return Scores(dev, dev_cosines, test, cosines, ranks, binary)
