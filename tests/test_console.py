@@ -8,7 +8,9 @@ import warnings
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
+from rich.text import Text
 
 from sts_lightning.console import log_to, print_scores, quiet_lightning
 
@@ -34,6 +36,27 @@ def test_a_wide_table_is_transposed() -> None:
         ["STSB", "81.00", "-"],
         ["SICKR", "82.00", "-2.00"],
     ]
+
+
+LONG = {
+    f"loss={loss} optim.lr={rate}": {f"STS{year}": 78.123 for year in range(12, 21)}
+    for loss in ("smooth_k2", "translated_relu", "concordance")
+    for rate in ("0.00001", "0.00002", "0.00005")
+}
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_is_left_out_where_the_table_is_too_wide(terminal: bool) -> None:
+    text = io.StringIO()
+    print_scores("scores", LONG, Console(file=text, width=80, force_terminal=terminal, no_color=True))
+    lines = text.getvalue().splitlines()
+    assert text.getvalue().count("78.12") == 9 * len(LONG)
+    assert "…" not in text.getvalue()
+    if terminal:
+        assert max(cell_len(Text.from_ansi(line).plain) for line in lines) <= 80
+        assert text.getvalue().replace("\n", "").count("translated_relu") == 3
+    else:
+        assert [name for name in LONG if not any(name in line for line in lines)] == []
 
 
 def test_brackets_in_names_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 LIGHTNING = ("lightning.pytorch", "lightning.fabric")
@@ -52,7 +53,8 @@ def quiet_lightning() -> Iterator[None]:
 def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: Console | None = None) -> None:
     """Print a table with a row for each system and a column for each test set, scores to two decimals.
 
-    A table with more columns than rows is transposed, so that it fits a terminal of 80 columns.
+    A table with more columns than rows is transposed, so that it fits a terminal of 80 columns. In a terminal
+    that is too narrow names are continued on the next line, elsewhere lines are as long as they have to be.
 
     Args:
         title: Title of the table.
@@ -62,18 +64,22 @@ def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: C
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     console = console or Console(markup=False, emoji=False)  # names may contain brackets
     table = Table(title=title, title_justify="left")
+    table.add_column("", overflow="fold")
     if len(columns) > len(rows):
-        table.add_column("")
         for name in rows:
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", overflow="fold")
         for column in columns:
             table.add_row(column, *(_cell(row.get(column)) for row in rows.values()))
     else:
-        table.add_column("")
         for column in columns:
-            table.add_column(column, justify="right")
+            table.add_column(column, justify="right", no_wrap=True)
         for name, row in rows.items():
             table.add_row(name, *(_cell(row.get(column)) for column in columns))
+    needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+    if needed > console.width and not console.is_terminal:
+        console.width = needed
+    elif needed > console.width:
+        table.box, table.pad_edge, table.padding = None, False, (0, 1, 0, 0)
     console.print(table)
 
 
