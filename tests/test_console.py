@@ -45,18 +45,25 @@ LONG = {
 }
 
 
+def test_a_table_with_long_names_is_not_transposed() -> None:
+    rows = {"a long name " + "x" * number: {"dev": 80.0, "STSB": 81.0, "SICKR": 82.0} for number in (5, 9)}
+    assert [line[0] for line in printed(rows)] == ["", *rows]
+
+
+@pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize("terminal", [True, False])
-def test_nothing_is_left_out_where_the_table_is_too_wide(terminal: bool) -> None:
+def test_nothing_is_left_out_where_the_table_is_too_wide(terminal: bool, turned: bool) -> None:
     text = io.StringIO()
-    print_scores("scores", LONG, Console(file=text, width=80, force_terminal=terminal, no_color=True))
+    rows = dict(list(LONG.items())[3:6]) if turned else LONG
+    print_scores("scores", rows, Console(file=text, width=80, force_terminal=terminal, no_color=True))
     lines = text.getvalue().splitlines()
-    assert text.getvalue().count("78.12") == 9 * len(LONG)
+    assert text.getvalue().count("78.12") == 9 * len(rows)
     assert "…" not in text.getvalue()
     if terminal:
         assert max(cell_len(Text.from_ansi(line).plain) for line in lines) <= 80
         assert text.getvalue().replace("\n", "").count("translated_relu") == 3
     else:
-        assert [name for name in LONG if not any(name in line for line in lines)] == []
+        assert [name for name in rows if not any(name in line for line in lines)] == []
 
 
 def test_brackets_in_names_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

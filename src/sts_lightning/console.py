@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -50,37 +50,50 @@ def quiet_lightning() -> Iterator[None]:
             logger.setLevel(level)
 
 
+SHORT = 10
+"""Characters of a heading that stays on one line, since its column holds numbers that are as long."""
+
+
 def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: Console | None = None) -> None:
     """Print a table with a row for each system and a column for each test set, scores to two decimals.
 
-    A table with more columns than rows is transposed, so that it fits a terminal of 80 columns. In a terminal
-    that is too narrow names are continued on the next line, elsewhere lines are as long as they have to be.
+    A table with more columns than rows is transposed if that makes it narrower. In a terminal that is too
+    narrow names are continued on the next line, elsewhere lines are as long as they have to be.
 
     Args:
         title: Title of the table.
         rows: Scores of each system by test set.
         console: Console to print to; standard output by default.
     """
-    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     console = console or Console(markup=False, emoji=False)  # names may contain brackets
-    table = Table(title=title, title_justify="left")
-    table.add_column("", overflow="fold")
+    columns = list(dict.fromkeys(column for row in rows.values() for column in row))
+    table = _table(title, columns, rows)
     if len(columns) > len(rows):
-        for name in rows:
-            table.add_column(name, justify="right", overflow="fold")
-        for column in columns:
-            table.add_row(column, *(_cell(row.get(column)) for row in rows.values()))
-    else:
-        for column in columns:
-            table.add_column(column, justify="right", no_wrap=True)
-        for name, row in rows.items():
-            table.add_row(name, *(_cell(row.get(column)) for column in columns))
-    needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+        turned = {
+            column: {name: row[column] for name, row in rows.items() if column in row} for column in columns
+        }
+        table = min(_table(title, list(rows), turned), table, key=lambda either: _width(either, console))
+    needed = _width(table, console)
     if needed > console.width and not console.is_terminal:
         console.width = needed
     elif needed > console.width:
         table.box, table.pad_edge, table.padding = None, False, (0, 1, 0, 0)
     console.print(table)
+
+
+def _table(title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("", overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", overflow="fold", no_wrap=len(column) <= SHORT)
+    for name, row in rows.items():
+        table.add_row(name, *(_cell(row.get(column)) for column in columns))
+    return table
+
+
+def _width(table: Table, console: Console) -> int:
+    """Return the width of a table none of whose cells is continued on the next line."""
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 
 def _cell(value: float | None) -> str:

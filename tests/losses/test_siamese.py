@@ -39,6 +39,15 @@ def test_features(features: Any, size: int) -> None:
     assert loss.head.weight.shape == (1, size)
 
 
+def test_the_head_of_the_cosine_starts_at_the_label_range() -> None:
+    generator = torch.Generator().manual_seed(0)
+    u, v = torch.randn(2, 5, 3, generator=generator, dtype=torch.float64)
+    loss = L1Loss(3, 5.0, features="cosine", spacing=2.0)
+    expected = [10 * (a @ b / a.norm() / b.norm()).item() for a, b in zip(u, v, strict=True)]
+    assert loss.predict(u, v).tolist() == pytest.approx(expected, rel=1e-6)
+    assert [parameter.numel() for parameter in loss.head.parameters()] == [1, 1]
+
+
 def test_equals_the_written_formula() -> None:
     loss = SmoothK2Loss(4, 2.0, k=3.0, x0=0.2, clamp="none").double()
     generator = torch.Generator().manual_seed(0)
@@ -100,7 +109,7 @@ def test_accuracy_is_that_of_the_next_node() -> None:
     [
         ({"spacing": 0.0}, "spacing must be positive"),
         ({"clamp": "right"}, "clamp must be one of none, left, both"),
-        ({"features": "u"}, "features must be one of u_v, diff, u_v_diff"),
+        ({"features": "u"}, "features must be one of u_v, diff, u_v_diff, cosine"),
     ],
 )
 def test_rejects(settings: dict[str, Any], message: str) -> None:

@@ -12,10 +12,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 import sts_lightning
+from sts_lightning.config.trust import NOTHING
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import report
 from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.verify import verify
 from tests.conftest import CONF, EXACT, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights
 from tests.workflows.test_soup import dev_of
@@ -83,6 +85,8 @@ def test_dev_selects_among_averages_with_the_start(usual: Path, mixed: Path, con
 def test_what_reads_runs_reads_the_average(usual: Path, mixed: Path) -> None:
     text = ["abc"]
     assert abs(sts_lightning.load(mixed).encode(text) - sts_lightning.load(usual).encode(text)).max() > 1e-3
+    checks = list(verify(RunFolder(mixed), NOTHING, evaluate=True))
+    assert {check.outcome for check in checks} == {"ok"}, checks
     best, last = (RunFolder(mixed).read_checkpoint(which) for which in ("best", "last"))
     assert "wise_ft" in best
     assert "wise_ft" not in last

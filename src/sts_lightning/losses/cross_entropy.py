@@ -24,7 +24,7 @@ class CrossEntropyLoss(Loss):
     Args:
         dimension: D, the size of an embedding.
         top_label: K - 1, the highest class.
-        features: Input of the head: ``u_v``, ``diff`` or ``u_v_diff``.
+        features: Input of the head: ``u_v``, ``diff``, ``u_v_diff`` or ``cosine``.
 
     Example:
         >>> loss = CrossEntropyLoss(dimension=16, top_label=2)

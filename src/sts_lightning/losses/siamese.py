@@ -12,29 +12,34 @@ from torch.nn import functional as F
 
 from sts_lightning.losses.base import Loss, require_labels, upcast
 
-Features = Literal["u_v", "diff", "u_v_diff"]
-"""Input of a head: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6)."""
+Features = Literal["u_v", "diff", "u_v_diff", "cosine"]
+"""Input of a head: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6), or cos(u, v).
+
+With the cosine, which the paper does not have, what is trained is what is evaluated.
+"""
 
 Clamp = Literal["none", "left", "both"]
 """Ends of the label range that bound a prediction."""
 
 
 def pair_features(first: Tensor, second: Tensor, features: Features) -> Tensor:
-    """Concatenate the features of pairs, at least in float32: (B, D), (B, D) -> (B, M D), M = 2, 1 or 3."""
+    """Concatenate the features of pairs, at least in float32: (B, D), (B, D) -> (B, `features_size`)."""
     u, v = upcast(first), upcast(second)
+    if features == "cosine":
+        return F.cosine_similarity(u, v)[:, None]
     parts = {"u_v": (u, v), "diff": ((u - v).abs(),), "u_v_diff": (u, v, (u - v).abs())}
     return torch.cat(parts[features], dim=-1)
 
 
 def features_size(features: Features, dimension: int) -> int:
-    """Return M D, the size of `pair_features`.
+    """Return M, the size of `pair_features`: 2 D, D or 3 D, and 1 for the cosine.
 
     Raises:
         ValueError: Unknown features.
     """
     if features not in get_args(Features):
         raise ValueError(f"features must be one of {', '.join(get_args(Features))}, got {features!r}.")
-    return {"u_v": 2, "diff": 1, "u_v_diff": 3}[features] * dimension
+    return 1 if features == "cosine" else {"u_v": 2, "diff": 1, "u_v_diff": 3}[features] * dimension
 
 
 def linear(head: nn.Linear, features: Tensor) -> Tensor:
@@ -62,7 +67,8 @@ class SiameseRegressionLoss(Loss):
     Args:
         dimension: D, the size of an embedding.
         top_label: Highest label: `TOP_SCORE`, or the number of classes minus one.
-        features: Input of the head: ``u_v``, ``diff`` or ``u_v_diff``.
+        features: Input of the head: ``u_v``, ``diff``, ``u_v_diff``, or ``cosine``, whose head starts at
+            d times the highest label times the cosine.
         spacing: d, the distance of neighbouring nodes, positive.
         clamp: End nodes that bound a prediction: ``none``; ``both``, as in the paper for the losses with a
             buffer zone; ``left``, as in its code.
@@ -92,6 +98,9 @@ class SiameseRegressionLoss(Loss):
         self.clamp: Clamp = clamp
         self.official = official
         self.head = nn.Linear(features_size(features, dimension), 1)
+        if features == "cosine":  # a random factor may be negative, and would train the opposite
+            nn.init.constant_(self.head.weight, spacing * top_label)
+            nn.init.zeros_(self.head.bias)
 
     @abstractmethod
     def penalty(self, error: Tensor) -> Tensor:
