@@ -53,8 +53,16 @@ def test_an_average_names_its_runs(tmp_path: Path) -> None:
     assert 0.5 in card_facts(tmp_path / "half").recipe.values()
     write_run(tmp_path / "with_start", wise_ft={"share": 0.7, "dev": {"1": 80.0, "0.7": 81.0}})
     assert 0.7 in card_facts(tmp_path / "with_start").recipe.values()
-    write_run(tmp_path / "trained", wise_ft={"share": 1.0, "dev": {"1": 81.0, "0.7": 80.0}})
+    assert [card_facts(tmp_path / name).best_step for name in ("half", "with_start")] == [None, None]
+    write_run(tmp_path / "trained", best_step=4, wise_ft={"share": 1.0, "dev": {"1": 81.0, "0.7": 80.0}})
+    assert card_facts(tmp_path / "trained").best_step == 4
     assert not [name for name in card_facts(tmp_path / "trained").recipe if name.startswith("share")]
+
+
+def test_the_precisions_of_training_and_of_the_scores(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", precision="32-true", training={"precision": "bf16-mixed"})
+    recipe = card_facts(tmp_path / "run").recipe
+    assert (recipe["precision"], recipe["precision of the scores"]) == ("bf16-mixed", "32-true")
 
 
 def test_no_interval_of_another_number(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def test_scores_data_and_audit_are_in_the_tables(facts: CardFacts, exported: Pat
     assert "4 pairs of the test sets removed (filter=exact); near duplicates not searched" in found
     assert found.count("not audited") == 1  # the stage whose data are unknown
     assert any("step `0`" in cell and "61.50" in cell for cell in found)
+    average = model_card(dataclasses.replace(facts, best_step=None), "merged", None, "m", exported)
+    assert "The weights are an average, selected" in average
 
 
 @pytest.mark.parametrize(

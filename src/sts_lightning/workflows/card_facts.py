@@ -73,7 +73,7 @@ class CardFacts:
         without_intervals: Reason why scores have no interval, if some have none.
         dev: Dev score that selected the weights, and its number of pairs.
         dev_untuned: Dev score before training.
-        best_step: Step of the weights.
+        best_step: Step of the weights, or None for an average, which the recipe describes.
         hub_data: Ids of training data on the hub.
     """
 
@@ -85,7 +85,7 @@ class CardFacts:
     without_intervals: str | None = None
     dev: Mapping[str, Any] | None = None
     dev_untuned: float | None = None
-    best_step: Any = None
+    best_step: Any = UNKNOWN
     hub_data: Sequence[str] = ()
 
 
@@ -113,7 +113,7 @@ def card_facts(folder: Path) -> CardFacts:
         without_intervals=why,
         dev=metrics.dev if metrics else None,
         dev_untuned=untuned if isinstance(untuned, float) else None,
-        best_step=details.get("best_step"),
+        best_step=None if _is_average(details) else details.get("best_step", UNKNOWN),
         hub_data=_hub_data(_group(settings, "data")),
     )
 
@@ -184,13 +184,18 @@ def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str
         "gradient clipping": trainer.get("gradient_clip_val"),
         "share of the trained weights, the rest being the start": _share(details),
         "seed": settings.get("seed"),
-        "precision": details.get("precision"),
+        "precision": (details.get("training") or {}).get("precision"),
+        "precision of the scores": details.get("precision"),
         "text of the test sets": details.get("senteval_text"),
         "device": machine.get("accelerator") if isinstance(machine, Mapping) else None,
         "versions": _listed(details.get("versions")),
         "commit of the code": details.get("git_commit"),
     }
     return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
+
+
+def _is_average(details: Mapping[str, Any]) -> bool:
+    return "soup" in details or _share(details) is not None
 
 
 def _share(details: Mapping[str, Any]) -> float | None:

@@ -158,12 +158,11 @@ def _scores(facts: CardFacts) -> list[str]:
     if facts.dev is None:
         parts.append("The run has not stored the dev score that selected its weights.")
     else:
-        step, pairs = (
-            code(UNKNOWN if value is None else value) for value in (facts.best_step, facts.dev.get("pairs"))
-        )
+        pairs = code(facts.dev.get("pairs", UNKNOWN))
+        weights = "an average" if facts.best_step is None else f"those of step {code(facts.best_step)}"
         kinds = len(facts.dev.get("parts", ()))
         parts.append(
-            f"The weights are those of step {step}, selected by their score on {pairs} dev pairs"
+            f"The weights are {weights}, selected by their score on {pairs} dev pairs"
             f"{f' of {kinds} kinds, the mean over these' if kinds else ''}: "
             f"{float(facts.dev['spearman']):.2f}{_before(facts.dev_untuned)}."
         )
