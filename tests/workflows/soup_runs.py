@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from scipy import stats
 
+from sts_lightning.config.build import build
+from sts_lightning.config.constraints import check_config
+from sts_lightning.evaluation.similarity import score_pairs
+from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from tests.shared_runs.entries import edit, write_finished
@@ -32,3 +37,15 @@ def write_run(
     for group, settings in (changed or {}).items():
         edit(run.config_file, lambda cfg, group=group, settings=settings: cfg[group].update(settings))
     return folder
+
+
+def dev_of(run: Path, changed: dict[str, torch.Tensor]) -> float:
+    """Spearman on the dev pairs of a run with other weights."""
+    cfg = check_config(RunFolder(run).load_config())
+    data = build("data", cfg.data)
+    data.setup()
+    encoder = build_encoder(cfg.model, cfg.prompt).eval()
+    plain = {name.removeprefix("encoder."): value for name, value in changed.items()}
+    encoder.load_state_dict(plain, strict=False)
+    cosines = score_pairs(encoder, data.dev["sentence1"], data.dev["sentence2"])
+    return 100 * float(stats.spearmanr(cosines, data.dev["label"]).statistic)

@@ -9,13 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 import sts_lightning
-from sts_lightning.config.build import build
-from sts_lightning.config.constraints import check_config
 from sts_lightning.config.trust import NOTHING
-from sts_lightning.evaluation.similarity import score_pairs
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.calibration_file import fingerprint
 from sts_lightning.runs.folder import RunFolder
@@ -23,7 +19,7 @@ from sts_lightning.workflows.soup import Candidate, Soup, make_soup
 from sts_lightning.workflows.soup_parents import read_parents
 from sts_lightning.workflows.verify import verify
 from tests.scenarios.helpers import metrics, weights
-from tests.workflows.soup_runs import write_run
+from tests.workflows.soup_runs import dev_of, write_run
 
 pytestmark = pytest.mark.slow  # each takes one or two seconds
 
@@ -34,18 +30,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("runs")
     noises = (0.02, 0.02, 0.5)
     return [write_run(folder / f"seed{seed}", noise, seed) for seed, noise in enumerate(noises)]
-
-
-def dev_of(run: Path, changed: dict[str, torch.Tensor]) -> float:
-    """Spearman on the dev pairs of a run with other weights."""
-    cfg = check_config(RunFolder(run).load_config())
-    data = build("data", cfg.data)
-    data.setup()
-    encoder = build_encoder(cfg.model, cfg.prompt).eval()
-    plain = {name.removeprefix("encoder."): value for name, value in changed.items()}
-    encoder.load_state_dict(plain, strict=False)
-    cosines = score_pairs(encoder, data.dev["sentence1"], data.dev["sentence2"])
-    return 100 * float(stats.spearmanr(cosines, data.dev["label"]).statistic)
 
 
 def mean(runs: list[Path]) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from sts_lightning.workflows.train import train_in
 from sts_lightning.workflows.verify import verify
 from tests.conftest import CONF, EXACT, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights
-from tests.workflows.test_soup import dev_of
+from tests.workflows.soup_runs import dev_of
 
 Config = Callable[..., DictConfig]
 State = dict[str, torch.Tensor]
