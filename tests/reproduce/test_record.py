@@ -20,6 +20,7 @@ from sts_lightning.reproduce.record import (
     order_of,
     read_record,
     record_of,
+    update_record,
     write_record,
 )
 from sts_lightning.reproduce.spec import TableSpec, load_spec
@@ -49,6 +50,20 @@ def test_a_record_holds_the_scores_of_the_table(
     assert list(by_row) == ["plain", "a|b_c", "absent"]
     assert by_row["plain"].scores["average"] == pytest.approx(statistics.mean(scores["plain"]), abs=1e-4)
     assert (by_row["absent"].runs, by_row["absent"].planned, by_row["absent"].scores) == (0, 3, {})
+
+
+def test_a_row_keeps_runs_whose_folders_are_gone(tmp_path: Path) -> None:
+    path = tmp_path / "toy.json"
+    update_record(path, record({"a": 1.0, "b": 2.0}))
+    fewer = record({"a": 9.0}, runs=1).results + record({"b": 3.0, "c": 4.0}).results
+    update_record(path, replace(record({}), results=fewer))
+    found = {result.row: (result.runs, result.scores["average"]) for result in read_record(path).results}
+    assert found == {"a": (3, 1.0), "b": (3, 3.0), "c": (3, 4.0)}
+    update_record(path, replace(record({}), results=[replace(fewer[0], planned=5)]))
+    assert [result.runs for result in read_record(path).results] == [1]  # of another plan
+    path.write_text("{")
+    update_record(path, record({"a": 5.0}))
+    assert read_record(path) == record({"a": 5.0})
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"table": "x"}', '{"results": [{"row": 1, "colour": 2}]}'])

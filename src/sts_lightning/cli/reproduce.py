@@ -38,7 +38,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="print, or write, the page on the state of every table and figure (docs/reproduction.md)",
     )
     parser.add_argument(
-        "--record", action="store_true", help="write the scores to docs/results too, for that page"
+        "--record",
+        action="store_true",
+        help="write the scores to docs/results too, for that page; rows of which it has more runs stay",
     )
     parser.add_argument("--report", action="store_true", help="only collect what has finished")
     parser.add_argument(

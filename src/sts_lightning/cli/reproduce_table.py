@@ -243,8 +243,8 @@ def write_report(
     ):
         write_atomic(folder / f"{stem}.{suffix}", content)
     if record:
-        from sts_lightning.reproduce.record import record_of, write_record
+        from sts_lightning.reproduce.record import record_of, update_record
 
-        write_record(RECORDS / f"{stem}.json", record_of(collected, name, evaluate))
+        update_record(RECORDS / f"{stem}.json", record_of(collected, name, evaluate))
     log.info("%s", folder / f"{stem}.{{md,tex,csv,html}}")
     return text

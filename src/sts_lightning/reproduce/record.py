@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -99,6 +100,28 @@ def record_of(collected: Collected, table: str, evaluate: Sequence[str] = ()) ->
 def write_record(path: Path, record: Record) -> None:
     """Write a record atomically, as JSON."""
     write_atomic(path, json.dumps(dataclasses.asdict(record), indent=1) + "\n")
+
+
+def update_record(path: Path, record: Record) -> None:
+    """Write a record, but keep the rows of which the record there has more finished runs.
+
+    Their run folders may be gone. Remove the file to record a table from the beginning; a broken one is
+    replaced.
+    """
+    if path.is_file():
+        with contextlib.suppress(DataError):
+            record = _with_earlier(record, read_record(path))
+    write_record(path, record)
+
+
+def _with_earlier(record: Record, earlier: Record) -> Record:
+    known = {(result.row, result.model): result for result in earlier.results}
+    results = []
+    for result in record.results:
+        former = known.get((result.row, result.model), result)
+        more = former.planned == result.planned and former.runs > result.runs
+        results.append(former if more else result)
+    return dataclasses.replace(record, results=results)
 
 
 def read_record(path: Path) -> Record:
