@@ -66,7 +66,9 @@ def mix_with_start(
     chosen = average(selected)
     load_part(encoder, ENCODER, {"state_dict": chosen}, run.checkpoint("best"))
     told = ", ".join(f"{share:g}: {value:.2f}" for share, value in dev.items())
-    log.info("dev by the share of the trained weights in an average with the start: %s", told)
+    log.info(
+        "dev by the share of the best weights in an average with the start: %s; selected: %g", told, selected
+    )
     mixture = {"share": selected, "dev": {f"{share:g}": value for share, value in dev.items()}}
     if writes:
         weights = {**checkpoint["state_dict"], **chosen}
