@@ -16,6 +16,8 @@ from sts_lightning.config.trust import NOTHING
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import report
+from sts_lightning.workflows.soup import make_soup
+from sts_lightning.workflows.soup_parents import read_parents
 from sts_lightning.workflows.train import train_in
 from sts_lightning.workflows.verify import verify
 from tests.conftest import CONF, EXACT, SHORT_RUN
@@ -80,6 +82,14 @@ def test_dev_selects_among_averages_with_the_start(usual: Path, mixed: Path, con
         torch.testing.assert_close(weights(mixed)[name], value)
     assert metrics(mixed)["dev"]["spearman"] == pytest.approx(expected[best], abs=1e-2)
     assert metrics(mixed)["test"] != metrics(usual)["test"]
+
+
+def test_soup_makes_the_same_average(usual: Path, mixed: Path, tmp_path: Path) -> None:
+    soup = make_soup(read_parents([usual], NOTHING), tmp_path / "soup", alphas=SHARES)
+    assert [candidate.dev for candidate in soup.tried] == list(metrics(mixed)["wise_ft"]["dev"].values())
+    assert soup.best.alpha == metrics(mixed)["wise_ft"]["share"]
+    for name, value in weights(tmp_path / "soup").items():
+        assert torch.equal(value, weights(mixed)[name]), name
 
 
 def test_what_reads_runs_reads_the_average(usual: Path, mixed: Path) -> None:
