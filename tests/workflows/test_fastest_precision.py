@@ -35,6 +35,7 @@ def have(instructions: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
     [
         ("tiny_bert", (), "32-true"),
         ("tiny_bert", ("_is_avx512_bf16_supported",), "bf16-true"),
+        ("tiny_bert", ("_is_amx_tile_supported", "_is_vnni_supported"), "bf16-true"),
         ("tiny_mistral", ("_is_avx512_bf16_supported",), "bf16-true"),
         pytest.param("tiny_bert", ("_is_vnni_supported",), "int8", marks=needs_instructions),
     ],

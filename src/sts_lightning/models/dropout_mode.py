@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from sts_lightning.models.cpu_attention import attend_in_float32
+
 _active: ContextVar[DropoutMode | None] = ContextVar("dropout_mode", default=None)
 
 
@@ -59,7 +61,8 @@ class DropoutMode(TorchFunctionMode):
     ) -> Tensor:
         """Compute attention; with dropout in steps, (n, H, L, E) each."""
         if dropout_p == 0:
-            return fused(query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa)
+            options = {"is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+            return attend_in_float32(fused, query, key, value, attn_mask, **options)
         if enable_gqa:
             groups = query.shape[-3] // key.shape[-3]
             key, value = (part.repeat_interleave(groups, dim=-3) for part in (key, value))

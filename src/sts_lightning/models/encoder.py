@@ -21,6 +21,7 @@ from sts_lightning.models.backbone import DtypeName
 from sts_lightning.models.backbone_module import BackboneModule
 from sts_lightning.models.batch_probe import is_proven, probe
 from sts_lightning.models.cosines import cosines
+from sts_lightning.models.cpu_attention import inference_attention
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
 from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
@@ -254,7 +255,8 @@ class SentenceEncoder(BackboneModule):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
+        with inference_attention(self.backbone):
+            output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.layer != -1:
             hidden = (output.hidden_states[self.layer],)
         else:
@@ -273,9 +275,6 @@ class SentenceEncoder(BackboneModule):
         as_trained: bool = False,
     ) -> np.ndarray:
         """Embed sentences in batches of similar length; a sentence that is repeated is embedded each time.
-
-        On a CPU the chunks run in parallel, one thread for each: a transformer's many small operations gain
-        more from that than from splitting each of them among the threads.
 
         Args:
             sentences: Texts, N of them.

@@ -44,6 +44,9 @@ def embed_chunks(
 ) -> Tensor:
     """Embed chunks one after the other, or in threads of one core each; in halves where memory runs out.
 
+    A transformer's many small operations gain more from a thread for each chunk than from splitting each of
+    them among the threads.
+
     Args:
         embed: Function from a chunk of n rows to vectors, (n, D).
         chunks: Padded chunks of token ids.

@@ -1,0 +1,125 @@
+"""Attention in half precision on a CPU equals the library's, and runs in the faster form."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from sts_lightning.choices import InferencePrecision
+from sts_lightning.evaluation.correlation import pair_cosines
+from sts_lightning.models.cpu_attention import PaddedAttention, attend_in_float32
+from sts_lightning.models.dropout_mode import drawing
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.process_dropout import ProcessDropout
+
+HEADS, LENGTH, WIDTH = 4, 13, 8
+
+
+class Seen(TorchFunctionMode):
+    """Records the keys of each attention: their number and their dtype."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[tuple[int, torch.dtype]] = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if func is F.scaled_dot_product_attention:
+            self.keys.append((args[1].shape[-2], args[1].dtype))
+        return func(*args, **(kwargs or {}))
+
+
+def parts(length: int, dtype: torch.dtype, heads: int = HEADS) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(length)
+    made = [torch.randn(3, count, length, WIDTH, generator=generator) for count in (HEADS, heads, heads)]
+    return [part.to(dtype).requires_grad_() for part in made]
+
+
+def masks(length: int) -> dict[str, dict[str, object]]:
+    visible = torch.ones(3, 1, length, length, dtype=torch.bool)
+    visible[1, ..., 5:] = False
+    slopes = torch.arange(float(HEADS * length)).view(1, HEADS, 1, length) / 7
+    return {
+        "none": {},
+        "boolean": {"attn_mask": visible},
+        "one row": {"attn_mask": visible[:, :, :1]},
+        "additive": {"attn_mask": slopes.masked_fill(~visible, float("-inf"))},
+        "causal": {"is_causal": True},
+    }
+
+
+@pytest.mark.parametrize("mask", ["none", "boolean", "one row", "additive", "causal"])
+@pytest.mark.parametrize("heads", [HEADS, 2])
+@pytest.mark.parametrize("length", [5, LENGTH, 16, 40])
+@torch.no_grad()
+def test_padding_changes_nothing(mask: str, heads: int, length: int) -> None:
+    query, key, value = parts(length, torch.float32, heads)
+    options = masks(length)[mask]
+    exact = F.scaled_dot_product_attention(query, key, value, enable_gqa=heads != HEADS, **options)  # type: ignore[arg-type]
+    with Seen() as seen, PaddedAttention():
+        same = F.scaled_dot_product_attention(query, key, value, enable_gqa=heads != HEADS, **options)  # type: ignore[arg-type]
+    assert torch.allclose(same, exact, atol=1e-6)
+    assert seen.keys[0][0] == (length if mask == "causal" else -(-length // 16) * 16)
+
+
+@torch.no_grad()
+def test_queries_of_fewer_tokens_and_wide_heads() -> None:
+    query, key, value = parts(LENGTH, torch.float32)
+    wide = torch.randn(1, 2, LENGTH, 128)
+    with Seen() as seen, PaddedAttention():
+        last = F.scaled_dot_product_attention(query[:, :, -1:], key, value)
+        F.scaled_dot_product_attention(wide, wide, wide)
+        F.scaled_dot_product_attention(query, key, value, dropout_p=0.5)
+    assert torch.allclose(last, F.scaled_dot_product_attention(query, key, value)[:, :, -1:], atol=1e-6)
+    assert [length for length, _ in seen.keys] == [16, LENGTH, LENGTH]
+
+
+@pytest.mark.parametrize("mask", ["none", "boolean", "one row", "additive", "causal"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_gradient_of_half_precision_is_computed_in_float32(mask: str, dtype: torch.dtype) -> None:
+    options = masks(LENGTH)[mask]
+    own, exact = (
+        parts(LENGTH, dtype),
+        [part.float().detach().requires_grad_() for part in parts(LENGTH, dtype)],
+    )
+    with Seen() as seen, drawing(ProcessDropout()), torch.autocast("cpu", dtype=torch.bfloat16):
+        attended = F.scaled_dot_product_attention(*own, **options)  # type: ignore[arg-type]
+    expected = F.scaled_dot_product_attention(*exact, **options)  # type: ignore[arg-type]
+    attended.square().sum().backward()
+    (2 * expected.to(dtype).detach() * expected).sum().backward()
+    assert attended.dtype == dtype and seen.keys == [(LENGTH, torch.float32)]
+    for mine, theirs in zip(own, exact, strict=True):
+        assert torch.equal(mine.grad, theirs.grad.to(dtype))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("case", ["float32", "no gradient", "long"])
+def test_other_attention_stays_as_it_is(case: str) -> None:
+    dtype = torch.float32 if case == "float32" else torch.bfloat16
+    query, key, value = parts(160 if case == "long" else LENGTH, dtype)
+    with Seen() as seen, torch.set_grad_enabled(case != "no gradient"):
+        attend_in_float32(F.scaled_dot_product_attention, query, key, value, None)
+    assert [found for _, found in seen.keys] == [dtype]
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
+def test_an_encoder_pads_in_half_precision_alone(
+    encoder: SentenceEncoder, precision: InferencePrecision
+) -> None:
+    sentences = ["a cat sleeps", "two dogs run on the grass and one barks"]
+    expected = encoder.encode(sentences)
+    encoder.set_precision(precision)
+    with Seen() as seen:
+        vectors = encoder.encode(sentences)
+    assert {length % 16 == 0 for length, _ in seen.keys} == {precision == "bf16-true"}
+    assert pair_cosines(vectors, expected).min() > 0.999
+
+
+def test_an_encoder_without_dropout_trains_in_bfloat16_with_attention_in_float32(
+    encoder: SentenceEncoder,
+) -> None:
+    rows = encoder.prepare(10**6, training=True)([["a cat sleeps", "two dogs run"]], [None])
+    with Seen() as seen, torch.autocast("cpu", dtype=torch.bfloat16):
+        encoder(rows).sum().backward()
+    assert {dtype for _, dtype in seen.keys} == {torch.float32}
