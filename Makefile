@@ -100,9 +100,9 @@ bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-
 AUDIT_RUNS = runs/audit_power
 SELECTION_RUNS = runs/selection
 SELECTION_LOSSES = pearson,smooth_k2,l1,translated_relu,cosent,cosine_mse,mse,angle,spearman,kendall,concordance,listmle,listnet,rank_margin,gated_angle
-bench-selection: install  ## how well dev=suite and STS-B dev choose among 60 short runs of MiniLM; resumable [STEPS=40 JOBS=1] (3 hours)
+bench-selection: install  ## how well dev=suite and STS-B dev choose among 60 short runs of MiniLM; resumable [STEPS=40 JOBS=1 PRECISION=32-true] (3 hours)
 	$(BIN)/python train.py -m dev=suite loss=$(SELECTION_LOSSES) optim.lr=1e-5,5e-5,2e-4,5e-4 \
-	    trainer.max_steps=$(or $(STEPS),40) trainer.max_epochs=-1 trainer.val_every=$(or $(STEPS),40) precision=32-true logger=csv \
+	    trainer.max_steps=$(or $(STEPS),40) trainer.max_epochs=-1 trainer.val_every=$(or $(STEPS),40) precision=$(or $(PRECISION),32-true) logger=csv \
 	    hydra.sweep.dir=$(SELECTION_RUNS) hydra.launcher.jobs=$(or $(JOBS),1)
 	$(BIN)/python benchmarks/selection.py $(SELECTION_RUNS)
 

@@ -35,6 +35,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="the folder of the runs")
     parser.add_argument("--resamples", type=int, default=2000, help="default: %(default)s")
+    parser.add_argument(
+        "--above",
+        type=float,
+        help="also compare the runs with a higher average alone, say that before training",
+    )
     options = parser.parse_args()
     rows = []
     try:
@@ -46,7 +51,10 @@ def main() -> None:
     if len(rows) < 3:
         parser.error(f"{options.folder} has {len(rows)} finished runs; an order to compare needs at least 3.")
     print(f"columns: {', '.join(CHOICES)}, average of the seven test sets")
-    report(np.array(rows), options.resamples)
+    scores = np.array(rows)
+    report(scores, options.resamples)
+    if options.above is not None:
+        report(scores[scores[:, -1] > options.above], options.resamples)
 
 
 def scores_of(run: Path) -> tuple[float, float, float, float]:
