@@ -49,6 +49,16 @@ def test_report_of_a_folder_of_runs(
     assert "suite less STS-B dev: regret -1.500" in shown
 
 
+def test_the_runs_above_a_score_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["selection.py", str(folder), "--resamples", "9", "--above", "75.5"])
+    selection.main()
+    _, _, of_two = capsys.readouterr().out.partition("2 runs")
+    assert "suite: regret 0.000" in of_two
+    assert "STS-B dev, clean pairs: regret 0.500" in of_two
+
+
 @pytest.mark.parametrize(
     ("metrics", "named"),
     [
