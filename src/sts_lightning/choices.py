@@ -32,10 +32,11 @@ TextEdit = Literal["none", "official", "prompt_bert"]
 ``prompt_bert``: a final period and nothing else, as in the code of PromptBERT and CoT-BERT.
 """
 
-DevSet = Literal["stsb", "suite"]
+DevSet = Literal["stsb", "stsb_clean", "suite"]
 """Dev pairs on which checkpoints are compared.
 
-``stsb``: STS-B dev, as in the papers. ``suite``: five kinds of pairs, none of them in a test set.
+``stsb``: STS-B dev, as in the papers. ``stsb_clean``: those of its pairs that are in no test set.
+``suite``: five kinds of pairs, none of them in a test set.
 """
 
 SentEvalText = Literal["raw", "prepared"]

@@ -9,6 +9,7 @@ import pytest
 from datasets import Dataset
 from omegaconf import DictConfig
 
+from sts_lightning.choices import SentEvalText
 from sts_lightning.data import dev_suite
 from sts_lightning.data.dev_suite import load_dev_suite, parts_of, without_dev_pairs
 from sts_lightning.data.pair_tables import SourceCount, pairs_of
@@ -71,6 +72,28 @@ def test_parts_by_hand(suite_root: Path) -> None:
     dropped = [list(count.dropped.values()) for count in counts]
     assert dropped == [[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 0, 0], [0, 1, 0]]
     assert [count.read for count in counts] == [3, 2, 4, 9, 3]
+
+
+@pytest.mark.parametrize("text", ["raw", "prepared"])
+def test_clean_sts_b_dev_is_what_is_left_of_it(suite_root: Path, text: SentEvalText) -> None:
+    data = STSData(str(suite_root), batch_size=2, seed=0, dev="stsb_clean", senteval_text=text)
+    data.setup()
+    expected = [("b", "c"), ("Cat", "Dog")] if text == "raw" else [("b", "c"), ("cat", "dog")]
+    assert pairs_of(data.dev) == expected
+    assert data.dev["label"][:] == [1.0, 5.0]
+    assert parts_of(data.dev) == {}
+    [count] = [count for count in data.counts if count.source == "dev part stsb"]
+    assert (count.read, count.kept) == (3, 2)
+
+
+def test_training_leaves_out_the_pairs_of_clean_sts_b_dev(suite_root: Path) -> None:
+    path = suite_root / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv"
+    path.write_text(path.read_text() + "\n" + stsb_row("dog", "cat!", "2.0"))
+    data = STSData(str(suite_root), batch_size=2, seed=0, dev="stsb_clean")
+    data.setup()
+    assert ("train one", "train two") in pairs_of(data.train)
+    assert ("dog", "cat!") not in pairs_of(data.train)
+    assert data.sources[0].dropped["in the dev set"] == 1
 
 
 def test_training_leaves_out_the_pairs_of_the_suite(suite_root: Path) -> None:

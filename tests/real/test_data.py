@@ -80,6 +80,15 @@ def test_sizes_of_the_dev_suite(data_root: str, text: SentEvalText) -> None:
     assert data.text == text
 
 
+def test_clean_sts_b_dev_is_the_part_of_the_suite(data_root: str) -> None:
+    clean, suite = (STSData(data_root, batch_size=64, seed=1, dev=dev) for dev in ("stsb_clean", "suite"))
+    clean.setup()
+    suite.setup()
+    assert len(clean.dev) == 361
+    assert pairs_of(clean.dev) == pairs_of(suite.dev.select(range(361)))
+    assert [count.dropped["in the dev set"] for count in clean.sources] == [1, 8]
+
+
 def test_no_pair_of_the_dev_suite_is_in_a_test_set_or_trained_on(data_root: str) -> None:
     def key(pair: tuple[str, str]) -> tuple[str, ...]:
         return tuple(sorted("".join(filter(str.isalnum, text.lower())) for text in pair))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.choices import SentEvalText
+from sts_lightning.choices import DevSet, SentEvalText
 from sts_lightning.data.fetch.hints import fetched_by
 from sts_lightning.data.overlap import not_in, pair_key, why_dropped
 from sts_lightning.data.pair_tables import (
@@ -45,6 +45,18 @@ SAMPLE = 500
 """Pairs of the NLI and the paraphrase part: a fixed random sample."""
 
 
+def load_clean_stsb(
+    root: str, text: SentEvalText, counts: list[SourceCount], further: Sequence[Dataset] = ()
+) -> Dataset:
+    """Load the part ``stsb`` of the suite: STS-B dev without the pairs that occur in a test set.
+
+    Args and errors are those of `load_dev_suite`.
+    """
+    files = {"stsb": load_stsb(root, "dev")}
+    read = files if text == "raw" else {"stsb": load_stsb(root, "dev", text)}
+    return _clean_parts(root, files, read, counts, further, "stsb_clean").remove_columns(PART)
+
+
 def load_dev_suite(
     root: str, text: SentEvalText, counts: list[SourceCount], further: Sequence[Dataset] = ()
 ) -> Dataset:
@@ -72,11 +84,23 @@ def load_dev_suite(
     Raises:
         DataError: A file is missing or malformed, or a part is left without varied scores.
     """
-    tests = [*further, *(table for task in load_sts_tasks(root) for table in task.subsets.values())]
     news = [row for row, genre in enumerate(load_stsb_genres(root, "train")) if genre == HELD_OUT]
     # Rows are chosen by the text of the files, so that the suite is the same whatever text is read.
     files = _sts_parts(root, "raw", news) | {"nli": _nli_pairs(root), "paraphrase": _paraphrases(root)}
     read = files if text == "raw" else files | _sts_parts(root, text, news)
+    return _clean_parts(root, files, read, counts, further, "suite")
+
+
+def _clean_parts(
+    root: str,
+    files: dict[str, Dataset],
+    read: dict[str, Dataset],
+    counts: list[SourceCount],
+    further: Sequence[Dataset],
+    dev: DevSet,
+) -> Dataset:
+    """Return the pairs of each part, as they are read, that are in no test set and no earlier part."""
+    tests = [*further, *(table for task in load_sts_tasks(root) for table in task.subsets.values())]
     clean, seen = not_in(tests, "normalized"), set[frozenset[str]]()
     rows: list[tuple[str, str, float, str]] = []
     for name, table in files.items():
@@ -91,7 +115,7 @@ def load_dev_suite(
         lost.append(len(table) - sum(lost) - len(chosen))
         counts.append(SourceCount(f"dev part {name}", len(table), dict(zip(why, lost, strict=True))))
         part = read[name].select(chosen)
-        require_varied_scores(part, f"dev=suite, part {name}")
+        require_varied_scores(part, f"dev={dev}, part {name}")
         columns = (values_of(part, column) for column in ("sentence1", "sentence2", "label"))
         rows += [(*row, name) for row in zip(*columns, strict=True)]
     names = ("sentence1", "sentence2", "label", PART)

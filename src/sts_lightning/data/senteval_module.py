@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack, get_args
 from datasets import Dataset
 
 from sts_lightning.choices import DevSet, SentEvalText
-from sts_lightning.data.dev_suite import load_dev_suite, parts_of, without_dev_pairs
+from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
 from sts_lightning.data.evaluation_files import load_test_files
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.module import DEV, TEST, SentenceDataModule
@@ -40,7 +40,7 @@ class OwnPairs(TypedDict, total=False):
 
 
 class SentEvalData(SentenceDataModule):
-    """Training data of any kind, with STS-B dev or a suite for selection and the seven STS test sets.
+    """Training data of any kind, with dev pairs for selection and the seven STS test sets.
 
     Args:
         root: Data root in SentEval's layout.
@@ -83,18 +83,19 @@ class SentEvalData(SentenceDataModule):
         self.own = own
 
     def load_dev(self) -> Dataset:
-        """Return the user's own dev pairs, STS-B dev or the suite."""
+        """Return the user's own dev pairs, or those of `DevSet`."""
         path = self.own.get("dev_path")
         if path is not None:
             return self._load_own(path, DEV).subsets["test"]
-        if self.dev_set == "suite":
-            own = [] if self.own.get("test_path") is None else self.tables_to_avoid()
-            return load_dev_suite(self.root, self.senteval_text, self.counts, own)
-        return load_stsb(self.root, "dev", self.senteval_text)
+        if self.dev_set == "stsb":
+            return load_stsb(self.root, "dev", self.senteval_text)
+        own = [] if self.own.get("test_path") is None else self.tables_to_avoid()
+        load = load_dev_suite if self.dev_set == "suite" else load_clean_stsb
+        return load(self.root, self.senteval_text, self.counts, own)
 
     def without_dev(self, train: Dataset) -> Dataset:
-        """Return the training examples without those that contain a pair of the suite."""
-        return without_dev_pairs(train, self.dev, self.sources) if parts_of(self.dev) else train
+        """Return the training examples without those that contain a dev pair; with STS-B dev all of them."""
+        return train if self.dev_set == "stsb" else without_dev_pairs(train, self.dev, self.sources)
 
     def load_tests(self) -> list[STSTask]:
         """Return the user's own test pairs as one task, or the seven test sets."""

@@ -12,8 +12,8 @@ from sts_lightning.models.encoder import SentenceEncoder
 def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:
     """Convert an encoder, in place, to the fastest precision that its device multiplies natively.
 
-    On a CPU with AVX512-VNNI that is ``int8``, where the model has linear layers only and its cosines stay what
-    they were (`convert_to_int8`); else ``bf16-true`` on CPUs with AVX512_BF16 and on GPUs from compute
+    On a CPU with AVX512-VNNI that is ``int8``, where the model has linear layers only and its cosines stay
+    what they were (`convert_to_int8`); else ``bf16-true`` on CPUs with AVX512_BF16 and on GPUs from compute
     capability 8.0; else ``32-true``. With AMX, whose products are no longer most of the work, ``bf16-true``
     takes half the time of ``int8``. Quantised weights stay as they are.
     """
