@@ -22,3 +22,11 @@ def test_what_changes_the_hash() -> None:
     assert of(seed=2) != of()
     assert of(name="b") != of()
     assert of(name="b", named=False) == of(named=False)
+
+
+def test_where_a_teacher_keeps_vectors_does_not_matter() -> None:
+    def of(**settings: object) -> str:
+        return configuration_hash(OmegaConf.create({**RUN, "companion": {"sources": ["a"], **settings}}))
+
+    assert of(cache_dir="here") == of(cache_dir="there") == of(cache_dir=None)
+    assert of(precision="bf16-true") != of(precision=None) == of()

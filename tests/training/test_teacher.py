@@ -1,15 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from omegaconf import DictConfig
 
+import sts_lightning
+from sts_lightning.choices import InferencePrecision
 from sts_lightning.data.collate import Batch
+from sts_lightning.evaluation.vector_cache import PROBES
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.companion import Step
 from sts_lightning.training.teacher import Teacher
+from sts_lightning.training.teacher_vectors import TeacherVectors
+from tests.export.helpers import trained
 from tests.training.steps import step_alone
 
 FIRST, SECOND = ["a dog", "two cats", "no"], ["the dog", "cats", "yes"]
@@ -68,3 +79,82 @@ def test_its_weights_are_no_part_of_the_run(tmp_path: Path) -> None:
 def test_rejected_arguments(sources: list[str], weights: list[float] | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Teacher(sources, weights)
+
+
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows by the number of sentences of each call of an encoder."""
+    counts: list[int] = []
+    encode = SentenceEncoder.encode
+
+    def counting(self: SentenceEncoder, sentences: Sequence[str], **options: Any) -> np.ndarray:
+        counts.append(len(sentences))
+        return encode(self, sentences, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", counting)
+    return counts
+
+
+@pytest.mark.parametrize("kind", [Teacher, TeacherVectors])
+def test_no_sentence_is_embedded_twice(
+    kind: type[Teacher], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connected(seed: int = 0, **settings: Any) -> Teacher:
+        teacher = kind(["any"], **settings)
+        teacher.connect_by(lambda source: tiny_bert(weights_seed=seed).eval())
+        return teacher
+
+    expected = connected()(step(FIRST, SECOND))
+    kept = connected(cache_dir=str(tmp_path))
+    torch.testing.assert_close(kept(step(FIRST, SECOND)), expected)
+    counts = encoded(monkeypatch)
+    torch.testing.assert_close(kept(step(FIRST, SECOND)), expected)
+    assert not counts
+    again = connected(cache_dir=str(tmp_path))
+    torch.testing.assert_close(again(step(FIRST, SECOND)), expected)
+    assert counts == [len(PROBES)]  # those alone that show the folder to be of this teacher
+    other = connected(seed=1, cache_dir=str(tmp_path))(step(FIRST, SECOND))
+    assert sum(counts) == len(PROBES) + len({*FIRST, *SECOND, *PROBES})
+    assert not torch.allclose(other, expected)
+
+
+def test_the_precision_of_training_is_not_that_of_the_teacher(tmp_path: Path) -> None:
+    write_sentence_transformers(tiny_bert(), tmp_path, "model")
+
+    def similarities(precision: InferencePrecision | None) -> torch.Tensor:
+        teacher = Teacher([str(tmp_path)], precision=precision)
+        teacher.connect(tiny_bert())
+        with torch.autocast("cpu", torch.bfloat16):
+            return teacher(given)
+
+    given = step(FIRST, SECOND)
+    first, second = (tiny_bert().eval().encode(texts) for texts in (FIRST, SECOND))
+    cosines = torch.tensor(first @ second.T / np.outer(*(np.linalg.norm(v, axis=1) for v in (first, second))))
+    torch.testing.assert_close(similarities(None), cosines, atol=1e-6, rtol=0)
+    halved = similarities("bf16-true")
+    assert 1e-5 < (halved - cosines).abs().max() < 2e-2
+
+
+def test_a_model_pools_and_cuts_as_it_says(tmp_path: Path) -> None:
+    write_sentence_transformers(tiny_bert(pooling="mean", max_length=64), tmp_path, "model")
+    long = "a dog " * 40
+
+    def vector(**settings: Any) -> np.ndarray:
+        teacher = Teacher([str(tmp_path)], **settings)
+        teacher.connect(tiny_bert())
+        return teacher.encoders[0].encode([long])
+
+    def expected(**settings: Any) -> np.ndarray:
+        return tiny_bert(**settings).eval().encode([long], as_trained=True)
+
+    np.testing.assert_allclose(vector(), expected(pooling="mean", max_length=64), atol=1e-5)
+    own = expected(pooling="cls", max_length=16)
+    np.testing.assert_allclose(vector(pooling="cls", max_length=16), own, atol=1e-5)
+
+
+def test_a_run_of_stages_teaches_by_its_last(config: Callable[..., DictConfig], tmp_path: Path) -> None:
+    last = tmp_path / "run" / "second"
+    trained(last, config)
+    RunFolder(tmp_path / "run").save_stages({"second": RunFolder(last).load_config()})
+    teacher = Teacher([str(tmp_path / "run")])
+    teacher.connect(tiny_bert())
+    assert np.array_equal(teacher.encoders[0].encode(FIRST), sts_lightning.load(last).encode(FIRST))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -24,8 +25,9 @@ VOLATILE = (
     "shared",
     "cache_dir",
     "devices",
+    "companion.cache_dir",
 )
-"""Keys that do not affect the result of a run."""
+"""Keys, also dotted ones, that do not affect the result of a run."""
 
 
 def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
@@ -46,10 +48,20 @@ def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
 
 def defining(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings that define a run, resolved."""
-    return {
+    settings = {
         str(key): OmegaConf.to_container(cfg[key], resolve=True)
         if OmegaConf.is_config(cfg[key])
         else cfg[key]
         for key in cfg
         if key not in VOLATILE and not OmegaConf.is_missing(cfg, key)
+    }
+    return without_volatile(settings)
+
+
+def without_volatile(node: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a copy of plain settings without those that do not affect the result of a run."""
+    return {
+        key: without_volatile(value, f"{prefix}{key}.") if isinstance(value, dict) else value
+        for key, value in node.items()
+        if f"{prefix}{key}" not in VOLATILE
     }

@@ -20,6 +20,7 @@ RENAMED = {
 
 ADDED: dict[tuple[str, ...], Any] = {
     ("companion",): {},
+    ("companion", "precision"): None,
     ("dev",): "stsb",
     ("data", "dev"): "stsb",
     ("optim", "stretch"): 1.0,

@@ -98,6 +98,11 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
     return encoder.set_precision(cfg.evaluation.get("precision") or encoder.precision).eval()
 
 
+def is_run(source: str | Path) -> bool:
+    """Return whether a source is the folder of a run, with or without stages."""
+    return RunFolder(source).last_stage().config_file.is_file()
+
+
 def _is_model(source: str | Path) -> bool:
     """Return whether a source is a model rather than a run: a folder with one, or an id on the model hub.
 
@@ -105,7 +110,7 @@ def _is_model(source: str | Path) -> bool:
     """
     path = Path(source)
     if path.is_dir():
-        return not RunFolder(path).config_file.is_file() and any(
+        return not is_run(path) and any(
             (path / name).is_file()
             for name in ("config.json", "modules.json", "adapter_config.json", OWN_FILE)
         )

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from sts_lightning.config.build import build, name_setting
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import is_run
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.kernels import replaced
 from sts_lightning.planning.meter import Meter
@@ -124,13 +125,12 @@ def sketches(companion: Companion | None) -> list[Sketch]:
 
 
 def _teacher(source: str, teacher: Teacher) -> Skeleton:
-    folder = RunFolder(source)
-    if folder.config_file.is_file():
-        cfg = folder.load_config()
+    if is_run(source):
+        cfg = RunFolder(source).last_stage().load_config()
         return build_skeleton(cfg.model, cfg.prompt)
     model = OmegaConf.create(
         {
-            "_target_": "sts_lightning.models.SentenceEncoder.from_pretrained",
+            "_target_": "sts_lightning.models.pretrained.from_pipeline",
             "name": source,
             "pooling": teacher.pooling,
             "max_length": teacher.max_length,

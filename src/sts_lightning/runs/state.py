@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning.config.identity import VOLATILE
+from sts_lightning.config.identity import without_volatile
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State
 
@@ -156,8 +156,7 @@ def defining_leaves(mapping: Mapping[str, Any], stages: bool = False) -> dict[st
     root = mapping.get("data_root")
     return {
         key: value.removeprefix(root) if isinstance(root, str) and isinstance(value, str) else value
-        for name, node in mapping.items()
-        if name not in VOLATILE
+        for name, node in without_volatile(mapping).items()
         for key, value in _flat(str(name), node)
     }
 

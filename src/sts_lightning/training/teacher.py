@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from sts_lightning.choices import InferencePrecision
+from sts_lightning.evaluation.encoding import Encoder
+from sts_lightning.evaluation.vector_cache import CachedVectors
 from sts_lightning.losses.base import cosine_matrix
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import load
+from sts_lightning.models.fingerprint import fingerprint
+from sts_lightning.models.loading import is_run, load
 from sts_lightning.models.pooling import Pooling
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.models.pretrained import from_pipeline
 from sts_lightning.training.companion import Companion, Step
 from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
 
@@ -39,20 +43,22 @@ class Teacher(Companion):
     .. math:: t_{ij} = \sum_k w_k \cos(f_k(x_i), f_k(x_j^+))
 
     where x and x^+ are the sentences of the first two views as they are in the data, without augmentation or
-    template. The teachers embed them without dropout at each step; their weights are not part of the run's
-    checkpoints.
+    template. The teachers embed them without dropout at each step, as `SentenceEncoder.encode` does whatever
+    the precision of training; their weights are not part of the run's checkpoints.
 
-    Use it when a loss takes a teacher, as `RankCSELoss` does. Vectors that were stored once
-    (`StoredVectors`) save the teachers' time, which is about that of a step for teachers of the student's
-    size.
+    Use it when a loss takes a teacher, as `RankCSELoss` does. A teacher of the student's size takes about the
+    time of a step. With a folder for their vectors, no teacher embeds a sentence twice, in this run or in
+    another one; vectors of any other encoder can be stored beforehand (`StoredVectors`).
 
     Args:
         sources: The teachers: each a run folder, the id of a model on the hub (optionally with ``@commit``),
             the folder of a model, or a folder of stored vectors.
         weights: w, one for each teacher, not negative and not all 0; equal by default. They are scaled to sum
             to 1.
-        pooling: Pooling of models that are no runs; a run has its own.
-        max_length: Maximum number of tokens of a sentence for these models.
+        pooling: Pooling of models that are no runs; None for their own.
+        max_length: Maximum number of tokens of a sentence for these models; None for their own.
+        precision: Precision of the teachers' weights; None for their own.
+        cache_dir: Folder that keeps the teachers' vectors; None for none.
 
     Raises:
         ValueError: An argument is out of range.
@@ -64,8 +70,10 @@ class Teacher(Companion):
         self,
         sources: list[str],
         weights: list[float] | None = None,
-        pooling: Pooling = "cls",
-        max_length: int = 128,
+        pooling: Pooling | None = None,
+        max_length: int | None = None,
+        precision: InferencePrecision | None = None,
+        cache_dir: str | None = None,
     ) -> None:
         super().__init__()
         if not sources:
@@ -80,9 +88,17 @@ class Teacher(Companion):
             )
         self.sources = tuple(sources)
         self.weights = tuple(weight / sum(weights) for weight in weights)
-        self.pooling: Pooling = pooling
+        if precision is not None and precision not in get_args(InferencePrecision):
+            known = ", ".join(get_args(InferencePrecision))
+            raise ValueError(f"precision must be null or one of {known}, got {precision!r}.")
+        if cache_dir is not None and Path(cache_dir).exists() and not Path(cache_dir).is_dir():
+            raise ValueError(f"cache_dir {cache_dir} is not a folder.")
+        self.pooling: Pooling | None = pooling
         self.max_length = max_length
+        self.precision: InferencePrecision | None = precision
+        self.cache_dir = None if cache_dir is None else Path(cache_dir)
         self.encoders: list[Encodes] = []  # outside the module's own parts: no part of checkpoints
+        self._cached: dict[int, CachedVectors] = {}
 
     def connect(self, encoder: SentenceEncoder) -> None:
         """Load the teachers; the run's own random numbers do not depend on them."""
@@ -96,36 +112,59 @@ class Teacher(Companion):
         """
         with torch.random.fork_rng():
             self.encoders = [load(source) for source in self.sources]
+        self._cached = {}
 
     def _load(self, source: str) -> Encodes:
         if has_vectors(Path(source)):
             return StoredVectors(Path(source))
-        if RunFolder(source).config_file.is_file():
-            return load(source).requires_grad_(False)
-        encoder = SentenceEncoder.from_pretrained(source, pooling=self.pooling, max_length=self.max_length)
-        return encoder.requires_grad_(False).eval()
+        given: dict[str, Any] = {"pooling": self.pooling, "max_length": self.max_length}
+        given = {name: value for name, value in given.items() if value is not None}
+        if given and not is_run(source):
+            encoder = from_pipeline(source, **given).eval()
+            encoder.tokenizer.set_evaluation_length(self.max_length)
+        else:
+            encoder = load(source)
+        if self.precision is not None:
+            encoder.set_precision(self.precision)
+        return encoder.requires_grad_(False)
 
     @torch.no_grad()
     def forward(self, step: Step) -> Tensor:
         """Compute the teachers' similarities of the whole batch, (B, B) in float32."""
-        parts = [
-            weight * self._similarities(encoder, step)
-            for weight, encoder in zip(self.weights, self.encoders, strict=True)
-        ]
-        return torch.stack(parts).sum(dim=0)
+        with torch.autocast(step.views.device.type, enabled=False):
+            parts = [
+                weight * cosine_matrix(*self.vectors(number, step, 2))
+                for number, weight in enumerate(self.weights)
+            ]
+            return torch.stack(parts).sum(dim=0)
 
-    def _similarities(self, encoder: Encodes, step: Step) -> Tensor:
-        first, second = self.vectors(encoder, step, 2)
-        return cosine_matrix(first, second)
+    def vectors(self, number: int, step: Step, views: int) -> Tensor:
+        """Compute vectors of the first views of the whole batch, (views, B, D) in float32.
 
-    def vectors(self, encoder: Encodes, step: Step, views: int) -> Tensor:
-        """Compute a teacher's vectors of the first views of the whole batch, (views, B, D) in float32."""
+        Args:
+            number: Place of the teacher among them.
+            step: The step.
+            views: How many views.
+        """
         device = step.views.device
-        if isinstance(encoder, SentenceEncoder) and encoder.device != device:
-            encoder.to(device)
+        reader = self._reader(number, device)
         first, *others = step.batch.texts[:views]
-        own = [np.asarray(encoder.encode(first))]
-        own += [
-            own[0] if list(texts) == list(first) else np.asarray(encoder.encode(texts)) for texts in others
-        ]
+        with torch.autocast(device.type, enabled=False):  # it would hold in this thread alone
+            own = [np.asarray(reader.encode(first))]
+            own += [
+                own[0] if list(texts) == list(first) else np.asarray(reader.encode(texts)) for texts in others
+            ]
         return step.gather(torch.from_numpy(np.stack(own)).to(device, torch.float32))
+
+    def _reader(self, number: int, device: torch.device) -> Encoder:
+        """Return what gives the vectors of a teacher: itself on this device, or its folder of vectors."""
+        encoder = self.encoders[number]
+        if not isinstance(encoder, SentenceEncoder):
+            return encoder
+        if encoder.device != device:
+            encoder.to(device)
+        if self.cache_dir is None:
+            return encoder
+        if number not in self._cached:
+            self._cached[number] = CachedVectors(encoder, self.cache_dir / fingerprint(encoder)[:16])
+        return self._cached[number]

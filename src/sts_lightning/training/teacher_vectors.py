@@ -33,7 +33,7 @@ class TeacherVectors(Teacher):
     def forward(self, step: Step) -> Tensor:
         """Compute the joined vectors of the whole batch, (V, B, dimension) in float32."""
         parts = [
-            weight**0.5 * F.normalize(self.vectors(encoder, step, step.batch.num_views), dim=-1)
-            for weight, encoder in zip(self.weights, self.encoders, strict=True)
+            weight**0.5 * F.normalize(self.vectors(number, step, step.batch.num_views), dim=-1)
+            for number, weight in enumerate(self.weights)
         ]
         return torch.cat(parts, dim=-1)

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.analysis.figures import Trace
 from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.system_figures import System
-from sts_lightning.config.identity import VOLATILE
+from sts_lightning.config.identity import without_volatile
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
@@ -110,8 +110,8 @@ def _settings(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings of a system by dotted key: all but seeds and what does not affect results."""
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
-    omitted = {*VOLATILE, "init_from", "logger"}
-    leaves = _flat({key: value for key, value in plain.items() if key not in omitted})
+    omitted = {"init_from", "logger"}
+    leaves = _flat({key: value for key, value in without_volatile(plain).items() if key not in omitted})
     return {key: value for key, value in leaves.items() if key.split(".")[-1] != "seed"}
 
 
