@@ -65,6 +65,14 @@ def test_vectors_of_another_encoder_are_rejected(other: Letters, tmp_path: Path)
     CachedVectors(Letters(factor=1.0001), tmp_path)  # rounding
 
 
+def test_rounding_of_the_precision_is_allowed(tmp_path: Path) -> None:
+    CachedVectors(Letters(), tmp_path, "bf16-true").encode([FIRST])
+    rounded = CachedVectors(Letters(factor=1.01), tmp_path, "bf16-true")
+    np.testing.assert_array_equal(rounded.encode([FIRST]), plain(FIRST))
+    with pytest.raises(DataError, match="holds other vectors"):
+        CachedVectors(Letters(factor=1.01), tmp_path)
+
+
 def test_a_broken_file_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     CachedVectors(Letters(), tmp_path).encode([FIRST])
     before = set(tmp_path.iterdir())

@@ -166,5 +166,6 @@ class Teacher(Companion):
         if self.cache_dir is None:
             return encoder
         if number not in self._cached:
-            self._cached[number] = CachedVectors(encoder, self.cache_dir / fingerprint(encoder)[:16])
+            folder = self.cache_dir / fingerprint(encoder)[:16]
+            self._cached[number] = CachedVectors(encoder, folder, encoder.precision)
         return self._cached[number]

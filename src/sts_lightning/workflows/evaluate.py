@@ -142,7 +142,7 @@ def _cached(encoder: SentenceEncoder, everyone: Encoder, cache_dir: str) -> Cach
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"cache_dir {folder} is not a folder.", key="cache_dir")
     with at_setting("cache_dir"):
-        return CachedVectors(everyone, folder / fingerprint(encoder)[:16])
+        return CachedVectors(everyone, folder / fingerprint(encoder)[:16], encoder.precision)
 
 
 def _training(run: RunFolder | None) -> dict[str, Any]:
