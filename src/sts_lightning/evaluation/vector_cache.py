@@ -31,8 +31,8 @@ TOLERANCES: dict[InferencePrecision, float] = {
 }
 """Largest difference of a probe's vector, as a share of its length, by precision.
 
-It is rounding: that of another machine, and in bfloat16 that of other sentences in the chunk, which is 1 % for
-mpnet-base on a CPU.
+It is rounding: that of another machine, and in bfloat16 that of other sentences in the chunk, which is 1 %
+for mpnet-base on a CPU.
 """
 
 
