@@ -98,6 +98,15 @@ def script(
     [
         (["loss.temprature=1"], "loss.temprature: no such setting."),
         (["max_steps=5"], "Did you mean trainer.max_steps?"),
+        (
+            ["regularizer.coefficient=1"],
+            "regularizer=global_orthogonal and regularizer=rank_reduction.",
+        ),
+        (
+            ["companion.sources=[a]", "companion.pooling=cls"],
+            "companion.sources: no such setting. It belongs to companion=teacher and companion=",
+        ),
+        (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
         (["loss=pearsn"], "there is no loss named 'pearsn'. Did you mean pearson"),
         (["optim.lr=high"], "optim.lr=high"),
         (["loss=infonce", "data=toy"], "InfoNCELoss needs 2 or 3 views and no label, but ToyData gives"),

@@ -50,6 +50,8 @@ KINDS = {
     "demo": "pairs",
     "esimcse": "sentences",
     "infocse": "sentences",
+    "minilm_distill_nli": "classes",
+    "minilm_distill_pairs": "pairs",
     "minilm_nli": "triplets",
     "minilm_pairs": "pairs",
     "mixcse": "sentences",
@@ -72,7 +74,7 @@ KINDS = {
 """The kind of generated data that each experiment can use."""
 
 
-STAGED = {"pcc", "minilm_eol"}
+STAGED = {"pcc", "minilm_eol", "minilm_distilled"}
 """Experiments of several stages, which are experiments themselves."""
 
 SINGLE = sorted({path.stem for path in (CONF / "experiment").glob("*.yaml")} - STAGED)
@@ -84,6 +86,8 @@ def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
         "esimcse": ["~data.official_repetition"],
         "infocse": ["companion.lower_layers=1"],
         "rankcse": [f"companion.sources=[{teacher}]", "companion.weights=null"],
+        "minilm_distill_nli": [f"companion.sources=[{teacher}]", "~data.limit"],
+        "minilm_distill_pairs": [f"companion.sources=[{teacher}]"],
         "contrast_tune": ["~data.positives_from"],
         "regression_tune": ["init=best"],
         "regression_head": ["evaluation.final=true"],

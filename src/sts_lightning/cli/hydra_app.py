@@ -22,7 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.batch_job import requeue
 from sts_lightning.cli.cpu_defaults import set_cpu_defaults
-from sts_lightning.cli.group_choices import check_choices
+from sts_lightning.cli.group_choices import check_choices, suggest_choice
 from sts_lightning.conf_folders import own_folder, take_folder
 from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_flags
@@ -193,19 +193,22 @@ def _explain(error: Exception, entry: Entry) -> ConfigError:
     known = _known_keys(entry, key)
     if cause is not None and key in known:
         return ConfigError(f"{key}: {str(cause).splitlines()[0]}", key=key)
-    suggestion = suggest(key, known)
+    suggestion = suggest_choice(key, known) or suggest(key, known)
     usage = f"See `{command_line(entry, '--help')}`."
     return unknown_key(key, f"{suggestion} {usage}" if suggestion else usage)
 
 
 def _known_keys(entry: Entry, key: str) -> list[str]:
-    """Return the keys of the configuration composed without the override that failed."""
+    """Return the keys of the configuration composed without the override that failed and those of its group."""
     from hydra import compose
 
+    group = key.partition(".")[0]
+    given = [argument for argument in sys.argv[1:] if "=" in argument and not argument.startswith("-")]
+    names = [argument.partition("=")[0].lstrip("+~") for argument in given]
     overrides = [
         argument
-        for argument in sys.argv[1:]
-        if "=" in argument and not argument.startswith("-") and argument.split("=")[0].lstrip("+~") != key
+        for argument, name in zip(given, names, strict=True)
+        if name != key and not name.startswith(f"{group}.")
     ]
     try:
         with composing():

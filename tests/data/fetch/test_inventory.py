@@ -64,6 +64,7 @@ def test_data_of_the_experiments(config: Callable[..., DictConfig]) -> None:
     found = experiment_data()
     for staged in ("pcc", "minilm_eol"):
         assert found.pop(staged) == {"nli_triplets", "sts"}
+    assert found.pop("minilm_distilled") == {"nli_pairs", "sts"}
     targets = {
         path.stem: yaml.safe_load(path.read_text())["_target_"] for path in (CONF / "data").glob("*.yaml")
     }
