@@ -199,7 +199,7 @@ def _explain(error: Exception, entry: Entry) -> ConfigError:
 
 
 def _known_keys(entry: Entry, key: str) -> list[str]:
-    """Return the keys of the configuration composed without the override that failed and those of its group."""
+    """Return the keys of the configuration composed without the failed override and those of its group."""
     from hydra import compose
 
     group = key.partition(".")[0]
