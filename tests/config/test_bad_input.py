@@ -185,6 +185,8 @@ VALUES: dict[str, dict[str, str]] = {
     "vectors": {
         "loss.teacher_dimension": "fast [] nan 1.5 0 -1",
         "companion.weights": "[] [1,2] [0] [nan] fast",
+        "companion.pooling": CHOICE,
+        "companion.max_length": f"{COUNT.removeprefix('null ')} -1 0 2",
         "companion.precision": f"{CHOICE} bf16-mixed auto",
         "companion.cache_dir": "[] {a:1} ${nope} pyproject.toml",
     },

@@ -20,6 +20,7 @@ from sts_lightning.models.fingerprint import fingerprint
 from sts_lightning.models.loading import is_run, load
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.pretrained import from_pipeline
+from sts_lightning.ranges import check_range
 from sts_lightning.training.companion import Companion, Step
 from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
 
@@ -88,9 +89,14 @@ class Teacher(Companion):
             )
         self.sources = tuple(sources)
         self.weights = tuple(weight / sum(weights) for weight in weights)
-        if precision is not None and precision not in get_args(InferencePrecision):
-            known = ", ".join(get_args(InferencePrecision))
-            raise ValueError(f"precision must be null or one of {known}, got {precision!r}.")
+        for name, value, choices in (
+            ("pooling", pooling, get_args(Pooling)),
+            ("precision", precision, get_args(InferencePrecision)),
+        ):
+            if value is not None and value not in choices:
+                raise ValueError(f"{name} must be null or one of {', '.join(choices)}, got {value!r}.")
+        if max_length is not None:
+            check_range("max_length", max_length, 3, 2**20)
         if cache_dir is not None and Path(cache_dir).exists() and not Path(cache_dir).is_dir():
             raise ValueError(f"cache_dir {cache_dir} is not a folder.")
         self.pooling: Pooling | None = pooling
