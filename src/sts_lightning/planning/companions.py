@@ -128,12 +128,14 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
     if is_run(source):
         cfg = RunFolder(source).last_stage().load_config()
         return build_skeleton(cfg.model, cfg.prompt)
+    # With a pooling of its own a plan needs no more of the model than its shape.
+    own = "SentenceEncoder.from_pretrained" if teacher.pooling else "pretrained.from_pipeline"
+    given = {"pooling": teacher.pooling, "max_length": teacher.max_length}
     model = OmegaConf.create(
         {
-            "_target_": "sts_lightning.models.pretrained.from_pipeline",
+            "_target_": f"sts_lightning.models.{own}",
             "name": source,
-            "pooling": teacher.pooling,
-            "max_length": teacher.max_length,
+            **{key: value for key, value in given.items() if value is not None},
         }
     )
     try:
