@@ -96,7 +96,7 @@ def test_an_added_setting_without_effect_keeps_the_folder(config: Config) -> Non
     assert without_added({"optim": {"lr": 1.0, "stretch": 1.0}}) == {"optim": {"lr": 1.0}}
     assert without_added({"optim": {"stretch": 2.0}}) == {"optim": {"stretch": 2.0}}
     assert without_added({"optim": None, "name": "x"}) == {"optim": None, "name": "x"}
-    composed = [config("callbacks=rank_monitor"), config(of="eval")]
+    composed = [config("callbacks=rank_monitor", "companion=teacher"), config(of="eval")]
     for *groups, key in ADDED:
         parents = [OmegaConf.select(cfg, ".".join(groups)) if groups else cfg for cfg in composed]
         assert any(parent is not None and key in parent for parent in parents), key
