@@ -106,6 +106,7 @@ def script(
             ["companion.sources=[a]", "companion.pooling=cls"],
             "companion.sources: no such setting. It belongs to companion=teacher and companion=",
         ),
+        (["trainer.max_step=5", "optim.lrr=1"], "trainer.max_step: no such setting. See `"),
         (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
         (["loss=pearsn"], "there is no loss named 'pearsn'. Did you mean pearson"),
         (["optim.lr=high"], "optim.lr=high"),

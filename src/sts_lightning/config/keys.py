@@ -30,7 +30,7 @@ def suggest(key: str, known: Iterable[str]) -> str:
     close = close or difflib.get_close_matches(key, known, n=3)
     if close:
         return f"Did you mean {' or '.join(close)}?"
-    return f"There are: {', '.join(known)}." if len(known) <= 20 else ""
+    return f"There are: {', '.join(known)}." if 0 < len(known) <= 20 else ""
 
 
 def unknown_key(key: str, suggestion: str) -> ConfigError:
