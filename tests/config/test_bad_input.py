@@ -124,6 +124,7 @@ VALUES: dict[str, dict[str, str]] = {
         "trainer.log_every_n_steps": f"{COUNT} 0 -1",
         "trainer.deterministic": "null '' maybe [] {a:1} 1 0 7 1.5 ${nope}",
         "trainer.chunk_tokens": f"{COUNT} 0 -1",
+        "trainer.chunk_multiple": f"{COUNT} 0 -1",
         "trainer.micro_batch_size": f"{COUNT.removeprefix('null ')} 0 -1 7",
         "trainer.gradient_checkpointing": FLAG,
         "trainer.official_gather": FLAG,

@@ -54,12 +54,16 @@ def test_a_cpu_otherwise(
     assert (found.chunk_tokens, found.deterministic) == (512, True)
 
 
-@pytest.mark.parametrize(("precision", "chunk_tokens"), [("bf16-mixed", 1024), ("32-true", 512)])
+@pytest.mark.parametrize(("precision", "tokens", "multiple"), [("bf16-mixed", 1536, 64), ("32-true", 512, 1)])
 def test_chunks_are_larger_where_tiles_multiply(
-    precision: str, chunk_tokens: int, config: Config, monkeypatch: pytest.MonkeyPatch
+    precision: str, tokens: int, multiple: int, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu(monkeypatch, bfloat16=True, tiles=True)
-    assert decide(config(f"precision={precision}").trainer).chunk_tokens == chunk_tokens
+    cfg = config(f"precision={precision}")
+    found = decide(cfg.trainer)
+    assert (found.chunk_tokens, found.chunk_multiple) == (tokens, multiple)
+    assert decided(cfg, found).trainer.chunk_multiple == multiple
+    assert decide(config("trainer.chunk_multiple=8").trainer).chunk_multiple == 8
 
 
 def test_an_apple_gpu(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_a_report_embeds_each_sentence_once_and_a_validation_all(
     tracer = Tracer(cfg, card(2**40))
     sheet = tracer.blueprint(None, None)
     monkeypatch.setattr(workload, "SAMPLE", 10**6)
-    work = workload.measure(cfg, sheet.module, sheet.data, tracer.chunk_tokens)
+    work = workload.measure(cfg, sheet.module, sheet.data, tracer.prepare)
 
     dev = [*sheet.data.dev["sentence1"], *sheet.data.dev["sentence2"]]
     distinct = set(dev)

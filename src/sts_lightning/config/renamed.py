@@ -30,6 +30,7 @@ ADDED: dict[tuple[str, ...], Any] = {
     ("trainer", "keep_every"): None,
     ("trainer", "strategy"): "ddp",
     ("trainer", "dropout"): "process",
+    ("trainer", "chunk_multiple"): "auto",
     ("trainer", "select_untuned"): False,
     ("trainer", "wise_ft"): [],
     ("step",): None,

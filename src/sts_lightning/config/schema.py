@@ -104,6 +104,7 @@ class TrainerConfig:
     log_every_n_steps: int = MISSING
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
     chunk_tokens: Any = MISSING
+    chunk_multiple: Any = 1
     micro_batch_size: Any = None
     gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
     official_gather: Any = field(default=MISSING, metadata=FLAG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -168,23 +168,21 @@ class SentenceEncoder(BackboneModule):
         """What evaluation does with a sentence, for the metrics of a run."""
         return {"text_edit": self.text_edit, "max_length": self.tokenizer.evaluation_length}
 
-    def prepare(self, chunk_tokens: int, training: bool) -> Prepare:
+    def prepare(self, chunk_tokens: int, training: bool, multiple: int = 1) -> Prepare:
         """Return the function that turns the sentences of views into the input of `forward`.
 
         Args:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             training: Whether to tokenise as in training: with the templates of the views, and with the bare
                 templates to subtract; otherwise as `encode` does.
+            multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
         """
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
-        if training:
-            return partial(tokenizer.training_rows, chunk_tokens=chunk_tokens)
-        return partial(
-            tokenizer.evaluation_rows,
-            chunk_tokens=chunk_tokens,
-            denoise=self.denoise_evaluation,
-            text_edit=self.text_edit,
-        )
+        rows: Callable[..., TokenizedBatch] = tokenizer.training_rows
+        if not training:
+            denoise, text_edit = self.denoise_evaluation, self.text_edit
+            rows = partial(tokenizer.evaluation_rows, denoise=denoise, text_edit=text_edit)
+        return partial(rows, chunk_tokens=chunk_tokens, multiple=multiple)
 
     def longest_rows(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 import numpy as np
-import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -197,16 +196,19 @@ class SentenceTokenizer:
         )
         return sum(len(row) > max_length for row in encoded["input_ids"])
 
-    def rows(self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False) -> TokenizedBatch:
+    def rows(
+        self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False, multiple: int = 1
+    ) -> TokenizedBatch:
         """Tokenise as in evaluation and cut into chunks of at most ``chunk_tokens`` padded tokens.
 
         Args:
             sentences: Texts, N of them.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             denoise: Whether to append the bare templates to subtract.
+            multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
         """
         ids = self(sentences)
-        batch = self._chunk(ids, chunk_tokens)
+        batch = self._chunk(ids, chunk_tokens, multiple)
         return self._with_baselines(batch, [ids], [self.template or SLOT]) if denoise else batch
 
     def evaluation_rows(
@@ -216,6 +218,7 @@ class SentenceTokenizer:
         chunk_tokens: int,
         denoise: bool,
         text_edit: TextEdit,
+        multiple: int = 1,
     ) -> TokenizedBatch:
         """Edit, cut and tokenise the views of a batch as in evaluation, one after the other; augment nothing.
 
@@ -225,14 +228,17 @@ class SentenceTokenizer:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             denoise: Whether to append the bare templates to subtract.
             text_edit: Edit of each sentence.
+            multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
         """
-        return self.rows([edit(text, text_edit) for view in views for text in view], chunk_tokens, denoise)
+        sentences = [edit(text, text_edit) for view in views for text in view]
+        return self.rows(sentences, chunk_tokens, denoise, multiple)
 
     def training_rows(
         self,
         views: Sequence[Sequence[str]],
         augmentations: Sequence[Augment | None],
         chunk_tokens: int,
+        multiple: int = 1,
     ) -> TokenizedBatch:
         """Tokenise the views of a batch as in training, one view after the other.
 
@@ -240,6 +246,7 @@ class SentenceTokenizer:
             views: Sentences of each view.
             augmentations: Augmentation of each view, None for an unchanged one.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
+            multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
 
         Raises:
             ConfigError: The number of view templates is not the number of views.
@@ -253,13 +260,15 @@ class SentenceTokenizer:
             self._ids(sentences, template, self.max_length, augment)
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
-        batch = self._chunk([row for view in ids for row in view], chunk_tokens)
+        batch = self._chunk([row for view in ids for row in view], chunk_tokens, multiple)
         if self.denoise == "none":
             return batch
         return self._with_baselines(batch, ids, [template or SLOT for template in templates])
 
-    def _chunk(self, ids: list[list[int]], chunk_tokens: int) -> TokenizedBatch:
-        return chunk(ids, chunk_tokens, self.tokenizer.pad_token_id, self.tokenizer.padding_side)
+    def _chunk(self, ids: list[list[int]], chunk_tokens: int, multiple: int) -> TokenizedBatch:
+        widest = 0 if multiple == 1 else self.longest_row  # for which the model has positions
+        side = self.tokenizer.padding_side
+        return chunk(ids, chunk_tokens, self.tokenizer.pad_token_id, side, multiple, widest)
 
     def _with_baselines(
         self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str]
@@ -279,16 +288,7 @@ class SentenceTokenizer:
                     index = np.arange(len(texts[-1]))
                     positions.append((index + gap * (index >= len(prefix)) + self.position_offset).tolist())
                 baseline.append(bare[template, length])
-        longest = max(map(len, texts))
-        extra = pad(texts, longest, self.tokenizer.pad_token_id)
-        extra["position_ids"] = pad(positions, longest, 0)["input_ids"]
-        size = len(baseline)
-        return TokenizedBatch(
-            [*batch.chunks, extra],
-            torch.cat([batch.restore, torch.arange(size, size + len(texts))]),
-            batch.num_tokens + sum(map(len, texts)),
-            torch.tensor(baseline),
-        )
+        return batch.subtracting(texts, positions, baseline, self.tokenizer.pad_token_id)
 
     @property
     def longest_row(self) -> int:

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 CHUNK_COST = 4
-"""A chunk takes time of its own, about that of a quarter of its tokens: Python, and the start of kernels."""
+"""A chunk takes time of its own, about that of a quarter of its tokens: Python, and the start of kernels.
+
+Kernels that the processor has to prepare first take as much again.
+"""
+
+MOST_COLUMNS = 3
+"""Columns of padding that a chunk may get in order to have a multiple of some number of tokens."""
+
+
+class Span(NamedTuple):
+    """Rows that form a chunk.
+
+    Attributes:
+        rows: The rows, in the order of their lengths.
+        width: Number of tokens to which they are padded.
+    """
+
+    rows: slice
+    width: int
 
 
 @dataclass
@@ -48,6 +67,28 @@ class TokenizedBatch:
             return vectors
         baseline = self.baseline.to(vectors.device)
         return vectors[: len(baseline)] - vectors[len(baseline) :][baseline]
+
+    def subtracting(
+        self, bare: list[list[int]], positions: list[list[int]], baseline: list[int], pad_id: int
+    ) -> TokenizedBatch:
+        """Return the same batch with one more chunk, of bare templates whose vectors are subtracted.
+
+        Args:
+            bare: Token ids of each template.
+            positions: Position ids of its tokens.
+            baseline: Index of each sentence's template.
+            pad_id: Id of the pad token.
+        """
+        longest = max(map(len, bare))
+        extra = pad(bare, longest, pad_id)
+        extra["position_ids"] = pad(positions, longest, 0)["input_ids"]
+        size = len(baseline)
+        return TokenizedBatch(
+            [*self.chunks, extra],
+            torch.cat([self.restore, torch.arange(size, size + len(bare))]),
+            self.num_tokens + sum(map(len, bare)),
+            torch.tensor(baseline),
+        )
 
     def by_chunk(self, values: Tensor | None) -> Sequence[Tensor | None]:
         """Divide values of the sentences, (N,), among the chunks; without values each chunk gets None."""
@@ -100,7 +141,14 @@ class TokenizedBatch:
         return replace(self, chunks=chunks)
 
 
-def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: str) -> TokenizedBatch:
+def chunk(
+    ids: list[list[int]],
+    chunk_tokens: int,
+    pad_id: int,
+    padding_side: str,
+    multiple: int = 1,
+    widest: int = 0,
+) -> TokenizedBatch:
     """Cut rows into chunks, longest rows first, and pad each chunk to its longest row.
 
     Args:
@@ -108,38 +156,52 @@ def chunk(ids: list[list[int]], chunk_tokens: int, pad_id: int, padding_side: st
         chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is its own chunk.
         pad_id: Id of the pad token.
         padding_side: ``left`` or ``right``.
+        multiple: See `spans`; chunks may then be up to `MOST_COLUMNS` wider.
+        widest: Width that no chunk is given for that, unless a row is longer.
     """
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     order = np.argsort(-lengths, kind="stable")
     chunks = [
-        pad([ids[row] for row in order[span]], int(lengths[order[span.start]]), pad_id, padding_side)
-        for span in spans(lengths[order], chunk_tokens)
+        pad([ids[row] for row in order[span.rows]], span.width, pad_id, padding_side)
+        for span in spans(lengths[order], chunk_tokens, multiple, widest)
     ]
     return TokenizedBatch(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
 
 
-def spans(lengths: np.ndarray, chunk_tokens: int) -> list[slice]:
+def spans(lengths: np.ndarray, chunk_tokens: int, multiple: int = 1, widest: int = 0) -> list[Span]:
     """Divide rows into chunks such that padding and number of chunks cost the least, by dynamic programming.
+
+    Each chunk costs its padded tokens and a `CHUNK_COST`-th of ``chunk_tokens``, and as much again if its
+    tokens are no multiple of ``multiple``: a number of tokens that has not occurred lately needs new kernels.
 
     Args:
         lengths: Number of tokens of each row, in descending order.
-        chunk_tokens: As for `chunk`; each chunk costs a `CHUNK_COST`-th of it besides its padded tokens.
+        chunk_tokens: As for `chunk`.
+        multiple: Multiple that the number of tokens of a chunk should be; 1 for any number.
+        widest: As for `chunk`.
 
     Returns:
-        The rows of each chunk, in order.
+        The chunks, in order.
     """
     cost = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the rows from each one on
-    ends = np.zeros(len(lengths), dtype=np.int64)
+    best: list[Span] = [Span(slice(0), 0)] * len(lengths)
+    own = chunk_tokens // CHUNK_COST
+    widest = max(widest, *lengths[:1].tolist()) if multiple > 1 else 0
     for start in reversed(range(len(lengths))):
         longest = int(lengths[start])
-        most = min(max(1, chunk_tokens // longest), len(lengths) - start)
-        costs = longest * np.arange(most, 0, -1) + cost[start + 1 : start + most + 1][::-1]
-        best = int(costs.argmin())  # of several the largest chunk
-        ends[start], cost[start] = start + most - best, costs[best] + chunk_tokens // CHUNK_COST
+        options = []
+        for width in range(longest, max(longest, min(longest + MOST_COLUMNS, widest)) + 1):
+            most = min(max(1, chunk_tokens // width), len(lengths) - start)
+            tokens = width * np.arange(most, 0, -1)  # of several the largest chunk
+            costs = tokens + own * (tokens % multiple > 0) + cost[start + 1 : start + most + 1][::-1]
+            index = int(costs.argmin())
+            options.append((int(costs[index]), Span(slice(start, start + most - index), width)))
+        least, best[start] = min(options, key=lambda option: option[0])
+        cost[start] = least + own
     found, start = [], 0
     while start < len(lengths):
-        found.append(slice(start, int(ends[start])))
-        start = found[-1].stop
+        found.append(best[start])
+        start = found[-1].rows.stop
     return found
 
 

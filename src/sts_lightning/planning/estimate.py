@@ -12,9 +12,11 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from sts_lightning.config.constraints import check_config
-from sts_lightning.config.machine import training_chunk_tokens
+from sts_lightning.config.machine import training_chunk_multiple, training_chunk_tokens
 from sts_lightning.data.collate import Batch, ViewCollator
 from sts_lightning.data.module import COLUMNS
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tokenize import Prepare
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.blueprint import Blueprint, draw
 from sts_lightning.planning.cards import Card, find_card, this_machine
@@ -105,7 +107,7 @@ def estimate(cfg: DictConfig, card: Card | str | None = None, quick: bool = Fals
         largest = micro = max(1, min(micro - 1, int(micro * device.usable / trace.peak.total())))
         trace, traced_tokens = tracer.full(micro)
     sheet = tracer.blueprint(micro, FEW_LAYERS[0] if tracer.deep else None)
-    work = measure(cfg, sheet.module, sheet.data, tracer.chunk_tokens)
+    work = measure(cfg, sheet.module, sheet.data, tracer.prepare)
     if device.measured and (forward := device.seconds(trace.forward)) is not None:
         weights = trace.peak["weights"] + trace.peak["adapters"]
         device = rehearse(cfg, device, tracer.chunk_tokens, weights, forward / traced_tokens)
@@ -147,9 +149,12 @@ class Tracer:
         self.card = card
         own = cfg.trainer.precision
         self.precision: str = card.precision if own == "auto" else own
-        chunk = cfg.trainer.chunk_tokens
-        usual = training_chunk_tokens("gpu" if card.gpu else "cpu", self.precision)
+        accelerator = "gpu" if card.gpu else "cpu"
+        chunk, multiple = cfg.trainer.chunk_tokens, cfg.trainer.chunk_multiple
+        usual = training_chunk_tokens(accelerator, self.precision)
         self.chunk_tokens: int = usual if chunk == "auto" else chunk
+        usual = training_chunk_multiple(accelerator, self.precision)
+        self.chunk_multiple: int = usual if multiple == "auto" else multiple
         self.processes = max(1, cfg.trainer.devices * cfg.trainer.num_nodes)
         self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
         self._traces: dict[int | None, tuple[Trace, int]] = {}
@@ -160,6 +165,10 @@ class Tracer:
     def blueprint(self, micro: int | None, layers: int | None) -> Blueprint:
         """Build the module with a number of layers, None for all."""
         return draw(self.cfg, self.precision, micro, layers)
+
+    def prepare(self, encoder: SentenceEncoder, training: bool) -> Prepare:
+        """Return the tokenisation of an encoder, in chunks of the run's size."""
+        return encoder.prepare(self.chunk_tokens, training, self.chunk_multiple)
 
     def full(self, micro: int | None, layers: int | None = None) -> tuple[Trace, int]:
         """Trace a step of the longest rows; return it with its padded tokens.
@@ -219,7 +228,7 @@ class Tracer:
         label = 0 if data.label == "class" else 1.5
         text = "a " * encoder.tokenizer.max_length
         example = dict.fromkeys(COLUMNS, text) | {"label": label}
-        collate = ViewCollator(data.views, data.label, encoder.prepare(self.chunk_tokens, training=True))
+        collate = ViewCollator(data.views, data.label, self.prepare(encoder, True))
         return collate([example] * self.batch_size)
 
     def _trace(self, sheet: Blueprint, batch: Batch[TokenizedBatch], rows: TokenizedBatch) -> Trace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from datasets import Dataset
@@ -15,6 +15,7 @@ from sts_lightning.data.pair_tables import values_of
 from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.errors import ConfigError, DataError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.tokenize import Prepare
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import make_plan
 
@@ -49,14 +50,19 @@ class Workload:
     notes: tuple[str, ...]
 
 
-def measure(cfg: DictConfig, module: STSModule, data: SentenceDataModule, chunk_tokens: int) -> Workload:
+def measure(
+    cfg: DictConfig,
+    module: STSModule,
+    data: SentenceDataModule,
+    prepare: Callable[[SentenceEncoder, bool], Prepare],
+) -> Workload:
     """Count the steps and tokens of a run.
 
     Args:
         cfg: Configuration that `check_config` has resolved.
         module: Module around an encoder, whose tokenizer counts.
         data: Data module.
-        chunk_tokens: Maximum number of tokens of a chunk, padding included.
+        prepare: Function from an encoder, and whether it trains, to its tokenisation.
 
     Raises:
         ConfigError: The data is not here, and no published count is known for it.
@@ -78,7 +84,7 @@ def measure(cfg: DictConfig, module: STSModule, data: SentenceDataModule, chunk_
             f"{examples:,} examples as published, of about {row} tokens; the data is not here",
         )
     else:
-        data.connect(encoder.prepare(chunk_tokens, True), encoder.prepare(chunk_tokens, False))
+        data.connect(prepare(encoder, True), prepare(encoder, False))
         loader = data.train_dataloader()
         batches = len(loader)
         seen = [(module.chunks_of(batch)[0], batch) for batch in itertools.islice(loader, 3)]

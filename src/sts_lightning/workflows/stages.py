@@ -34,6 +34,7 @@ DIVISION = (
     "trainer.strategy",
     "trainer.micro_batch_size",
     "trainer.chunk_tokens",
+    "trainer.chunk_multiple",
 )
 """Settings that divide a batch among processes and in time, and leave its gradient as it is.
 

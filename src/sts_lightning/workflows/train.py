@@ -221,8 +221,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         machine = without_repetition(machine, cfg.trainer, model_type)
         parts = replace(parts, machine=machine)
     data.connect(
-        encoder.prepare(machine.chunk_tokens, training=True),
-        encoder.prepare(machine.chunk_tokens, training=False),
+        encoder.prepare(machine.chunk_tokens, True, machine.chunk_multiple),
+        encoder.prepare(machine.chunk_tokens, False, machine.chunk_multiple),
     )
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps

@@ -107,7 +107,7 @@ def check_ranges(trainer: DictConfig) -> None:
         ConfigError: One of them; the message names the setting.
     """
     every, clip, limit = trainer.val_every, trainer.gradient_clip_val, trainer.limit_train_batches
-    chunks = trainer.chunk_tokens
+    chunks, multiple = trainer.chunk_tokens, trainer.chunk_multiple
     bounds = {
         "devices": (trainer.devices == -1 or trainer.devices >= 1, "be positive, or -1 for all"),
         "num_nodes": (trainer.num_nodes >= 1, "be positive"),
@@ -124,6 +124,10 @@ def check_ranges(trainer: DictConfig) -> None:
         "keep_every": (trainer.keep_every is None or trainer.keep_every >= 1, "be at least 1, or null: none"),
         "log_every_n_steps": (trainer.log_every_n_steps >= 1, "be at least 1"),
         "chunk_tokens": (chunks == "auto" or (type(chunks) is int and chunks >= 1), "be at least 1, or auto"),
+        "chunk_multiple": (
+            multiple == "auto" or (type(multiple) is int and multiple >= 1),
+            "be at least 1, or auto",
+        ),
     }
     for key, (holds, what) in bounds.items():
         if not holds:
