@@ -94,6 +94,11 @@ def test_rows_of_equal_length_fill_their_chunks() -> None:
     assert spans(np.full(8, 10), 39) == [Span(rows, 10) for rows in expected]
 
 
+@pytest.mark.parametrize("multiple", [1, 64])
+def test_no_rows_form_no_chunk(multiple: int) -> None:
+    assert spans(np.zeros(0, dtype=np.int64), 100, multiple) == []
+
+
 def test_chunks_have_a_multiple_of_tokens_where_that_costs_little() -> None:
     rows = [[1] * length for length in np.random.default_rng(0).integers(8, 40, 128)]
     free = chunk(rows, 1536, 0, "right").chunks

@@ -156,8 +156,9 @@ def chunk(
         chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is its own chunk.
         pad_id: Id of the pad token.
         padding_side: ``left`` or ``right``.
-        multiple: See `spans`; chunks may then be up to `MOST_COLUMNS` wider.
-        widest: Width that no chunk is given for that, unless a row is longer.
+        multiple: Multiple that the number of tokens of a chunk should be, for which it may get up to
+            `MOST_COLUMNS` of padding; 1 for any number.
+        widest: Largest width that these may lead to, if no row is longer.
     """
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     order = np.argsort(-lengths, kind="stable")
@@ -177,7 +178,7 @@ def spans(lengths: np.ndarray, chunk_tokens: int, multiple: int = 1, widest: int
     Args:
         lengths: Number of tokens of each row, in descending order.
         chunk_tokens: As for `chunk`.
-        multiple: Multiple that the number of tokens of a chunk should be; 1 for any number.
+        multiple: As for `chunk`.
         widest: As for `chunk`.
 
     Returns:
@@ -186,7 +187,7 @@ def spans(lengths: np.ndarray, chunk_tokens: int, multiple: int = 1, widest: int
     cost = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the rows from each one on
     best: list[Span] = [Span(slice(0), 0)] * len(lengths)
     own = chunk_tokens // CHUNK_COST
-    widest = max(widest, *lengths[:1].tolist()) if multiple > 1 else 0
+    widest = max([widest, *lengths[:1].tolist()]) if multiple > 1 else 0
     for start in reversed(range(len(lengths))):
         longest = int(lengths[start])
         options = []
