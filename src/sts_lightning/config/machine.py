@@ -17,7 +17,7 @@ CPU_CHUNK_TOKENS = 512
 AMX_CHUNK_TOKENS, AMX_CHUNK_MULTIPLE = 1536, 64
 """Where bfloat16 is multiplied by tiles, what each chunk costs besides its products weighs more.
 
-Most of it are the kernels of products with a number of rows that has not occurred lately: about 30 ms a
+Most of that is the compilation of kernels for a number of tokens that has not occurred lately: about 30 ms a
 chunk, a quarter of its time. With multiples of 64 tokens they are found again. With AVX512_BF16 alone they
 cost little beside the products.
 """
