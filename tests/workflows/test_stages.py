@@ -50,7 +50,8 @@ def test_stages_are_started_again_and_resumed_as_a_whole(
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "save_config", stop_second)
         with pytest.raises(InterruptedRunError, match=rf"Resume with: .* resume={folder}$"):
-            run_stages(RunFolder(folder), stages())
+            run_stages(RunFolder(folder), stages("trainer.micro_batch_size=4"))
+    assert RunFolder(folder).stage("one").load_config().trainer.micro_batch_size == 4  # it started again
     with pytest.raises(ConfigError, match=rf"resume it with resume={folder},"):
         run_stages(RunFolder(folder), stages())
     first = (folder / "one" / "metrics.json").read_bytes()

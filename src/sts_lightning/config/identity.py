@@ -29,6 +29,20 @@ VOLATILE = (
 )
 """Keys, also dotted ones, that do not affect the result of a run."""
 
+DIVISION = (
+    "trainer.devices",
+    "trainer.num_nodes",
+    "trainer.strategy",
+    "trainer.micro_batch_size",
+    "trainer.chunk_tokens",
+    "trainer.chunk_multiple",
+)
+"""Settings that divide a batch among processes and in time, and leave its gradient as it is.
+
+A resumed run may have others. With dropout, micro batches of another size draw other masks, unless
+``trainer.dropout`` is ``example``.
+"""
+
 
 def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
     """Return a hash of the settings that define a run.

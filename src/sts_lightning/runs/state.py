@@ -12,7 +12,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning.config.identity import without_volatile
+from sts_lightning.config.identity import DIVISION, without_volatile
+from sts_lightning.config.renamed import first_names, without_added
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State
 
@@ -73,7 +74,8 @@ def check_resumable(folder: RunFolder) -> State:
 def check_same(folder: RunFolder, composed: DictConfig) -> None:
     """Reject a configuration that differs from the one of the run started in a folder.
 
-    The location of the data and the display of errors are ignored.
+    The location of the data, the display of errors and the division of a batch (`DIVISION`) are ignored, and
+    so are settings without effect and names of targets that the version of that run did not have yet.
 
     Args:
         folder: Run folder in the state ``started``.
@@ -86,7 +88,7 @@ def check_same(folder: RunFolder, composed: DictConfig) -> None:
     path = folder.stages_file if stages else folder.config_file
     read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read from the file
     wanted: Any = OmegaConf.to_container(read)
-    before, now = (defining_leaves(mapping, stages) for mapping in (_read(path), wanted))
+    before, now = (_compared(mapping, stages) for mapping in (_read(path), wanted))
     absent = object()
     keys = sorted(
         key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent)
@@ -99,6 +101,17 @@ def check_same(folder: RunFolder, composed: DictConfig) -> None:
             f"restart that run with resume={folder.name}, or choose another folder with "
             "hydra.run.dir=..."
         )
+
+
+def _compared(mapping: Mapping[str, Any], stages: bool) -> dict[str, Any]:
+    if stages:
+        return {
+            f"{name}.{key}": value
+            for name, stage in mapping.items()
+            for key, value in _compared(stage, False).items()
+        }
+    leaves = defining_leaves(first_names(without_added(mapping)))
+    return {key: value for key, value in leaves.items() if key not in DIVISION}
 
 
 def begin_again(folder: RunFolder) -> None:
@@ -140,19 +153,12 @@ def _read(path: Path) -> Mapping[str, Any]:
     return read
 
 
-def defining_leaves(mapping: Mapping[str, Any], stages: bool = False) -> dict[str, Any]:
+def defining_leaves(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that define a run by dotted key, without the location of the data.
 
     Args:
-        mapping: A configuration as plain values, or those of stages by name.
-        stages: Whether it is the latter.
+        mapping: A configuration as plain values.
     """
-    if stages:
-        return {
-            f"{name}.{key}": value
-            for name, stage in mapping.items()
-            for key, value in defining_leaves(stage, False).items()
-        }
     root = mapping.get("data_root")
     return {
         key: value.removeprefix(root) if isinstance(root, str) and isinstance(value, str) else value

@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from sts_lightning.batch_job import requeued
+from sts_lightning.config.identity import DIVISION
 from sts_lightning.config.stages import compose_stages, share_stages
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
@@ -27,20 +28,6 @@ from sts_lightning.workflows.shared_stage import run_shared_stage, train_shared
 from sts_lightning.workflows.train import train_in
 
 log = logging.getLogger(__name__)
-
-DIVISION = (
-    "trainer.devices",
-    "trainer.num_nodes",
-    "trainer.strategy",
-    "trainer.micro_batch_size",
-    "trainer.chunk_tokens",
-    "trainer.chunk_multiple",
-)
-"""Settings that divide a batch among processes and in time, and leave its gradient as it is.
-
-A resumed run may have others. With dropout, micro batches of another size draw other masks, unless
-``trainer.dropout`` is ``example``.
-"""
 
 
 def train(cfg: DictConfig) -> float:
@@ -206,9 +193,8 @@ def _continue_stages(folder: RunFolder, trust: Trust) -> float:
                 stage.init_from = stage.init_from if previous is None else str(previous.path)
             log.info("stage %s: %s", name, run.name)
             if run == folder.stage(name):
-                begun = run.state != "new"
-                cfg = load_run_config(run, trust) if begun else stage
-                score = train_in(run.path, cfg, resume=begun, whole=folder.path, trust=trust)
+                cfg = load_run_config(run, trust) if run.state == "cut" else stage
+                score = train_in(run.path, cfg, resume=run.state != "new", whole=folder.path, trust=trust)
             else:
                 train_shared(run, stage, trust, folder.path)
         elif run != folder.stage(name):
