@@ -1,4 +1,4 @@
-"""Linear layers in 8-bit integers, against numpy and against float32."""
+"""Conversion of encoders to 8-bit integers, against float32."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from sts_lightning.models import int8
 from sts_lightning.models.adapter import add_adapter
 from sts_lightning.models.cosines import cosines
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.int8 import Int8Linear, multiplies_int8
+from sts_lightning.models.int8 import best_layer, multiplies_int8
+from sts_lightning.models.int8_linear import DynamicInt8Linear, StaticInt8Linear
 from tests.models.decoders import lora
 from tests.models.families import FAMILIES, NEEDED, tiny, write
 
@@ -33,57 +34,31 @@ def encoder_of(model_type: str, folder: Path, **settings: object) -> SentenceEnc
     return SentenceEncoder.from_pretrained(path, max_length=64, **settings).eval()
 
 
-def layer(rows: int = 7, inputs: int = 24, outputs: int = 10) -> tuple[nn.Linear, torch.Tensor]:
+@needs_instructions
+def test_the_faster_layer_is_taken_where_it_is_nearly_as_exact() -> None:
     torch.manual_seed(0)
-    values = torch.randn(rows, inputs) + 0.5
-    values[:, 3] *= 40
-    return nn.Linear(inputs, outputs), values
+    linear, inputs = nn.Linear(24, 10), torch.rand(400, 24) - 0.3
+    assert isinstance(best_layer(linear, inputs[:200], inputs[200:]), StaticInt8Linear)
+    large = inputs.clone()
+    large[7] *= 100  # one token would take the range of all others
+    assert isinstance(best_layer(linear, large[:200], large[200:]), DynamicInt8Linear)
+    assert isinstance(best_layer(linear, inputs[:200], 3 * inputs[200:]), DynamicInt8Linear)  # clipped
 
 
 @needs_instructions
-def test_a_layer_against_numpy() -> None:
-    linear, values = layer()
-    largest = values.abs().amax(0)
-    found = Int8Linear(linear, largest)(values)
-    weight = linear.weight.detach().double().numpy()
-    s = np.sqrt(np.maximum(largest.numpy(), 0.03 * largest.mean().item()) / abs(weight).max(0))
-    for row, x in enumerate(values.double().numpy() / s):
-        step = (x.max() - x.min()) / 255
-        x_rounded = np.round((x - x.min()) / step - 128) * step + 128 * step + x.min()
-        for column, w in enumerate(weight * s):
-            scale = abs(w).max() / 127
-            expected = sum(x_rounded * np.round(w / scale) * scale) + linear.bias[column].item()
-            assert found[row, column].item() == pytest.approx(expected, abs=2e-4)
+def test_the_share_of_the_inputs_is_the_best_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    linear, inputs = nn.Linear(24, 10), torch.randn(400, 24)
+    inputs[:, 3] *= 40
 
+    def error(alphas: tuple[float, ...]) -> float:
+        monkeypatch.setattr(int8, "ALPHAS", alphas)
+        layer = best_layer(linear, inputs[:200], inputs[200:])
+        return float((layer(inputs) - linear(inputs)).norm())
 
-@needs_instructions
-def test_smoothing_takes_large_columns_out_of_the_range() -> None:
-    linear, values = layer(rows=200)
-    exact = linear(values).detach()
-    smoothed = Int8Linear(linear, values.abs().amax(0))(values)
-    plain = Int8Linear(linear, linear.weight.detach().abs().amax(0))(values)
-    assert (smoothed - exact).abs().mean() < 0.5 * (plain - exact).abs().mean()
-    assert (smoothed - exact).abs().mean() < 0.01 * exact.abs().mean()
-
-
-@needs_instructions
-def test_a_column_that_calibration_never_saw_does_no_harm() -> None:
-    linear, values = layer(rows=200)
-    largest = values.abs().amax(0)
-    largest[5] = 0
-    exact = linear(values).detach()
-    assert (Int8Linear(linear, largest)(values) - exact).abs().mean() < 0.01 * exact.abs().mean()
-
-
-@needs_instructions
-def test_a_token_does_not_depend_on_the_others() -> None:
-    linear, values = layer(rows=40)
-    converted = Int8Linear(linear, values.abs().amax(0))
-    together = converted(values.view(5, 8, -1)).view(40, -1)
-    torch.testing.assert_close(together, torch.cat([converted(row[None]) for row in values]))
-    assert torch.isnan(converted(torch.full((1, 24), torch.nan))).all()
-    constant = torch.full((1, 24), 3.0)
-    torch.testing.assert_close(converted(constant), linear(constant), atol=0.1, rtol=0.02)
+    every = int8.ALPHAS
+    alone = [error((alpha,)) for alpha in every]
+    assert error(every) == min(alone) < max(alone)
 
 
 @needs_instructions
@@ -114,6 +89,14 @@ def test_a_model_that_loses_too_much_stays_as_it_was(tmp_path: Path, monkeypatch
         encoder.set_precision("int8")
     assert encoder.precision == "32-true"
     np.testing.assert_array_equal(encoder.encode(SENTENCES), before)
+
+
+@needs_instructions
+def test_a_model_whose_vectors_are_not_finite(tmp_path: Path) -> None:
+    encoder = encoder_of("bert", tmp_path)
+    nn.init.constant_(encoder.backbone.get_submodule("encoder.layer.0.output.dense").weight, torch.nan)
+    with pytest.raises(ConfigError, match="int8 needs finite vectors"):
+        encoder.set_precision("int8")
 
 
 @needs_instructions

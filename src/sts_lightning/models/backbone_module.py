@@ -13,7 +13,7 @@ from sts_lightning.choices import InferencePrecision
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.backbone import DTYPES
 from sts_lightning.models.dropout_mode import checkpoint_contexts
-from sts_lightning.models.int8 import Int8Linear
+from sts_lightning.models.int8_linear import Int8Linear
 from sts_lightning.models.quantization import follow_weights
 
 if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter

@@ -1,8 +1,8 @@
-"""Linear layers in 8-bit integers, for encoding on CPUs that multiply them (AVX512-VNNI, AMX)."""
+"""Conversion of an encoder to 8-bit integers, for CPUs that multiply them (AVX512-VNNI, AMX)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 import numpy as np
@@ -13,10 +13,17 @@ from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.cosines import cosines
+from sts_lightning.models.int8_linear import DynamicInt8Linear, Int8Linear, StaticInt8Linear
 from sts_lightning.models.quantization import linear_weights
 
 LIMIT = 0.005
-"""Largest mean change of the cosines of `CALIBRATION`; MiniLM's change by 0.003."""
+"""Largest mean change of the cosines of `CALIBRATION` and `UNSEEN`; MiniLM's change by 0.003."""
+
+ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9)
+"""Shares of the inputs in the factors of `Int8Linear` among which each layer has its own."""
+
+WORSE = 1.5
+"""How many times the error of `DynamicInt8Linear` that of `StaticInt8Linear` may be."""
 
 Encode = Callable[[list[str]], np.ndarray]
 
@@ -57,55 +64,24 @@ CALIBRATION = (
     "A plane is taking off.",
     "The witness later withdrew the statement that he had given to the court.",
 )
-"""Sentences whose activations show which inputs of a layer are large."""
+"""Sentences whose activations show the range of a layer's inputs."""
 
-
-class Int8Linear(nn.Module):
-    """Linear layer with weights and inputs in 8 bits, and exact sums in 32.
-
-    Inputs are divided by a factor s_j of each column and weights multiplied by it, so that columns with large
-    inputs take less of the range (SmoothQuant, Xiao et al. 2023, eq. 4, alpha 0.5). Weights have a scale for
-    each output and inputs a scale and an offset for each token, so that a token's output does not depend on
-    others:
-
-        y = d (q W) w + (lo + 128 d) sum(W) w + b,    q = round((x / s - lo) / d) - 128.
-
-    Args:
-        linear: The layer.
-        largest: Largest absolute input of each column, (in,).
-    """
-
-    weight: Tensor
-    smoothing: Tensor
-    scale: Tensor
-    total: Tensor
-    bias: Tensor
-
-    def __init__(self, linear: nn.Linear, largest: Tensor) -> None:
-        super().__init__()
-        weight = linear.weight.detach().float()
-        largest = largest.clamp(min=max(0.03 * float(largest.mean()), 1e-5))  # a column may wake up later
-        smoothing = (largest / weight.abs().amax(0).clamp(min=1e-5)).sqrt()
-        weight = weight * smoothing
-        scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-        rounded = (weight / scale[:, None]).round()
-        self.register_buffer("weight", rounded.to(torch.int8).t().contiguous())
-        self.register_buffer("smoothing", smoothing.reciprocal())
-        self.register_buffer("scale", scale)
-        self.register_buffer("total", rounded.sum(1) * scale)
-        bias = torch.zeros_like(scale) if linear.bias is None else linear.bias.detach().float().clone()
-        self.register_buffer("bias", bias)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Map inputs of shape (..., in) to outputs of shape (..., out)."""
-        rows = inputs.reshape(-1, inputs.shape[-1]) * self.smoothing
-        low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)  # aminmax takes 15 times as long
-        step = (high - low).div_(255).clamp_(min=1e-12)
-        offset = low + 128 * step
-        rounded = rows.sub_(offset).mul_(1 / step).round_().to(torch.int8)
-        outputs = torch._int_mm(rounded, self.weight).float().mul_(self.scale).mul_(step)
-        outputs.addr_(offset[:, 0], self.total).add_(self.bias)
-        return outputs.view(*inputs.shape[:-1], -1)
+UNSEEN = (
+    "Fire!",
+    "The quarterly report of Müller & Söhne GmbH lists 14,200 employees in 31 countries.",
+    "Why do cats purr, and do lions purr too?",
+    "He put the keys, the wallet, two old train tickets and a half-eaten apple on the kitchen table before "
+    "anyone could ask him where he had been all night, and then went to bed without a word.",
+    "a device for measuring the humidity of the air",
+    "The senator's spokeswoman declined to comment.",
+    "git rebase keeps the history of a branch in one line.",
+    "Not one of the guests believed her story, although every word of it was true.",
+    "Heavy rain and winds of up to 140 km/h are expected along the coast on Friday.",
+    "Three boys are kicking a ball in the street.",
+    "lol that cat video again",
+    "The enzyme breaks starch down into maltose.",
+)
+"""Sentences outside the calibration, which show whether its ranges hold."""
 
 
 def convert_to_int8(backbone: nn.Module, encode: Encode) -> None:
@@ -122,21 +98,48 @@ def convert_to_int8(backbone: nn.Module, encode: Encode) -> None:
     _check_machine(backbone)
     linears = {name: part for name, part in backbone.named_modules() if type(part) is nn.Linear}
     _check_model(backbone, linears)
-    before, largest = _calibrate(encode, linears)
-    for name, inputs in largest.items():
-        backbone.set_submodule(name, Int8Linear(linears[name], inputs))
+    before = encode([*CALIBRATION, *UNSEEN])
+    if not np.isfinite(before).all():
+        raise ConfigError("int8 needs finite vectors, and those of this model are not.", key="precision")
+    inputs, others = (_inputs(encode, linears, sentences) for sentences in (CALIBRATION, UNSEEN))
+    for name, seen in inputs.items():
+        backbone.set_submodule(name, best_layer(linears[name], seen, others.get(name, seen)))
     problem = _problem(encode, before)
     if problem is None:
         return
-    for name in largest:
+    for name in inputs:
         backbone.set_submodule(name, linears[name])
     raise ConfigError(f"int8 {problem}. Use 32-true.", key="precision")
+
+
+@torch.inference_mode()
+def best_layer(linear: nn.Linear, inputs: Tensor, others: Tensor) -> Int8Linear:
+    """Return the faster layer of 8 bits where it is nearly as exact, else the more exact one.
+
+    The share of the inputs in the factors is that of `ALPHAS` with the least squared error of the outputs.
+
+    Args:
+        linear: The layer.
+        inputs: Inputs of it, (n, in), from which ranges are taken.
+        others: Further inputs, (m, in), at which errors are measured too.
+    """
+    every = torch.cat([inputs, others])
+    exact = linear(every)
+
+    def error(layer: nn.Module) -> float:
+        return float((layer(every) - exact).norm())
+
+    static, dynamic = (
+        min((kind(linear, inputs, alpha) for alpha in ALPHAS), key=error)
+        for kind in (StaticInt8Linear, DynamicInt8Linear)
+    )
+    return static if error(static) <= WORSE * error(dynamic) else dynamic
 
 
 def _problem(encode: Encode, before: np.ndarray) -> str | None:
     """Return what is wrong with a converted encoder, if anything, given its vectors before."""
     try:
-        after = encode(list(CALIBRATION))
+        after = encode([*CALIBRATION, *UNSEEN])
     except (AttributeError, TypeError, RuntimeError) as error:
         return f"needs layers that are called, and this model reads their weights itself ({error})"
     change = float(np.abs(cosines(after) - cosines(before)).mean())
@@ -145,30 +148,31 @@ def _problem(encode: Encode, before: np.ndarray) -> str | None:
     return f"changes the cosines of this model's vectors by {change:.4f} on average, more than {LIMIT:g}"
 
 
-def _calibrate(encode: Encode, linears: dict[str, nn.Linear]) -> tuple[np.ndarray, dict[str, Tensor]]:
-    """Return the vectors of `CALIBRATION`, and the largest absolute inputs of the layers that were called."""
-    largest: dict[str, Tensor] = {}
+def _inputs(encode: Encode, linears: dict[str, nn.Linear], sentences: Sequence[str]) -> dict[str, Tensor]:
+    """Return the inputs, (n, in), of the layers that sentences call."""
+    chunks: dict[str, list[Tensor]] = {}
     lock = Lock()
 
     def watch(name: str) -> RemovableHandle:
         def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            found = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).abs().amax(0)
             with lock:  # chunks are encoded in threads
-                largest[name] = torch.maximum(largest[name], found) if name in largest else found
+                chunks.setdefault(name, []).append(inputs[0].detach().reshape(-1, inputs[0].shape[-1]))
 
         return linears[name].register_forward_pre_hook(hook)
 
     hooks = [watch(name) for name in linears]
     try:
-        return encode(list(CALIBRATION)), largest
+        encode(list(sentences))
     finally:
         for hook in hooks:
             hook.remove()
+    return {name: torch.cat(inputs) for name, inputs in chunks.items()}
 
 
 def multiplies_int8() -> bool:
     """Return whether the CPU has instructions for sums of 8-bit products (AVX512-VNNI or AMX)."""
-    return torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported()
+    has = torch.cpu._is_vnni_supported() or torch.cpu._is_amx_tile_supported()
+    return has and torch.backends.mkldnn.is_available()
 
 
 def _check_machine(backbone: nn.Module) -> None:

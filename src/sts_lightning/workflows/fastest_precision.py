@@ -15,7 +15,7 @@ def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:
     On a CPU with AVX512-VNNI that is ``int8``, where the model has linear layers only and its cosines stay
     what they were (`convert_to_int8`); else ``bf16-true`` on CPUs with AVX512_BF16 and on GPUs from compute
     capability 8.0; else ``32-true``. With AMX, whose products are no longer most of the work, ``bf16-true``
-    takes half the time of ``int8``. Quantised weights stay as they are.
+    takes three quarters of the time of ``int8``. Quantised weights stay as they are.
     """
     if getattr(encoder.plain_backbone, "is_quantized", False):
         return encoder

@@ -1,0 +1,126 @@
+"""Linear layers that multiply 8-bit integers, for encoding on CPUs (AVX512-VNNI, AMX)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+
+ZERO_POINTS = torch.arange(1.0, 255.0)
+
+
+class Int8Linear(nn.Module):
+    """Linear layer with weights and inputs in 8 bits, and exact sums in 32.
+
+    Inputs are divided by a factor of each column and weights multiplied by it, so that columns with large
+    inputs take less of the range (SmoothQuant, Xiao et al. 2023, eq. 4):
+
+        s_j = max |x_j|^alpha / max |W_j|^(1 - alpha).
+
+    Weights have a scale w for each output. Inputs have a step d and a zero point z:
+
+        y = d w (q - z) W + b,    q = clip(round(x / (s d)) + z, 0, 255).
+
+    Args:
+        linear: The layer.
+        inputs: Inputs that it gets, (n, in).
+        alpha: Share of the inputs in the factors.
+    """
+
+    weight: Tensor
+    factor: Tensor
+    scale: Tensor
+    bias: Tensor
+    offset: Tensor
+    zeros: Tensor
+    digest: Tensor
+
+    def __init__(self, linear: nn.Linear, inputs: Tensor, alpha: float) -> None:
+        super().__init__()
+        weight = linear.weight.detach().float()
+        largest = inputs.abs().amax(0)
+        largest.clamp_(min=max(0.03 * float(largest.mean()), 1e-5))  # a column may wake up later
+        smoothing = largest.pow(alpha) / weight.abs().amax(0).clamp(min=1e-5).pow(1 - alpha)
+        weight = weight * smoothing
+        scale = weight.abs().amax(1).clamp(min=1e-12) / 127
+        weight = (weight / scale[:, None]).round().to(torch.int8).contiguous()
+        self.weight = torch.ops.onednn.qlinear_prepack(weight, None)
+        # Packed weights can only be multiplied; by their hash two layers can be told apart.
+        digest = hashlib.sha256(weight.numpy().tobytes()).digest()
+        self.register_buffer("digest", torch.frombuffer(bytearray(digest), dtype=torch.uint8))
+        self.register_buffer("factor", smoothing.reciprocal())
+        self.register_buffer("scale", scale)
+        bias = torch.zeros_like(scale) if linear.bias is None else linear.bias.detach().float().clone()
+        self.register_buffer("bias", bias)
+        self.register_buffer("zeros", torch.zeros_like(scale, dtype=torch.int64))
+        self.zero_point = self.find_range(inputs * self.factor)
+        self.register_buffer("offset", torch.tensor(self.zero_point + 0.5))  # conversion cuts digits off
+
+    def find_range(self, inputs: Tensor) -> int:
+        """Return the zero point, given inputs divided by the factors, (n, in)."""
+        raise NotImplementedError
+
+    def multiply(self, rounded: Tensor, step: float, bias: Tensor | None) -> Tensor:
+        """Return d w (q - z) W + b.
+
+        Args:
+            rounded: q, unsigned 8-bit integers, (..., in).
+            step: d.
+            bias: b, (out,).
+        """
+        outputs: Tensor = torch.ops.onednn.qlinear_pointwise(
+            rounded.contiguous(),
+            step,
+            self.zero_point,
+            self.weight,
+            self.scale,
+            self.zeros,
+            bias,
+            1.0,  # scale and zero point of outputs in 8 bits, which these are not
+            0,
+            torch.float32,
+            "none",
+            [],
+            "",
+        )
+        return outputs
+
+
+class StaticInt8Linear(Int8Linear):
+    """`Int8Linear` with one step for all tokens. Inputs outside the range that it was given are clipped."""
+
+    step: float
+
+    def find_range(self, inputs: Tensor) -> int:
+        """Choose step and zero point for the range of all inputs."""
+        low, high = min(float(inputs.min()), 0.0), max(float(inputs.max()), 0.0)
+        self.step = max((high - low) / 255, 1e-12)
+        self.factor.div_(self.step)
+        return round(-low / self.step)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map inputs of shape (..., in) to outputs of shape (..., out)."""
+        rounded = torch.addcmul(self.offset, inputs, self.factor).clamp_(0, 255).to(torch.uint8)
+        return self.multiply(rounded, self.step, self.bias)
+
+
+class DynamicInt8Linear(Int8Linear):
+    """`Int8Linear` with a step for each token, the smallest at which none of its inputs is clipped.
+
+    It reads and writes inputs and outputs more often than `StaticInt8Linear`.
+    """
+
+    def find_range(self, inputs: Tensor) -> int:
+        """Choose the zero point with the smallest steps."""
+        low, high = inputs.amin(1, keepdim=True), inputs.amax(1, keepdim=True)
+        steps = torch.maximum(high / (255 - ZERO_POINTS), -low / ZERO_POINTS)
+        return int(ZERO_POINTS[steps.mean(0).argmin()])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Map inputs of shape (..., in) to outputs of shape (..., out)."""
+        scaled = inputs * self.factor
+        low, high = scaled.amin(-1, keepdim=True), scaled.amax(-1, keepdim=True)  # faster than aminmax
+        step = torch.maximum(high / (255 - self.zero_point), low / -self.zero_point).clamp_(min=1e-12)
+        rounded = scaled.mul_(1 / step).add_(self.offset).to(torch.uint8)
+        return self.multiply(rounded, 1.0, None).mul_(step).add_(self.bias)
