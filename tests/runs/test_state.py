@@ -88,6 +88,9 @@ def test_stages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     RunFolder(tmp_path).stages_file.write_text("- one\n")
     with pytest.raises(CheckpointError, match=r"stages\.yaml is not a configuration"):
         _ = RunFolder(tmp_path).state
+    RunFolder(tmp_path).stages_file.write_text("one: {seed: 1}\ntwo: 3\n")
+    with pytest.raises(CheckpointError, match=r"stages\.yaml: two is not the configuration of a stage"):
+        _ = RunFolder(tmp_path).state
 
 
 def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) -> None:

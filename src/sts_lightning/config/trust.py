@@ -178,8 +178,6 @@ def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
     cfg, values = _read(path)
     stages = {}
     for name in _names(values, path):
-        if not isinstance(values[name], Mapping):
-            raise CheckpointError(f"{path}: {name} is not the configuration of a stage.")
         check(values[name], f"{path}: stage {name}", trust)
         stages[name] = cfg[name]
         stages[name].pop(SHARED, None)
@@ -195,7 +193,7 @@ def stage_folders(path: Path) -> dict[str, str | None]:
     _, values = _read(path)
     folders: dict[str, str | None] = {}
     for name in _names(values, path):
-        shared = values[name].get(SHARED) if isinstance(values[name], Mapping) else None
+        shared = values[name].get(SHARED)
         if shared is not None:
             _check_name(shared, path)
         folders[name] = shared
@@ -203,8 +201,10 @@ def stage_folders(path: Path) -> dict[str, str | None]:
 
 
 def _names(values: Mapping[Any, Any], path: Path) -> list[str]:
-    for name in values:
+    for name, stage in values.items():
         _check_name(name, path)
+        if not isinstance(stage, Mapping):
+            raise CheckpointError(f"{path}: {name} is not the configuration of a stage.")
     if not values:
         raise CheckpointError(f"{path} has no stage.")
     return list(values)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from sts_lightning.config.identity import DIVISION, without_volatile
-from sts_lightning.config.renamed import first_names, without_added
+from sts_lightning.config.renamed import without_added
+from sts_lightning.config.trust import read_settings
 from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State
 
@@ -88,7 +86,7 @@ def check_same(folder: RunFolder, composed: DictConfig) -> None:
     path = folder.stages_file if stages else folder.config_file
     read = OmegaConf.create(OmegaConf.to_yaml(composed, resolve=True))  # as it will be read from the file
     wanted: Any = OmegaConf.to_container(read)
-    before, now = (_compared(mapping, stages) for mapping in (_read(path), wanted))
+    before, now = (_compared(mapping, stages) for mapping in (read_settings(path), wanted))
     absent = object()
     keys = sorted(
         key for key in before.keys() | now.keys() if before.get(key, absent) != now.get(key, absent)
@@ -110,7 +108,7 @@ def _compared(mapping: Mapping[str, Any], stages: bool) -> dict[str, Any]:
             for name, stage in mapping.items()
             for key, value in _compared(stage, False).items()
         }
-    leaves = defining_leaves(first_names(without_added(mapping)))
+    leaves = defining_leaves(without_added(mapping))
     return {key: value for key, value in leaves.items() if key not in DIVISION}
 
 
@@ -141,16 +139,6 @@ def next_step(folder: RunFolder, command: str) -> str:
         "cut": f". Resume with: {command}",
         "finished": f" after its results had been written: {folder.name}",
     }[folder.state]
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        read: Any = OmegaConf.to_container(OmegaConf.load(path))
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError, OSError, RecursionError) as error:
-        raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
-    if not isinstance(read, dict):
-        raise CheckpointError(f"{path} is not a configuration: it has no keys.")
-    return read
 
 
 def defining_leaves(mapping: Mapping[str, Any]) -> dict[str, Any]:
