@@ -112,7 +112,7 @@ def convert_to_int8(backbone: nn.Module, encode: Encode) -> None:
     raise ConfigError(f"int8 {problem}. Use 32-true.", key="precision")
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def best_layer(linear: nn.Linear, inputs: Tensor, others: Tensor) -> Int8Linear:
     """Return the faster layer of 8 bits where it is nearly as exact, else the more exact one.
 

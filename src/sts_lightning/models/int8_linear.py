@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-ZERO_POINTS = torch.arange(1.0, 255.0)
 
-
-class Int8Linear(nn.Module):
+class Int8Linear(nn.Module, ABC):
     """Linear layer with weights and inputs in 8 bits, and exact sums in 32.
 
     Inputs are divided by a factor of each column and weights multiplied by it, so that columns with large
@@ -18,9 +17,10 @@ class Int8Linear(nn.Module):
 
         s_j = max |x_j|^alpha / max |W_j|^(1 - alpha).
 
-    Weights have a scale w for each output. Inputs have a step d and a zero point z:
+    Weights have a scale w_i for each output. Inputs have a step d and a zero point z:
 
-        y = d w (q - z) W + b,    q = clip(round(x / (s d)) + z, 0, 255).
+        y_i = d w_i sum_j (q_j - z) V_ij + b_i,
+        q_j = clip(round(x_j / (s_j d)) + z, 0, 255),    V_ij = round(s_j W_ij / w_i).
 
     Args:
         linear: The layer.
@@ -34,7 +34,6 @@ class Int8Linear(nn.Module):
     bias: Tensor
     offset: Tensor
     zeros: Tensor
-    digest: Tensor
 
     def __init__(self, linear: nn.Linear, inputs: Tensor, alpha: float) -> None:
         super().__init__()
@@ -44,11 +43,8 @@ class Int8Linear(nn.Module):
         smoothing = largest.pow(alpha) / weight.abs().amax(0).clamp(min=1e-5).pow(1 - alpha)
         weight = weight * smoothing
         scale = weight.abs().amax(1).clamp(min=1e-12) / 127
-        weight = (weight / scale[:, None]).round().to(torch.int8).contiguous()
-        self.weight = torch.ops.onednn.qlinear_prepack(weight, None)
-        # Packed weights can only be multiplied; by their hash two layers can be told apart.
-        digest = hashlib.sha256(weight.numpy().tobytes()).digest()
-        self.register_buffer("digest", torch.frombuffer(bytearray(digest), dtype=torch.uint8))
+        self.register_buffer("weight", (weight / scale[:, None]).round().to(torch.int8).contiguous())
+        self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
         self.register_buffer("factor", smoothing.reciprocal())
         self.register_buffer("scale", scale)
         bias = torch.zeros_like(scale) if linear.bias is None else linear.bias.detach().float().clone()
@@ -57,12 +53,21 @@ class Int8Linear(nn.Module):
         self.zero_point = self.find_range(inputs * self.factor)
         self.register_buffer("offset", torch.tensor(self.zero_point + 0.5))  # conversion cuts digits off
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: packed weights can only be multiplied."""
+        return {name: value for name, value in self.__dict__.items() if name != "packed"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copy, and pack its weights."""
+        self.__dict__.update(state)
+        self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
+
+    @abstractmethod
     def find_range(self, inputs: Tensor) -> int:
         """Return the zero point, given inputs divided by the factors, (n, in)."""
-        raise NotImplementedError
 
     def multiply(self, rounded: Tensor, step: float, bias: Tensor | None) -> Tensor:
-        """Return d w (q - z) W + b.
+        """Return y, (..., out).
 
         Args:
             rounded: q, unsigned 8-bit integers, (..., in).
@@ -73,7 +78,7 @@ class Int8Linear(nn.Module):
             rounded.contiguous(),
             step,
             self.zero_point,
-            self.weight,
+            self.packed,
             self.scale,
             self.zeros,
             bias,
@@ -114,8 +119,9 @@ class DynamicInt8Linear(Int8Linear):
     def find_range(self, inputs: Tensor) -> int:
         """Choose the zero point with the smallest steps."""
         low, high = inputs.amin(1, keepdim=True), inputs.amax(1, keepdim=True)
-        steps = torch.maximum(high / (255 - ZERO_POINTS), -low / ZERO_POINTS)
-        return int(ZERO_POINTS[steps.mean(0).argmin()])
+        zero_points = torch.arange(1, 255)
+        steps = torch.maximum(high / (255 - zero_points), -low / zero_points)
+        return int(zero_points[steps.mean(0).argmin()])
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map inputs of shape (..., in) to outputs of shape (..., out)."""
