@@ -106,8 +106,8 @@ class StaticInt8Linear(Int8Linear):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Map inputs of shape (..., in) to outputs of shape (..., out)."""
-        rounded = torch.addcmul(self.offset, inputs, self.factor).clamp_(0, 255).to(torch.uint8)
-        return self.multiply(rounded, self.step, self.bias)
+        rounded = torch.addcmul(self.offset, inputs, self.factor).clamp_(0, 255)
+        return self.multiply(_cut(rounded), self.step, self.bias)
 
 
 class DynamicInt8Linear(Int8Linear):
@@ -128,5 +128,13 @@ class DynamicInt8Linear(Int8Linear):
         scaled = inputs * self.factor
         low, high = scaled.amin(-1, keepdim=True), scaled.amax(-1, keepdim=True)  # faster than aminmax
         step = torch.maximum(high / (255 - self.zero_point), low / -self.zero_point).clamp_(min=1e-12)
-        rounded = scaled.mul_(1 / step).add_(self.offset).to(torch.uint8)
+        rounded = _cut(scaled.mul_(1 / step).add_(self.offset))
         return self.multiply(rounded, 1.0, None).mul_(step).add_(self.bias)
+
+
+def _cut(values: Tensor) -> Tensor:
+    """Return values from 0 to 255 without their decimals, as unsigned 8-bit integers.
+
+    torch converts float32 to them one by one, but in vectors by way of 16 bits: in a quarter of the time.
+    """
+    return values.to(torch.int16).to(torch.uint8)
