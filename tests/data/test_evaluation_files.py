@@ -35,6 +35,14 @@ def test_files_of_one_name_are_named_with_their_folders(tmp_path: Path) -> None:
     assert caught.value.key == "test"
 
 
+def test_a_file_with_the_name_of_another_score_is_named_with_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    for name in ("dev", "average", "rank"):
+        (tmp_path / "mine" / f"{name}.csv").write_text(ROWS)
+        (task,) = load_test_files([str(tmp_path / "mine" / f"{name}.csv")], COLUMNS)
+        assert task.name == f"mine/{name}"
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -40,6 +40,36 @@ def test_each_format_gives_what_a_file_gives(tmp_path: Path, kind: str, streamin
     assert not data.trained_on.differs
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+def test_quotes_of_tsv_are_letters(tmp_path: Path, streaming: bool) -> None:
+    pairs = [('"Hello there', "b", 1.0), *rows(10), ('He said "bye"', '"Yes" he said', 2.0)]
+    lines = ["sentence1\tsentence2\tscore", *("\t".join(map(str, pair)) for pair in pairs)]
+    for folder in ("hub", "file"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.tsv").write_text("\n".join(lines) + "\n")
+    file = PairsFileData(str(tmp_path / "file" / "train.tsv"), batch_size=4, seed=1)
+    file.setup()
+    data = read(tmp_path / "hub", **({"streaming": True, "limit": 12} if streaming else {}))
+    assert data.train.to_dict() == file.train.to_dict()
+    assert data.dev.to_dict() == file.dev.to_dict()
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_misplaced_quote_of_csv_merges_no_rows(tmp_path: Path, streaming: bool) -> None:
+    middle = "\n".join(f"a {n},b {n},{n / 2}" for n in range(10))
+    (tmp_path / "train.csv").write_text(
+        f'sentence1,sentence2,score\n"Hello there,b,1\n{middle}\nHe said "bye",c,2\n'
+    )
+    with pytest.raises(DataError, match=r"train\.csv: it is not valid CSV: a quote is misplaced"):
+        read(tmp_path, **({"streaming": True, "limit": 12} if streaming else {}))
+
+
+def test_long_texts_of_csv_are_read(tmp_path: Path) -> None:
+    save(tmp_path, "train", [("word " * 40_000, "b", 1.0), *rows(10)], "csv")
+    data = read(tmp_path)
+    assert max(map(len, [*data.train["sentence1"], *data.dev["sentence1"]])) > 190_000
+
+
 def test_words_that_look_missing_are_words(tmp_path: Path) -> None:
     pairs = [("None", "NA", 1.0), ("null", "n/a", 2.0), *rows(10)]
     save(tmp_path, "train", pairs, "csv")

@@ -76,6 +76,9 @@ def test_what_has_no_ceiling() -> None:
         ceiling(np.ones(4))
     with pytest.raises(ValueError, match="as many pairs"):
         ceiling(np.arange(2), 3)
+    with pytest.raises(ValueError, match="at most 501 values"):
+        ceiling(np.arange(1000.0), 502)
+    assert ceiling(np.arange(1000.0), 501).spearman > 99.99
     with pytest.raises(ValueError, match="at least two values"):
         ceiling(np.arange(5), 1)
 

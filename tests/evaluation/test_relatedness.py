@@ -39,6 +39,15 @@ def test_targets_by_hand() -> None:
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-7)
 
 
+def test_equal_vectors_order_nothing() -> None:
+    pairs = [("0", "1")] * 12
+    part = ScoredPairs(pairs, np.linspace(1, 5, 12))
+    found = evaluate_relatedness(
+        Vectors(np.ones((2, DIMENSION), np.float32)), [RelatednessTask("x", part, part, part)]
+    )
+    assert found["tasks"]["x"] == {"spearman": 0.0, "pearson": 0.0, "dev": 0.0, "examples": 12}
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     return shares / shares.sum(axis=1, keepdims=True)

@@ -101,6 +101,18 @@ def test_a_resumed_run_does_not_write_through_links(run: Path, tmp_path: Path) -
     assert victim.read_text() == "mine\n"
 
 
+@pytest.mark.parametrize("name", ["plots", "checkpoints"])
+def test_a_resumed_run_removes_nothing_behind_links(name: str, run: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / ".notes.2024").write_text("mine\n")
+    shutil.rmtree(run / name, ignore_errors=True)
+    (run / name).symlink_to(victim)
+    with pytest.raises(UntrustedError, match=f"{name} links to"):
+        ENTRIES["resume"](run, tmp_path / "out")
+    assert [path.name for path in victim.iterdir()] == [".notes.2024"]
+
+
 def pickled_predictions(run: Path, marker: Path) -> None:
     bomb = np.array([Bomb(marker)], dtype=object)
     np.savez(run / "predictions.npz", **{"STSB/cosine": bomb, "STSB/gold": bomb})

@@ -77,6 +77,12 @@ def test_a_whole_run(run: RunFolder) -> None:
     assert found["predictions.npz"][1] == "40 pairs of 1 tasks give the stored scores"
 
 
+def test_the_model_before_training_may_be_the_best(run: RunFolder) -> None:
+    metrics = run.metrics()
+    run.save_metrics(RunMetrics(metrics.test, metrics.dev, {"best_step": 0}))
+    assert outcomes(run)["history.csv"][0] == "ok"
+
+
 @pytest.mark.parametrize("damage", list(DAMAGE))
 def test_damage_is_found_where_it_is(damage: str, run: RunFolder) -> None:
     name, message, do = DAMAGE[damage]

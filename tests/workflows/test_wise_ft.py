@@ -115,6 +115,16 @@ def test_the_start_is_that_of_init_from(usual: Path, config: Config, tmp_path: P
     assert {float(share): dev for share, dev in found.items()} == pytest.approx(expected, abs=1e-2)
 
 
+def test_the_start_may_be_a_run_that_trained_a_head_alone(config: Config, tmp_path: Path) -> None:
+    head = [*TOO_FAST, "loss=mse", "freeze=encoder", "evaluation.final=false"]
+    train_in(tmp_path / "head", config(*head))
+    second = [*TOO_FAST, f"init_from={tmp_path / 'head'}", "trainer.wise_ft=[0]", "evaluation.final=false"]
+    train_in(tmp_path / "mixed", config(*second))
+    found = metrics(tmp_path / "mixed")["wise_ft"]["dev"]
+    cfg = RunFolder(tmp_path / "mixed").load_config()
+    assert found["0"] == pytest.approx(dev_of(tmp_path / "mixed", start_of(cfg)), abs=1e-2)
+
+
 def test_a_report_that_was_cut_keeps_its_average(
     mixed: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

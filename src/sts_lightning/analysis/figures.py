@@ -50,7 +50,7 @@ def loss_curves(errors: Sequence[float], curves: Mapping[str, Sequence[float]], 
     axes = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axis, (name, values) in zip(axes, curves.items(), strict=True):
         axis.plot(errors, values, color=PLAIN, label="penalty")
-        axis.axvline(x0, color="grey", linestyle=":", linewidth=1, label=f"$x_0$ = {x0:g}")
+        axis.axvline(x0, color="grey", linestyle=":", linewidth=1, label=f"x\N{SUBSCRIPT ZERO} = {x0:g}")
         axis.set(title=name, xlabel="|prediction - label|")
         axis.grid(alpha=0.25)
         axis.legend(loc="upper center")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from sts_lightning.analysis.phases import Phases
 from sts_lightning.files import write_atomic
@@ -24,8 +25,10 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, atomically, and make the folder."""
+    """Write a figure as PNG, atomically, and make the folder; no text of it is read as mathematics."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # names of runs and files may have dollar signs
     image = io.BytesIO()
     figure.savefig(image, dpi=130, format="png")
     write_atomic(path, image.getvalue())

@@ -218,14 +218,14 @@ def _check_name(name: Any, path: Path) -> None:
 
 
 def check_links(run: Path) -> None:
-    """Reject a run folder in which a file is a link to elsewhere: resuming the run would write through it.
+    """Reject a run folder with a link to elsewhere: resuming the run would write and remove files through it.
 
     Raises:
-        UntrustedError: There is such a file.
+        UntrustedError: A file or folder in it is such a link.
     """
     for path in run.rglob("*"):
         place = Path(os.path.realpath(path))  # unlike resolve, this bears a link to itself
-        if path.is_symlink() and not path.is_dir() and not place.is_relative_to(os.path.realpath(run)):
+        if path.is_symlink() and not place.is_relative_to(os.path.realpath(run)):
             raise UntrustedError(f"{path} links to {place}, outside the run folder; remove the link.")
 
 

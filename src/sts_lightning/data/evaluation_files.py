@@ -12,6 +12,21 @@ from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import ConfigError
 
+RESERVED = ("dev", "average", "rank")
+"""Other columns of the tables of scores, of which no test task has the name."""
+
+
+def task_name(path: Path, alone: bool = True) -> str:
+    """Return the name of the test task of a file: its own without the suffix, with its folder where needed.
+
+    Args:
+        path: Path of the file.
+        alone: Whether no other file has this name.
+    """
+    if alone and path.stem not in RESERVED:
+        return path.stem
+    return f"{path.absolute().parent.name}/{path.stem}"
+
 
 def load_test_files(
     files: Sequence[str],
@@ -21,7 +36,7 @@ def load_test_files(
     """Read each file as a test task of its name without the suffix.
 
     Scores keep their scale, which changes no correlation. Files of one name in different folders are named
-    with the folder.
+    with the folder, and so is a file with a name of `RESERVED`.
 
     Args:
         files: Paths of CSV, TSV or JSONL files.
@@ -56,9 +71,7 @@ def load_test_files(
 
 def _names(paths: Sequence[Path]) -> list[str]:
     stems = Counter(path.stem for path in paths)
-    names = [
-        path.stem if stems[path.stem] == 1 else f"{path.absolute().parent.name}/{path.stem}" for path in paths
-    ]
+    names = [task_name(path, stems[path.stem] == 1) for path in paths]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ConfigError(

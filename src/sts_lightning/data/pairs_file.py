@@ -7,6 +7,7 @@ from pathlib import Path
 
 from datasets import Dataset
 
+from sts_lightning.data.evaluation_files import task_name
 from sts_lightning.data.module import TRAINING
 from sts_lightning.data.pair_tables import SCORE_RANGE
 from sts_lightning.data.readers.text_files import read_records
@@ -87,5 +88,5 @@ class PairsFileData(ScoredPairsData):
         return source
 
     def task_name(self, source: str) -> str:
-        """Return the name of a file without its suffix."""
-        return Path(source).stem
+        """Return the name of a file without its suffix, with its folder if it is that of another score."""
+        return task_name(Path(source))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from datasets import Dataset
 
+from sts_lightning.data.evaluation_files import RESERVED
 from sts_lightning.data.module import DEV, TEST, TRAINING
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import text_of
@@ -107,8 +108,9 @@ class PairsHubData(ScoredPairsData):
         return f"{self.path}, split {source}"
 
     def task_name(self, source: str) -> str:
-        """Return the name of the data set without its owner."""
-        return Path(self.path).name
+        """Return the name of the data set without its owner, or with it if it is that of another score."""
+        name = Path(self.path).name
+        return name if name not in RESERVED else f"{Path(self.path).absolute().parent.name}/{name}"
 
     def _texts(self, split: str, role: str) -> Iterator[tuple[int, list[str]]]:
         limit = self.limit if self.streaming and role == TRAINING else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -51,9 +52,11 @@ def find_files(weights: Mapping[str, float]) -> dict[str, float]:
     """Return the files with their weights: those of a pattern in alphabetical order.
 
     Raises:
-        DataError: A pattern matches no file, or a file is found more than once.
+        DataError: A pattern matches no file, a file is found more than once, under whatever spelling of its
+            path, or its name is not valid UTF-8, which no record could hold.
     """
     found: dict[str, float] = {}
+    places: set[str] = set()
     for item, weight in weights.items():
         paths = [item]
         if glob.has_magic(item) and not Path(item).exists():
@@ -61,11 +64,16 @@ def find_files(weights: Mapping[str, float]) -> dict[str, float]:
             paths = sorted(path for path in matches if Path(path).is_file())
         if not paths:
             raise DataError(f"no file matches {item}.", key="data.path")
-        twice = next((path for path in paths if path in found), None)
-        if twice is not None:
-            raise DataError(
-                "is found more than once.", twice, key="data.path", hint="Let only one pattern match it."
-            )
+        for path in paths:
+            if any("\ud800" <= letter <= "\udfff" for letter in path):
+                raise DataError(
+                    "has a name that is not valid UTF-8.", ascii(path), key="data.path", hint="Rename it."
+                )
+            if os.path.realpath(path) in places:
+                raise DataError(
+                    "is found more than once.", path, key="data.path", hint="Let only one pattern match it."
+                )
+            places.add(os.path.realpath(path))
         found |= dict.fromkeys(paths, weight)
     return found
 

@@ -38,8 +38,11 @@ def ceiling(gold: np.ndarray, levels: int = 2) -> Ceiling:
         levels: K, at least 2.
 
     Raises:
-        ValueError: There are fewer pairs than values, a score is not finite, or all are equal.
+        ValueError: There are fewer pairs than values, or more values than `CANDIDATES` allow, a score is not
+            finite, or all are equal.
     """
+    if levels > CANDIDATES + 1:
+        raise ValueError(f"a scorer can have at most {CANDIDATES + 1} values here, got {levels}.")
     ranks, scale = _centred_ranks(gold, levels)
     size = len(ranks)
     if levels == 2:

@@ -9,10 +9,10 @@ from typing import TypedDict
 
 import numpy as np
 import torch
-from scipy.stats import pearsonr, spearmanr
 from torch import Tensor, nn
 
 from sts_lightning.data.readers.supervised_sts import RelatednessTask
+from sts_lightning.evaluation.correlation import correlate
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.features import FrozenFeatures
 
@@ -81,10 +81,10 @@ def _score(task: RelatednessTask, features: FrozenFeatures) -> Correlation:
         torch.manual_seed(SEED)
         model = nn.Linear(train.shape[1], LEVELS)
     best, best_dev = _fit(model, train, level_targets(task.train.scores), dev, task.dev.scores)
-    predicted = _predict(best, test)
+    found = correlate(_predict(best, test), task.test.scores)
     return {
-        "spearman": 100 * float(spearmanr(predicted, task.test.scores)[0]),
-        "pearson": 100 * float(pearsonr(predicted, task.test.scores)[0]),
+        "spearman": found["spearman"],
+        "pearson": found["pearson"],
         "dev": 100 * best_dev,
         "examples": len(task.test.scores),
     }
@@ -119,7 +119,7 @@ def _fit(
             optimizer.step()
         if epoch % EPOCHS_PER_CHECK:
             continue
-        correlation = float(pearsonr(_predict(model, dev), dev_scores)[0])
+        correlation = correlate(_predict(model, dev), dev_scores)["pearson"] / 100
         if correlation > best_dev:
             best, best_dev = copy.deepcopy(model), correlation
         elif misses == PATIENCE:

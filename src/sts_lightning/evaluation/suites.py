@@ -212,6 +212,13 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
             tasks += load_test_files(files, columns, _score_range(cfg))
     if names:
         tasks += load_sts_tasks(cfg.data_root, tuple(names), text)
+    twice = sorted({task.name for task in tasks[: len(files)]} & set(names))
+    if twice:
+        raise ConfigError(
+            f"{', '.join(twice)} would be the name of a test file of your own and of a task.",
+            key="test",
+            hint="Rename the file, or leave the task out.",
+        )
     tables = [table for task in tasks for table in task.subsets.values()]
     check_aggregate(cfg.aggregate)
 

@@ -35,8 +35,9 @@ class RunCheck:
         Raises:
             UserError: Configuration, data or checkpoint cannot be used.
         """
-        if run.resumable:
+        if run.state != "new":
             check_links(run.path)
+        if run.resumable:
             check_checkpoints(run)
         cfg = check_config(cfg)
         check_settings(cfg.trainer, cfg.data.batch_size)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,9 +93,10 @@ def report(fitted: Fitted, started: float) -> float:
         selected = tuned.dev["spearman"]
     worse = None if before is None or selected is None else selected < before
     title = f"{cfg.name}, seed {cfg.seed}"
-    plot_curves(history, run.plots / "curves.png", best_step, title)
-    _plot_dev(tuned, data, run, title)
-    _plot_ranks(history, run, title)
+    with _optional("plots"):
+        plot_curves(history, run.plots / "curves.png", best_step, title)
+        _plot_dev(tuned, data, run, title)
+        _plot_ranks(history, run, title)
     details = _details(fitted, history, best_step, time.monotonic() - started)
     if mixture is not None:
         details[ENTRY] = mixture
@@ -101,7 +104,8 @@ def report(fitted: Fitted, started: float) -> float:
         details["rank"] = tuned.ranks
     details = {"dev_untuned": before, "worse_than_untuned": worse, **details}
     metrics = RunMetrics(tuned.test, _dev(tuned), details)
-    write_page(run, metrics, _disagreements(tuned, data), changed_settings(cfg))
+    with _optional(run.page_file.name):
+        write_page(run, metrics, _disagreements(tuned, data), changed_settings(cfg))
     log_results(parts.loggers, run, metrics, fitted.plan.total_steps)
     # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
     run.save_metrics(metrics)
@@ -117,6 +121,15 @@ def report(fitted: Fitted, started: float) -> float:
         "selected step %d of %d; results, plots and weights: %s", best_step, fitted.plan.total_steps, run.name
     )
     return tuned.dev["spearman"]
+
+
+@contextmanager
+def _optional(what: str) -> Iterator[None]:
+    """Warn where something that only shows the results cannot be made: they are worth more than it."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError) as error:
+        log.warning("WARNING: %s could not be made (%s: %s)", what, type(error).__name__, error)
 
 
 def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreement]:

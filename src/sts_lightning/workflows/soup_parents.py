@@ -13,12 +13,16 @@ from torch import Tensor
 
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError
+from sts_lightning.models.freezing import freeze
 from sts_lightning.models.loading import build_encoder, load_part
 from sts_lightning.models.weight_sum import Weights, weighted_sum
 from sts_lightning.runs.folder import RunFolder
 
 ENCODER = "encoder."
 """Prefix of the names of the encoder's weights in a checkpoint."""
+
+DEV_SPLIT = ("seed", "dev_fraction", "limit", "dev_path", "dev_split")
+"""Settings of data that decide which of the training pairs become dev pairs."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
         trust: What their configurations may ask for.
 
     Raises:
-        CheckpointError: A folder is no run, has an adapter, or another model or prompt than the first one.
+        CheckpointError: A folder is no run, has an adapter, or another model or prompt than the first one, or
+            has trained on the dev pairs of the first one, by which averages are selected.
     """
     parents: list[Parent] = []
     for folder in folders:
@@ -68,6 +73,7 @@ def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
             raise CheckpointError(f"{run.name} did not train its encoder (freeze={cfg.get('freeze')}).")
         parents.append(Parent(run, cfg, weights))
         _check_same(parents[0], parents[-1])
+        _check_dev(parents[0], parents[-1])
     return parents
 
 
@@ -83,6 +89,26 @@ def _check_same(first: Parent, other: Parent) -> None:
                     f"{other.run.name} has {group}.{key}={two.get(key)}, but {first.run.name} has "
                     f"{one.get(key)}; only runs of the same model can be averaged."
                 )
+
+
+def _check_dev(first: Parent, other: Parent) -> None:
+    """Reject a run of which dev pairs of the first one are training pairs."""
+    one, two = first.cfg.data, other.cfg.data
+    same = all(one.get(key) == two.get(key) for key in ("_target_", "path", "split", "config"))
+    drawn = "dev_fraction" in one and one.get("dev_path") is None and one.get("dev_split") is None
+    if drawn and same and any(one.get(key) != two.get(key) for key in DEV_SPLIT):
+        raise CheckpointError(
+            f"{other.run.name} has trained on dev pairs of {first.run.name}: both take them from the "
+            "training pairs, with another data.seed, data.dev_fraction, data.limit or source of dev pairs.",
+            hint="Train the runs with one data.seed (data.seed=0), or give dev pairs (data.dev_path, "
+            "data.dev_split).",
+        )
+    if one.get("dev") == "suite" != two.get("dev", "suite"):
+        raise CheckpointError(
+            f"{other.run.name} may have trained on dev pairs of {first.run.name}, whose dev=suite holds "
+            f"training pairs out; it has dev={two.dev}.",
+            hint="Average runs with the same dev.",
+        )
 
 
 def mean_encoder(parents: Sequence[Parent]) -> dict[str, Tensor]:
@@ -128,6 +154,7 @@ def _start(parent: Parent) -> dict[str, Tensor]:
     if cfg.init_from is not None:
         earlier = RunFolder(cfg.init_from).last_stage()
         kind: Literal["best", "last"] = "best" if cfg.init == "best" else "last"
+        freeze(encoder, earlier.settings().get("freeze", "none"))  # what it did not train may be absent
         load_part(encoder, ENCODER, earlier.read_checkpoint(kind), earlier.checkpoint(kind))
     whole = {ENCODER + name: value for name, value in encoder.state_dict().items()}
     return {name: whole[name] for name in parent.encoder()}

@@ -89,8 +89,9 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     if first:
         state = check_resumable(run) if resume else check_free(run)
     again = state == "started"
-    if resume and not again:
+    if resume or again:
         check_links(run.path)
+    if resume and not again:
         check_checkpoints(run)
     cfg = check_config(cfg)
     machine = decide(cfg.trainer)

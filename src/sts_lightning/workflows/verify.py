@@ -154,10 +154,12 @@ class _Folder:
         steps = [row["step"] for row in rows]
         if not steps or steps != sorted(set(steps)):
             raise CheckpointError(f"{path} is broken: its steps do not ascend.")
-        dev = {row["step"]: row[MONITOR] for row in rows if MONITOR in row and row["step"]}
-        if not dev:
-            raise CheckpointError(f"{path} has no dev score of a step.")
         selected = None if self.metrics is None else self.metrics.details.get("best_step")
+        scored = [row for row in rows if MONITOR in row]
+        if not any(row["step"] for row in scored):
+            raise CheckpointError(f"{path} has no dev score of a step.")
+        # The model before training counts where it could be selected (trainer.select_untuned).
+        dev = {row["step"]: row[MONITOR] for row in scored if row["step"] or selected == 0}
         if selected is not None and dev.get(selected) != max(dev.values()):
             raise CheckpointError(
                 f"{path}: the selected step {selected} has dev score {dev.get(selected)}, but the best is "

@@ -155,7 +155,7 @@ CASES = {
     "column of CSV twice": Case(
         {C: csv([(*row, 1) for row in PAIRS], (*NAMES, "score"))}, "", "more than once", "data.score"
     ),
-    "quote of CSV": Case({C: csv(PAIRS) + b'"a,b,1\n'}, C, "inside string"),
+    "quote of CSV": Case({C: csv(PAIRS) + b'"a,b,1\n'}, C, "a quote is misplaced or missing"),
     "Latin-1 in CSV": Case({C: csv(PAIRS) + b"\xe9,b,1\n"}, C, "0xe9"),
     "UTF-16 of CSV": Case({C: csv(PAIRS).decode().encode("utf-16")}, C, "0xff"),
     "NUL in CSV": Case({C: csv(PAIRS) + b"a\0,b,1\n"}, ROW.format(C, 20), "NUL"),

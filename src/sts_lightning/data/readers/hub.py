@@ -5,6 +5,7 @@ Only tables are read (Parquet, CSV, JSON, Arrow). A loading script is never exec
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,8 +24,14 @@ from sts_lightning.errors import DataError
 TABLES = ("parquet", "csv", "json", "arrow", "cache")
 """Builders of `datasets` whose data are tables; ``cache``: a table prepared before, read without network."""
 
-AS_TEXT = {"keep_default_na": False}
-"""Options of CSV files: the words None, null and NA are words, as in a file of `data=pairs_file`."""
+AS_TEXT: Mapping[str, Mapping[str, Any]] = {
+    ",": {"keep_default_na": False, "engine": "python"},  # the only one that rejects misplaced quotes
+    "\t": {"keep_default_na": False, "quoting": csv.QUOTE_NONE},
+}
+"""Options of CSV and TSV files by their separator, which read them as `data=pairs_file` does.
+
+The words None, null and NA are words; CSV is quoted as in spreadsheets; TSV has no quoting.
+"""
 
 BATCH = 1000
 """Rows that are decoded together."""
@@ -191,10 +198,8 @@ class HubTable:
         try:
             builder = load_dataset_builder(where, config, revision=revision)
         except ValueError as error:
-            if "Couldn't find cache" in str(
-                error
-            ):  # a CSV file, prepared with these options, without network
-                return load_dataset_builder(where, config, revision=revision, **AS_TEXT)
+            if "Couldn't find cache" in str(error):
+                return self._open_prepared(where, config, revision)
             if "Config name is missing" not in str(error) and "BuilderConfig" not in str(error):
                 raise
             known = get_dataset_config_names(where, revision=revision)
@@ -202,9 +207,17 @@ class HubTable:
             hint = suggest(config or "", known, f"There are: {', '.join(known)}.")
             raise DataError(f"it has {found}.", self.path, key="data.config", hint=hint) from error
         if _kind(builder) == "csv":
+            csv.field_size_limit(2**31 - 1)  # the default is too low for long texts
             commit = None if self.local else str(builder.hash)
-            return load_dataset_builder(where, config, revision=commit, **AS_TEXT)
+            return load_dataset_builder(where, config, revision=commit, **AS_TEXT[builder.config.sep])
         return builder
+
+    def _open_prepared(self, where: str, config: str | None, revision: str | None) -> DatasetBuilder:
+        """Return the builder of a CSV or TSV file that was prepared before, without network."""
+        try:
+            return load_dataset_builder(where, config, revision=revision, **AS_TEXT[","])
+        except ValueError:
+            return load_dataset_builder(where, config, revision=revision, **AS_TEXT["\t"])
 
     def _check_builder(self, revision: str | None) -> None:
         kind, commit = _kind(self.builder), str(self.builder.hash)

@@ -47,6 +47,7 @@ FILE_KINDS = (
         ("as a scalar of type", "was truncated converting"),
         "its values are of another kind than those of the other files of the data set",
     ),
+    (("_csv", "expected after"), "it is not valid CSV: a quote is misplaced or missing"),
     (("repo card metadata", "yaml"), "its README.md has settings between --- that are no YAML mapping"),
 )
 """Parts of the libraries' errors about a file, and our message."""
