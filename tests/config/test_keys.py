@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sts_lightning.config.keys import flat_keys, suggest
+from sts_lightning.config.keys import flat_keys, path_override, suggest
 
 Config = Callable[..., DictConfig]
 
@@ -19,3 +21,13 @@ def test_suggestions(config: Config) -> None:
     # Nothing is similar within the group: its settings are listed rather than a key of another group.
     assert suggest("loss.temprature", keys) == "Settings of loss: official."
     assert "loss._target_" not in keys
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/runs/größe", "/runs/x (1)", "a,b", "it's", "end\\", "a\\'b", "a\\b", "{x}", "[y]", "a=b", " left"],
+)
+def test_a_path_in_an_override_is_read_back(path: str) -> None:
+    text = path_override("hydra.run.dir", path)
+    assert OverridesParser.create().parse_override(text).value() == path
+    assert path_override("resume", "/runs/2026-01-01/a b") == "resume=/runs/2026-01-01/a b"

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from sts_lightning.losses import all_losses
+from sts_lightning.losses.decoupled import DecoupledLoss
 from sts_lightning.losses.divided import DividedLoss
 from sts_lightning.losses.ibn import IBNLoss
 from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.rank_margin import RankMarginLoss
 from tests.losses.cases import batch, make
@@ -66,6 +68,15 @@ def test_a_small_last_batch_has_fewer_parts() -> None:
     views, _ = batch(loss, 2)
     assert loss(views[:2]) == 0  # one pair in each part, without a hard negative
     assert DividedLoss(RankMarginLoss(gap=3), parts=4).least_batch == 20
+
+
+def test_parts_have_the_rows_that_the_loss_needs() -> None:
+    inner = DecoupledLoss()
+    loss = DividedLoss(inner, parts=4)
+    views = torch.randn(2, 6, 4)
+    expected = torch.stack([inner(views[:, first : first + 2]) for first in (0, 2, 4)]).mean()
+    torch.testing.assert_close(loss(views), expected)
+    assert DividedLoss(MatryoshkaLoss(inner, [2])).least_rows == 2
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,18 @@ def test_affine_in_the_cosines() -> None:
     torch.testing.assert_close(loss(views(x), labels), loss(views(2 * x + 0.3), labels))
 
 
+@pytest.mark.parametrize("size", [8, 64, 256])
+def test_cosines_that_are_equal_but_for_rounding_have_no_gradient(size: int) -> None:
+    torch.manual_seed(0)
+    first = torch.randn(size, 32)
+    views = torch.stack([first, first + 3e-4 * torch.randn(size, 32)]).requires_grad_()
+    value = SpearmanLoss()(views, 5 * torch.rand(size))
+    value.backward()
+    assert value.item() == 1
+    assert views.grad is not None
+    assert not views.grad.any()
+
+
 def test_rejects_a_temperature_of_zero() -> None:
     with pytest.raises(ValueError, match="temperature must be positive"):
         SpearmanLoss(temperature=0.0)

@@ -131,6 +131,15 @@ def test_a_setting_takes_precedence_over_the_pipeline(tmp_path: Path) -> None:
     np.testing.assert_allclose(encoder.encode(["a dog"])[0], hidden.detach().numpy(), atol=1e-5)
 
 
+def test_the_layer_of_an_export_may_be_another_one(tmp_path: Path) -> None:
+    folder = write(tiny("bert"), tmp_path)
+    (Path(folder) / "sts_lightning.json").write_text('{"pooling": "mean", "layer": -2, "max_length": 64}')
+    assert from_pipeline(folder).layer == -2
+    assert from_pipeline(folder, layer=-1).layer == -1
+    with pytest.raises(ValueError, match="max_length must be at least 3, got 0"):
+        from_pipeline(folder, max_length=0)
+
+
 def test_new_layers_in_place_of_trained_ones(tmp_path: Path) -> None:
     folder, _ = st_folder(tmp_path, dense=((8, nn.Tanh()),))
     for projection in ("train", "always"):

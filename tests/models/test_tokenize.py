@@ -12,7 +12,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.tokenize import SentenceTokenizer
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
+from sts_lightning.testing.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral
 
 
 def decode(tokenizer: SentenceTokenizer, ids: list[int]) -> str:
@@ -30,6 +30,25 @@ def test_truncation_cuts_the_sentence_and_never_the_template() -> None:
     long, short = (decode(tokenizer, ids) for ids in tokenizer(["abcdefgh", "xy"]))
     assert long == '[CLS] of " abcd " is [MASK]. [SEP]'
     assert short == '[CLS] of " xy " is [MASK]. [SEP]'
+
+
+@pytest.mark.parametrize("template", [None, 'of "{sentence}" is {mask}.', "of {sentence}"])
+def test_the_end_is_cut_whatever_side_the_tokenizer_names(template: str | None) -> None:
+    usual, other = character_tokenizer(), character_tokenizer()
+    other.truncation_side = "left"
+    right, left = (SentenceTokenizer(tokenizer, 4, template) for tokenizer in (usual, other))
+    assert left(["abcdefgh", "xy"]) == right(["abcdefgh", "xy"])
+
+
+def test_a_character_of_several_tokens_is_kept_or_left_out() -> None:
+    tokenizer = byte_tokenizer("<s>")
+    alone = SentenceTokenizer(tokenizer, 90, 'This : "{sentence}" means:"')
+    for length in range(4, 12):
+        cut = SentenceTokenizer(tokenizer, length, 'This : "{sentence}" means:"')
+        for letters in range(4):
+            text = "a" * letters + "\N{GRINNING FACE}" * 9
+            kept = max(n for n in range(len(text) + 1) if len(text[:n].encode()) <= length)
+            assert cut([text]) == alone([text[:kept]]), (length, letters)
 
 
 @pytest.mark.parametrize("template", ["no slot", "{sentence} twice {sentence}"])

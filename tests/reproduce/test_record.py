@@ -66,6 +66,14 @@ def test_a_row_keeps_runs_whose_folders_are_gone(tmp_path: Path) -> None:
     assert read_record(path) == record({"a": 5.0})
 
 
+def test_rows_of_other_settings_are_not_kept(tmp_path: Path) -> None:
+    path = tmp_path / "toy.json"
+    update_record(path, replace(record({"a": 80.0, "b": 70.0}), evaluate=["precision=32-true"]))
+    later = replace(record({"a": 50.0, "b": 40.0}, runs=1), evaluate=["quantization=nf4"])
+    update_record(path, later)
+    assert read_record(path) == later
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"table": "x"}', '{"results": [{"row": 1, "colour": 2}]}'])
 def test_a_broken_record_is_named(text: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -93,4 +94,11 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     run, other = write(tmp_path / "here" / "run"), write(tmp_path / "elsewhere")
     run.checkpoint("last").unlink()
     run.checkpoint("last").symlink_to(other.checkpoint("last"))
+    assert leftovers(tmp_path / "here") == []
+
+
+def test_a_link_to_the_checkpoints_of_another_run_is_not_followed(tmp_path: Path) -> None:
+    run, other = write(tmp_path / "here" / "run"), write(tmp_path / "elsewhere")
+    shutil.rmtree(run.checkpoints)
+    run.checkpoints.symlink_to(other.checkpoints)
     assert leftovers(tmp_path / "here") == []

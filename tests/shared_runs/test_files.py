@@ -113,6 +113,22 @@ def test_a_resumed_run_removes_nothing_behind_links(name: str, run: Path, tmp_pa
     assert [path.name for path in victim.iterdir()] == [".notes.2024"]
 
 
+@pytest.mark.parametrize("link", ["one", "one/checkpoints"])
+def test_resumed_stages_write_nothing_behind_links(link: str, run: Path, tmp_path: Path) -> None:
+    victim = Path(shutil.copytree(run, tmp_path / "victim"))
+    (victim / "metrics.json").unlink()
+    (victim / "checkpoints" / "thesis.bin").write_text("mine\n")
+    stage = yaml.safe_load((run / "config.yaml").read_text())
+    stages = tmp_path / "stages"
+    (stages / link).parent.mkdir(parents=True)
+    (stages / "stages.yaml").write_text(yaml.safe_dump({"one": stage}))
+    (stages / link).symlink_to(victim if link == "one" else victim / "checkpoints")
+    before = sorted(path.stat().st_mtime_ns for path in victim.rglob("*"))
+    with pytest.raises(UntrustedError, match=f"{link} links to"):
+        train_py(tmp_path / "out", f"resume={stages}")
+    assert sorted(path.stat().st_mtime_ns for path in victim.rglob("*")) == before
+
+
 def pickled_predictions(run: Path, marker: Path) -> None:
     bomb = np.array([Bomb(marker)], dtype=object)
     np.savez(run / "predictions.npz", **{"STSB/cosine": bomb, "STSB/gold": bomb})

@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.errors import FailedJobsError
+from sts_lightning.errors import ConfigError, FailedJobsError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.sweep import cluster
@@ -246,3 +246,13 @@ def test_a_job_of_a_failed_stage_is_cancelled(tmp_path: Path, monkeypatch: pytes
         watch(planned, handles)
     assert cancelled == [planned[1].folder]
     assert planned[1].state == "not run"
+
+
+def test_settings_outside_the_identity_have_one_value(grid: Grid, tmp_path: Path) -> None:
+    grid.add(0, ["seed=1", f"data_root={tmp_path}"])
+    grid.add(1, ["seed=1", f"data_root={tmp_path}"])
+    with pytest.raises(ConfigError, match="data_root has two values in the sweep") as caught:
+        grid.add(2, ["seed=1", "data_root=elsewhere"])
+    assert caught.value.key == "data_root"
+    with pytest.raises(ConfigError, match="resume is for one run"):
+        grid.add(3, [f"resume={tmp_path}"])

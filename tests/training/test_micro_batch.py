@@ -41,6 +41,12 @@ def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
         find_micro_batch_size(encoder, 16, 2, nullcontext)
 
 
+def test_auto_with_a_frozen_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    encoder = tiny_bert().requires_grad_(False)
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext) == 4
+
+
 def test_auto_starts_from_the_planned_size(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
     longest = SentenceEncoder.longest_rows

@@ -7,6 +7,7 @@ import pytest
 import torch
 from omegaconf import DictConfig
 from torch import nn
+from transformers import GPT2Config, GPT2Model, T5Config, T5EncoderModel
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses.l1 import L1Loss
@@ -125,6 +126,38 @@ def test_rates_fall_from_layer_to_layer(decay_embeddings: bool) -> None:
         else:
             expected = 0.125 if ".embeddings." in name and decay_embeddings else 1.0
         assert rate == expected, name
+
+
+def plain(module: nn.Module, **settings: Any) -> dict[str, tuple[float, float]]:
+    """Rate and weight decay of each parameter."""
+    optimizer = make_optimizer(module, 1.0, 0.01, BETAS, 1e-8, fused=True, **settings)
+    by_id = {id(p): (g["lr"], g["weight_decay"]) for g in optimizer.param_groups for p in g["params"]}
+    return {name: by_id[id(parameter)] for name, parameter in module.named_parameters()}
+
+
+def test_layers_and_embeddings_of_other_families() -> None:
+    module = nn.Module()
+    module.encoder = T5EncoderModel(
+        T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=3, num_heads=2)
+    )
+    for name, (rate, _) in plain(module, layer_decay=0.5).items():
+        block = name.partition(".block.")[2][:1]
+        top = name == "encoder.encoder.final_layer_norm.weight"
+        assert rate == ({"0": 0.25, "1": 0.5, "2": 1.0}[block] if block else 1.0 if top else 0.125), name
+    module.encoder = GPT2Model(GPT2Config(vocab_size=9, n_positions=8, n_embd=8, n_layer=2, n_head=2))
+    found = plain(module, layer_decay=0.5)
+    assert {found[f"encoder.{table}.weight"][0] for table in ("wte", "wpe")} == {0.25}
+    assert found["encoder.h.0.mlp.c_fc.weight"] == (0.5, 0.01)
+    assert {decay for name, (_, decay) in found.items() if ".ln_" in name} == {0.0}
+
+
+def test_a_network_above_the_encoder_has_none_of_its_layers() -> None:
+    module = Pair()
+    module.companion = nn.Module()
+    module.companion.upper = tiny_bert(layers=2).backbone
+    found = plain(module, layer_decay=0.5)
+    assert {rate for name, (rate, _) in found.items() if name.startswith("companion.upper.encoder")} == {1.0}
+    assert found["encoder.backbone.encoder.layer.0.output.dense.weight"][0] == 0.25
 
 
 def test_the_head_may_have_a_rate_of_its_own() -> None:

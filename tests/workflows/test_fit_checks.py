@@ -16,8 +16,10 @@ from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.rank_margin import RankMarginLoss
+from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
+from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.assembly import make_loss
-from sts_lightning.workflows.fit_checks import check_dropout, check_fit, check_wise_ft
+from sts_lightning.workflows.fit_checks import check_dropout, check_fit, check_regularizer, check_wise_ft
 from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF
 from tests.losses.cases import make
@@ -103,6 +105,25 @@ def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, co
         with pytest.raises(ConfigError, match=f"a batch of {size}") as caught:
             check_fit(loss, data)
         assert caught.value.key == "data.batch_size"
+
+
+def test_regularizers_read_the_views_that_there_are(config: Config) -> None:
+    one = build("data", config("data=toy", "data.kind=sentences", "data.views=1").data)
+    two = build("data", config("data=toy").data)
+    for regularizer, views in (
+        (GlobalOrthogonal(), 2),
+        (RankReduction(views="each"), 2),
+        (RankReduction(), 1),
+    ):
+        assert regularizer.least_views == views
+        check_regularizer(regularizer, two)
+        assert regularizer(torch.randn(views, 6, 4)).isfinite()
+        if views == 1:
+            check_regularizer(regularizer, one)
+            continue
+        with pytest.raises(ConfigError, match="reads 2 views") as caught:
+            check_regularizer(regularizer, one)
+        assert caught.value.key == "regularizer"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import argparse
 import logging
 
 from sts_lightning.cli.arguments import Commands, add_runs_folder
-from sts_lightning.errors import RunningElsewhereError
+from sts_lightning.errors import CheckpointError, RunningElsewhereError
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> None:
         if options.delete:
             try:
                 freed = drop(found)
-            except RunningElsewhereError as error:
+            except (RunningElsewhereError, CheckpointError) as error:
                 log.warning("WARNING: %s", error)
                 continue
         log.info("%8.1f MB of %8.1f  %s", freed / MB, found.size / MB, found.run.name)

@@ -182,6 +182,8 @@ def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[s
             private = name.startswith("_") or (not _is_plain(value) and name not in MODEL_TEXT)
             if private and not attention:
                 yield name, "may make transformers load code"
+    elif path == ("companion",) and isinstance(values.get("cache_dir"), str):
+        yield "cache_dir", "a folder outside the run folder that is written to"
     elif path == ("trainer", "extra"):
         for name in sorted(values.keys() - TRAINER_EXTRA):
             yield name, "may make Lightning load code or write elsewhere"

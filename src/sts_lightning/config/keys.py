@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from omegaconf import DictConfig
 
 from sts_lightning.errors import ConfigError
+
+_BARE = re.compile(r"[A-Za-z0-9_./:@%+~ -]+")
 
 
 def suggest(key: str, known: Iterable[str]) -> str:
@@ -54,6 +58,16 @@ def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
         if isinstance(node, DictConfig) and not node._is_missing() and not node._is_none():
             keys += flat_keys(node, f"{prefix}{key}.")
     return keys
+
+
+def path_override(key: str, path: str | Path) -> str:
+    """Return ``key=path`` as Hydra reads it: quoted where a bare word could not have its characters."""
+    text = str(path)
+    if _BARE.fullmatch(text) and text == text.strip():
+        return f"{key}={text}"
+    # A backslash is one, but for those before a quote.
+    quoted = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + end[2].replace("'", "\\'"), text)
+    return f"{key}='{quoted}'"
 
 
 def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:

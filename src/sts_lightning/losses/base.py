@@ -35,6 +35,7 @@ class Loss(nn.Module, ABC):
             (``negatives``) or a companion supplies.
         requires: Those without which the loss cannot be computed.
         least_batch: Number of rows below which the loss has no gradient.
+        least_rows: Number of rows below which it may have no value.
         observed: Quantities of the last call besides the loss, such as the accuracy of a head; logged in
             training.
     """
@@ -44,6 +45,7 @@ class Loss(nn.Module, ABC):
     takes: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     least_batch: int = 1
+    least_rows: int = 1
 
     def __init__(self) -> None:
         super().__init__()

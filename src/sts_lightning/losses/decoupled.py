@@ -34,6 +34,7 @@ class DecoupledLoss(Loss):
     """
 
     views = (2, 3)
+    least_rows = 2
     labels = ("none",)
 
     def __init__(self, temperature: float = 0.05, uniformity_weight: float = 1.0) -> None:

@@ -58,13 +58,14 @@ class DividedLoss(Loss):
         self.views, self.labels, self.requires = inner.views, inner.labels, inner.requires
         self.takes = tuple(name for name in inner.takes if name in DIVIDED)
         self.least_batch = parts * inner.least_batch
+        self.least_rows = inner.least_rows
 
     def check_dimension(self, dimension: int) -> None:
         """Reject a size that the inner loss cannot read; see `Loss.check_dimension`."""
         self.inner.check_dimension(dimension)
 
     def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
-        """Compute the mean of the inner loss over parts, without those of a batch that is too small.
+        """Compute the mean of the inner loss over parts; a small batch has fewer of them.
 
         Args:
             views: Embeddings, (V, B, D).
@@ -72,10 +73,9 @@ class DividedLoss(Loss):
             **further: Arguments that the inner loss takes, (V, B).
         """
         values, observed = [], []
-        for part in range(self.parts):
-            rows = Shard(part, self.parts).slice_of(views.shape[1])
-            if not range(views.shape[1])[rows]:
-                continue
+        parts = min(self.parts, max(1, views.shape[1] // self.inner.least_rows))
+        for part in range(parts):
+            rows = Shard(part, parts).slice_of(views.shape[1])
             own = {name: value[:, rows] for name, value in further.items()}
             values.append(self.inner(views[:, rows], None if labels is None else labels[rows], **own))
             observed.append(self.inner.observed)

@@ -33,6 +33,7 @@ class EnergyLoss(Loss):
     """
 
     views = (2, 3)
+    least_rows = 2
     labels = ("none",)
 
     def __init__(self, margin: float = 0.2) -> None:

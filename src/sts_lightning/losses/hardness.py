@@ -41,6 +41,7 @@ class HardnessLoss(Loss):
     """
 
     views = (2, 3)
+    least_rows = 2
     labels = ("none",)
 
     def __init__(self, temperature: float = 0.05, hardness: float = 1.0, prior: float = 0.0) -> None:

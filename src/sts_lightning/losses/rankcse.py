@@ -107,6 +107,7 @@ class RankCSELoss(Loss):
         self.student_temperature = student_temperature
         self.teacher_temperature = teacher_temperature
         self.positive_in_lists = positive_in_lists
+        self.least_rows = 1 if positive_in_lists else 2
         self.official = official
         self.takes = self.requires = ("teacher",) if distillation_weight else ()
 

@@ -52,10 +52,10 @@ class SpearmanLoss(Loss):
 
 
 def in_deviations(values: Tensor) -> Tensor:
-    """Divide values by their standard deviation, (B,) -> (B,); constant ones are left as they are."""
+    """Divide values by their standard deviation, (B,) -> (B,); constant ones become 0, without gradient."""
     variance = values.var(correction=0)
-    # Rounding is not scaled up; a correlation then treats the values as constant.
-    return values / torch.where(variance <= RESOLUTION**2, 1.0, variance).sqrt()
+    constant = variance <= RESOLUTION**2  # but for rounding, which ranks would scale up
+    return torch.where(constant, 0.0, values / torch.where(constant, 1.0, variance).sqrt())
 
 
 def soft_ranks(values: Tensor, temperature: float) -> Tensor:

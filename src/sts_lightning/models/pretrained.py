@@ -94,18 +94,20 @@ def from_pipeline(
     virtual = getattr(settings.get("adapter"), "num_virtual_tokens", None) or 0
     length = _longest(pipeline, backbone, tokenizer, template, settings.get("view_templates"), virtual)
     projector = _projector(files, pipeline, projection, backbone)
-    settings["layer"] = settings.get("layer", -1) if pipeline.layer == -1 else pipeline.layer
+    settings.setdefault("layer", pipeline.layer)
     settings["bidirectional_layers"] = (
         settings.get("bidirectional_layers", 0) or pipeline.bidirectional_layers
     )
+    if max_length is None:
+        max_length = min(TRAINING_TOKENS, length or TRAINING_TOKENS)
     encoder = SentenceEncoder(
         backbone,
         tokenizer,
         pooling=pooling,
-        max_length=max_length or min(TRAINING_TOKENS, length or TRAINING_TOKENS),
+        max_length=max_length,
         template=template,
         projection="always" if projector is not None else projection or "none",
-        limit=limit or length,
+        limit=length if limit is None else limit,
         normalize=pipeline.normalize if normalize is None else normalize,
         projector=projector,
         **settings,

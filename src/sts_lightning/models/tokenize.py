@@ -74,6 +74,7 @@ class SentenceTokenizer:
             raise ValueError(f"denoise {denoise!r} needs a template.")
         if view_templates is not None and template is None:
             raise ValueError("view_templates need a template too, for evaluation.")
+        tokenizer.truncation_side = "right"
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.evaluation_length: int | None = max_length
@@ -161,22 +162,27 @@ class SentenceTokenizer:
         return int(next(token for token in known if token is not None))
 
     def _cut(self, texts: list[str], max_length: int | None) -> list[str]:
-        """Cut each text after its first ``max_length`` tokens."""
+        """Cut each text after its first ``max_length`` tokens, or before a character that would be torn."""
         if max_length is None:
             return texts
         encoded = self.tokenizer(
             texts,
             truncation=True,
-            max_length=max_length,
+            max_length=max_length + 1,
             add_special_tokens=False,
             return_offsets_mapping=True,
             return_attention_mask=False,
             return_token_type_ids=False,
         )
-        return [
-            text[: spans[-1][1]] if len(spans) == max_length else text
-            for text, spans in zip(texts, encoded["offset_mapping"], strict=True)
-        ]
+        cut = []
+        for text, spans in zip(texts, encoded["offset_mapping"], strict=True):
+            end = len(text)
+            if len(spans) > max_length:
+                last, following = spans[max_length - 1], spans[max_length]
+                # Tokens of bytes may share a character, whose span each of them has.
+                end = last[1] if last[1] <= following[0] else last[0]
+            cut.append(text[:end])
+        return cut
 
     def count_cut(self, sentences: Sequence[str], max_length: int | None) -> int:
         """Count the sentences with more than ``max_length`` tokens, which would be cut.

@@ -11,6 +11,11 @@ class Regularizer(nn.Module, ABC):
     """Base class of terms that are added to a loss: functions of the embeddings of a batch."""
 
     @property
+    def least_views(self) -> int:
+        """Return the number of views that the term reads at least."""
+        return 1
+
+    @property
     def needs_phases(self) -> bool:
         """Return whether a `RankMonitor` has to find the phases of training for the term."""
         return False

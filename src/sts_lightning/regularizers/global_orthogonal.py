@@ -43,6 +43,11 @@ class GlobalOrthogonal(Regularizer):
             raise ValueError(f"coefficient must be finite and not negative, got {coefficient}.")
         self.coefficient = coefficient
 
+    @property
+    def least_views(self) -> int:
+        """Return 2: the term compares rows of the first view with those of the second."""
+        return 2
+
     def forward(self, views: Tensor) -> Tensor:
         """Compute the term of embeddings (V, B, D), V at least 2, at least in float32."""
         vectors = views if views.dtype == torch.float64 else views.float()

@@ -80,6 +80,11 @@ class RankReduction(Regularizer):
         self.register_buffer("phase", torch.ones((), dtype=torch.int64))
 
     @property
+    def least_views(self) -> int:
+        """Return the number of views from which the rows come."""
+        return 1 if self.views in ("first", "both") else 2
+
+    @property
     def needs_phases(self) -> bool:
         """Return whether the phases differ, so that the switch between them has to be detected."""
         return self.directions[0] != self.directions[1]
@@ -89,12 +94,12 @@ class RankReduction(Regularizer):
         sign = SIGNS[self.directions[int(self.phase) - 1]]
         if sign == 0 or self.coefficient == 0:
             return views.new_zeros((), dtype=torch.float32)
-        parts = {
-            "first": [views[0]],
-            "second": [views[1]],
-            "both": [views[:2].flatten(0, 1)],
-            "each": list(views[:2]),
-        }[self.views]
+        if self.views == "both":
+            parts = [views[:2].flatten(0, 1)]
+        elif self.views == "each":
+            parts = list(views[:2])
+        else:
+            parts = [views[0 if self.views == "first" else 1]]
         entropy = torch.stack([von_neumann_entropy(part) for part in parts]).mean()
         return sign * self.coefficient * entropy
 

@@ -10,6 +10,7 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.keys import path_override
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.plan import compose_job
 from sts_lightning.reproduce.run import RunJobs
@@ -28,7 +29,7 @@ def open_launcher(name: str, settings: Sequence[str], root: Path) -> RunJobs:
     """
     overrides = (
         f"hydra/launcher={name}",
-        f"hydra.sweep.dir={root}",
+        path_override("hydra.sweep.dir", root),
         *(f"hydra.launcher.{setting}" for setting in settings),
     )
     try:

@@ -8,12 +8,14 @@ from functools import cache
 from pathlib import Path
 
 from hydra import compose
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.conf_folders import folders
 from sts_lightning.config.composing import composing
+from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import Entry, command_line, script_of
 from sts_lightning.errors import ConfigError
@@ -256,7 +258,7 @@ class Table:
         if start is not None:
             key = "init_from" if entry == "train" else "ckpt"
             # The configuration of the earlier run was composed here too, hence the consent.
-            overrides = (*overrides, f"{key}={start.folder}", *start.trust.arguments())
+            overrides = (*overrides, path_override(key, start.folder), *start.trust.arguments())
         try:
             # The last override of a key takes precedence; Hydra rejects two for a group.
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
@@ -288,7 +290,9 @@ def _identify(
     for text in overrides:
         key, _, value = text.partition("=")
         if key in varying:
-            given[key] = varying[key](value)
+            quoted = value.startswith("'")
+            plain = OverridesParser.create().parse_override(text).value() if quoted else value
+            given[key] = varying[key](str(plain))
     fixed = tuple(text for text in overrides if text.partition("=")[0] not in varying)
     composed = compose_job(entry, fixed).copy()
     with open_dict(composed):

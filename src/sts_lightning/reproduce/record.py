@@ -106,7 +106,7 @@ def update_record(path: Path, record: Record) -> None:
     """Write a record, but keep the rows of which the record there has more finished runs.
 
     Their run folders may be gone. Remove the file to record a table from the beginning; a broken one is
-    replaced.
+    replaced, and so is one of other settings of the evaluation.
     """
     if path.is_file():
         with contextlib.suppress(DataError):
@@ -115,6 +115,8 @@ def update_record(path: Path, record: Record) -> None:
 
 
 def _with_earlier(record: Record, earlier: Record) -> Record:
+    if earlier.evaluate != record.evaluate:
+        return record
     known = {(result.row, result.model): result for result in earlier.results}
     results = []
     for result in record.results:

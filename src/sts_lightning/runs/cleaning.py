@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,8 +77,10 @@ def drop(leftover: Leftover) -> int:
 
 def _leftover(run: RunFolder) -> Leftover | None:
     path = run.checkpoint("last")
-    if not run.finished or not path.is_file() or path.is_symlink():
+    if not run.finished or not path.is_file():
         return None
+    if Path(os.path.realpath(path)) != Path(os.path.realpath(run.path)) / path.relative_to(run.path):
+        return None  # a link: the file is another run's
     checkpoint = run.read_checkpoint("last", mmap=True)
     unneeded = tree_leaves([value for key, value in checkpoint.items() if key not in NEEDED])
     storages = [tensor.untyped_storage() for tensor in unneeded if isinstance(tensor, torch.Tensor)]

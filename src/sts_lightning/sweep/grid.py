@@ -12,10 +12,11 @@ from pathlib import Path
 from hydra import compose
 from hydra.core.utils import filter_overrides
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
 from sts_lightning.config.cells import unset
+from sts_lightning.config.identity import VOLATILE
 from sts_lightning.config.stages import Compose, compose_stages
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.job import Job, job_config, job_folder, job_trust
@@ -82,7 +83,14 @@ class Grid:
         with named(own):
             composed = self.compose_job(list(overrides), number)
             folder = job_folder(composed)
+            if composed.get("resume"):
+                raise ConfigError(
+                    "resume is for one run.",
+                    key="resume",
+                    hint="Repeat the command of a sweep to resume its runs, or resume each run by itself.",
+                )
             if folder in self.jobs:
+                self._check_equal(self.jobs[folder], composed)
                 return self.jobs[folder].job
             job = Job(number, own, folder)
             job.trust = job_trust(composed, overrides, self._whole)
@@ -92,6 +100,18 @@ class Grid:
             for need in job.needs:
                 self._owners.setdefault(need, composed)
         return job
+
+    def _check_equal(self, planned: Planned, composed: DictConfig) -> None:
+        """Reject a job that differs from one in a setting that is no part of a run's identity."""
+        for key in VOLATILE:
+            values = [OmegaConf.select(cfg, key) for cfg in (planned.composed, composed)]
+            if key != "hydra" and values[0] != values[1]:
+                raise ConfigError(
+                    f"{key} has two values in the sweep, {values[0]} and {values[1]}, but does not affect "
+                    "the result: both would be one run.",
+                    key=key,
+                    hint="Give it one value.",
+                )
 
     def _configs(self, job: Job, composed: DictConfig) -> dict[str, DictConfig]:
         if not composed.get("stages"):

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from sts_lightning.conf_folders import VARIABLE as CONF_VARIABLE
 from sts_lightning.conf_folders import own_folder
 from sts_lightning.config.identity import configuration_hash, defining
-from sts_lightning.config.keys import stage_overrides
+from sts_lightning.config.keys import path_override, stage_overrides
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
 from sts_lightning.interrupts import KILL, PARENT
@@ -207,9 +207,9 @@ def _last_line(path: Path) -> str:
 
 def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
     if job.run_folder.resumable and job.stage is None:  # a shared stage waits for others, then resumes
-        arguments = [f"resume={job.folder}", *job.trust.arguments()]
+        arguments = [path_override("resume", job.folder), *job.trust.arguments()]
     else:
-        arguments = [*job.overrides, *job.added, f"hydra.run.dir={job.folder}"]
+        arguments = [*job.overrides, *job.added, path_override("hydra.run.dir", job.folder)]
     job.state, begin = "running", time.monotonic()
     environment = {name: value for name, value in os.environ.items() if name != "LOCAL_RANK"}
     environment |= {PARENT: str(os.getpid()), CONF_VARIABLE: job.conf, **resources.environment}

@@ -90,7 +90,8 @@ def find_micro_batch_size(
                 reserved = [torch.empty_like(parameter) for parameter in trained for _ in range(2)]
                 with context():
                     vectors = encoder.embed_chunk(encoder.longest_rows(size * num_views))
-                vectors.sum().backward()
+                if vectors.requires_grad:  # not with a frozen encoder
+                    vectors.sum().backward()
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise

@@ -14,7 +14,7 @@ from sts_lightning.choices import Schedule
 from sts_lightning.errors import ConfigError
 
 NO_DECAY = ("bias", "norm.weight", "Norm.weight", "log_scale")
-"""Name endings of parameters that weight decay leaves alone."""
+"""Name endings of parameters that weight decay leaves alone, as it does those of modules called a norm."""
 
 
 def check_optim(optim: DictConfig) -> None:
@@ -89,6 +89,7 @@ def make_optimizer(
             hint="Set freeze=none, or choose a loss with a head such as loss=l1.",
         )
     depths = layer_depths(module)
+    embeddings, norms = _embeddings(module), _norms(module)
     if layer_decay < 1 and not depths:
         raise ConfigError(
             "optim.layer_decay: the parameters of this model do not name their layers.",
@@ -97,12 +98,12 @@ def make_optimizer(
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in trained.items():
         depth = depths.get(name, 0)
-        if name not in depths and ".embeddings." in name and decay_embeddings:
+        if name not in depths and name in embeddings and decay_embeddings:
             depth = max(depths.values(), default=0) + 1
         rate = lr * layer_decay**depth
         if head_lr is not None and name.startswith("loss."):
             rate = head_lr
-        decay = 0.0 if name.endswith(NO_DECAY) else weight_decay
+        decay = 0.0 if name.endswith(NO_DECAY) or name in norms else weight_decay
         groups.setdefault((rate, decay), []).append(parameter)
     return AdamW(
         [{"params": members, "lr": rate, "weight_decay": decay} for (rate, decay), members in groups.items()],
@@ -113,14 +114,42 @@ def make_optimizer(
     )
 
 
-_LAYER = re.compile(r"\.(?:layers?|h|blocks)\.(\d+)\.")
+_LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
+
+_ABOVE = "companion.upper."
+"""Start of the names of a network above the encoder, whose layers are not the encoder's."""
 
 
 def layer_depths(module: nn.Module) -> dict[str, int]:
     """Return the number of transformer layers above each parameter of a layer, by parameter name."""
-    layers = {name: int(match[1]) for name, _ in module.named_parameters() if (match := _LAYER.search(name))}
+    layers = {
+        name: int(match[1])  # of the outermost layer: T5's blocks have layers themselves
+        for name, _ in module.named_parameters()
+        if not name.startswith(_ABOVE) and (match := _LAYER.search(name))
+    }
     top = max(layers.values(), default=0)
     return {name: top - layer for name, layer in layers.items()}
+
+
+def _embeddings(module: nn.Module) -> set[str]:
+    """Return the names of parameters below the layers: tables of words and positions, and their norm."""
+    tables = {
+        f"{path}.{name}"
+        for path, part in module.named_modules()
+        if isinstance(part, nn.Embedding) and not path.startswith(_ABOVE)
+        for name, _ in part.named_parameters(recurse=False)
+    }
+    return tables | {name for name, _ in module.named_parameters() if ".embeddings." in name}
+
+
+def _norms(module: nn.Module) -> set[str]:
+    """Return the names of the parameters of layer norms, RMS norms and the like."""
+    return {
+        f"{path}.{name}"
+        for path, part in module.named_modules()
+        if "norm" in type(part).__name__.lower()
+        for name, _ in part.named_parameters(recurse=False)
+    }
 
 
 def check_warmup(warmup: float, total_steps: int) -> int:

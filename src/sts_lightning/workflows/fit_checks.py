@@ -45,6 +45,20 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
     )
 
 
+def check_regularizer(regularizer: Regularizer | None, data: SentenceDataModule) -> None:
+    """Reject a regularizer that reads more views than the data has.
+
+    Raises:
+        ConfigError: It does.
+    """
+    if regularizer is not None and data.num_views < regularizer.least_views:
+        raise ConfigError(
+            f"regularizer: {type(regularizer).__name__} reads {regularizer.least_views} views with these "
+            f"settings, and {type(data).__name__} gives {data.num_views}.",
+            key="regularizer",
+        )
+
+
 def check_views(prompt: DictConfig, data: SentenceDataModule) -> None:
     """Reject templates without a slot, not one for each view, or that the data would tear.
 

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from sts_lightning.batch_job import requeued
 from sts_lightning.config.identity import DIVISION
 from sts_lightning.config.stages import compose_stages, share_stages
-from sts_lightning.config.trust import NOTHING, Trust, wanted
+from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
 from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
@@ -168,6 +168,7 @@ def run_stages(
 
 def resume_stages(folder: RunFolder, trust: Trust = NOTHING) -> float:
     """Resume a run of several stages; see `run_stages`."""
+    check_links(folder.path)
     folder.load_stages(trust)
     with _held(folder) as first:
         if first:

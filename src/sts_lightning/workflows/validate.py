@@ -28,6 +28,7 @@ from sts_lightning.workflows.fit_checks import (
     check_dropout,
     check_extras,
     check_fit,
+    check_regularizer,
     check_views,
     check_wise_ft,
 )
@@ -146,6 +147,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     own = [build(f"callbacks.{name}", node) for name, node in cfg.callbacks.items()]
     regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
     companion = build("companion", cfg.companion) if cfg.companion else None
+    check_regularizer(regularizer, data)
     check_extras(cfg, loss, regularizer, own)
     check_companion(cfg, loss, companion)
     check_dropout(cfg)
