@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError
@@ -21,7 +22,10 @@ from sts_lightning.reproduce.spec import (
     load_scale,
     load_spec,
 )
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.sweep.job import Demand
 from tests.conftest import CONF
+from tests.shared_runs.entries import write_finished
 
 pytestmark = pytest.mark.slow  # each composes a table
 
@@ -241,3 +245,14 @@ def test_a_table_hands_consent_on_to_rows_that_read_a_folder(tmp_path: Path) -> 
     assert own.overrides == ("loss._target_=my.Loss", "seed=1")
     assert "trust=[my.Loss]" in after.overrides
     assert "trust=[my.Loss]" in tested.overrides
+
+
+def test_a_run_of_several_stages_has_the_results_of_the_last_one(tmp_path: Path) -> None:
+    run = Planned("train", (), tmp_path / "run", Demand(1))
+    write_finished(run.folder / "one")
+    config = RunFolder(run.folder / "one").settings()
+    run.run_folder.stages_file.write_text(yaml.safe_dump({"one": config, "two": config}))
+    assert not run.done
+    write_finished(run.folder / "two")
+    assert run.done
+    assert run.results.metrics().scores["dev"] == 50

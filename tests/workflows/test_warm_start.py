@@ -34,6 +34,21 @@ def test_head_then_both(config: Config, tmp_path: Path) -> None:
     assert any(name.startswith("encoder.") for name in second)
 
 
+def test_a_folder_of_stages_is_its_last_stage(config: Config, tmp_path: Path) -> None:
+    both, after = RunFolder(tmp_path / "both"), tmp_path / "after"
+    train_in(both.path / "one", config(*overrides("stage2")))
+    both.save_stages({"one": both.stage("one").load_config()})
+    end = both.stage("one").read_checkpoint("best")["state_dict"]
+    short = ["trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0", "trainer.max_epochs=-1"]
+    train_in(after, config(*overrides("stage2"), f"init_from={both.path}", *short))
+    start = RunFolder(after).read_checkpoint("best")["state_dict"]
+    for name, value in end.items():
+        torch.testing.assert_close(start[name], value, atol=1e-9, rtol=0)
+    metrics = RunFolder(after).metrics()
+    assert len(metrics.trained_on) == 2
+    assert metrics.details["earlier"][0]["wall_seconds"] > 0
+
+
 def test_a_frozen_encoder_that_came_from_a_run_is_kept(config: Config, tmp_path: Path) -> None:
     tuned, head = tmp_path / "tuned", tmp_path / "head"
     train_in(tuned, config(*overrides("stage2")))

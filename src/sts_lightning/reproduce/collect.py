@@ -182,7 +182,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     planned = _readable(problems, table.seed_runs, cell)
     system.planned = len(table.run_seeds) if planned is None else len(planned)
     for run in planned or ():
-        metrics = _readable(problems, RunFolder.metrics, run.run_folder) if run.done else None
+        metrics = _readable(problems, RunFolder.metrics, run.results) if run.done else None
         if metrics is None:
             continue
         system.folders.append(run.folder)
@@ -192,12 +192,12 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
         system.trained_on.append(metrics.trained_on if row.trains or row.after else ())
         scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})
-        if "average" in scores and run.run_folder.predictions_file.is_file():
-            predictions = _readable(problems, load_predictions, run.run_folder)
+        if "average" in scores and run.results.predictions_file.is_file():
+            predictions = _readable(problems, load_predictions, run.results)
             if predictions is not None:
                 system.predictions.append(predictions)
                 system.clean += _clean_average(predictions, metrics)
-        history = _readable(problems, RunFolder.history, run.run_folder)
+        history = _readable(problems, RunFolder.history, run.results)
         watched = [step for step in history or () if "rank/energy" in step]
         if watched:
             system.ranks.append(watched)

@@ -66,7 +66,12 @@ class Planned:
     @property
     def done(self) -> bool:
         """Whether the run has finished."""
-        return self.run_folder.metrics_file.is_file()
+        return self.run_folder.finished
+
+    @property
+    def results(self) -> RunFolder:
+        """Folder with the results: of a run of several stages, that of the last one."""
+        return self.run_folder.last_stage()
 
     @property
     def command(self) -> str:
@@ -187,10 +192,7 @@ class Table:
         Raises:
             CheckpointError: A run of the search has not finished.
         """
-        return {
-            name: RunFolder(run.folder).metrics().scores["dev"]
-            for name, run in self.search_runs(cell).items()
-        }
+        return {name: run.results.metrics().scores["dev"] for name, run in self.search_runs(cell).items()}
 
     def _models(self) -> list[str | None]:
         own = [row.model for row in self.spec.rows.values() if row.model and self._keeps_model(row)]

@@ -48,7 +48,7 @@ def groups(table: Table) -> Iterator[list[Planned]]:
 
 def _run_group(planned: Iterable[Planned], run_jobs: RunJobs) -> bool:
     runs = list({run.folder: run for run in planned if not run.done}.values())
-    ready = [run for run in runs if run.after is None or RunFolder(run.after).metrics_file.is_file()]
+    ready = [run for run in runs if run.after is None or RunFolder(run.after).finished]
     for run in runs:
         if run not in ready:
             log.error("skipped: %s, since %s has not finished", " ".join(run.overrides), run.after)

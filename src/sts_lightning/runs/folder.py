@@ -234,7 +234,7 @@ class RunFolder:
         """
         details: Mapping[str, Any] = {}
         with contextlib.suppress(CheckpointError):
-            details = self.metrics().details
+            details = self.last_stage().metrics().details
         own = {name: details.get(name) for name in ("wall_seconds", "peak_memory_bytes")}
         return [*(details.get("earlier") or []), {"run": str(self.path), **own}]
 
@@ -245,7 +245,7 @@ class RunFolder:
     def trained_on(self) -> TrainedOn:
         """Return the data that the run and those before it were trained on; unknown without results."""
         try:
-            return self.metrics().trained_on
+            return self.last_stage().metrics().trained_on
         except (CheckpointError, OSError):
             return (None,)
 

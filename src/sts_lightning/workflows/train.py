@@ -206,7 +206,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     keep: set[str] = set()
     if cfg.init_from is not None:
         with at_setting("init_from"):
-            names = warm_start(RunFolder(cfg.init_from), cfg, encoder, loss, trust | wanted(cfg))
+            names = warm_start(RunFolder(cfg.init_from).last_stage(), cfg, encoder, loss, trust | wanted(cfg))
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.freeze)
     edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
