@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omegaconf import OmegaConf
 
-from sts_lightning.config.identity import configuration_hash, defining
+from sts_lightning.config.identity import configuration_hash, defining, move_data
 
 RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"root": "${data_root}", "size": 2}}
 
@@ -30,3 +30,11 @@ def test_where_a_teacher_keeps_vectors_does_not_matter() -> None:
 
     assert of(cache_dir="here") == of(cache_dir="there") == of(cache_dir=None)
     assert of(precision="bf16-true") != of(precision=None) == of()
+
+
+def test_data_that_have_moved() -> None:
+    paths = ["/a/data/x.csv", "/a/database/y"]
+    cfg = OmegaConf.create({"data_root": "/a/data", "data": {"root": "/a/data", "path": paths}, "seed": 1})
+    move_data(cfg, "/b")
+    moved = ["/b/x.csv", "/a/database/y"]
+    assert cfg == {"data_root": "/b", "data": {"root": "/b", "path": moved}, "seed": 1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -13,9 +14,10 @@ from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunErr
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.training.module import STSModule
+from sts_lightning.workflows import stages as workflow
 from sts_lightning.workflows.stages import load_run_config, resume_stages, run_stages, train
 from tests.conftest import SHORT_RUN
-from tests.shared_runs.entries import composed
+from tests.shared_runs.entries import composed, train_py, write_finished
 
 pytestmark = pytest.mark.slow  # each composes several stages
 
@@ -122,3 +124,21 @@ def test_a_sweep_over_several_devices_in_one_process_is_rejected(
             return
         with pytest.raises(ConfigError, match="Leave out hydra/launcher=basic"):
             train(cfg)
+
+
+def test_a_resumed_run_may_find_its_data_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def keep(run: Path, cfg: DictConfig, **settings: Any) -> float:
+        seen.append((run.name, cfg.data_root))
+        return 0.0
+
+    monkeypatch.setattr(workflow, "train_in", keep)
+    alone, both = RunFolder(tmp_path / "alone"), RunFolder(tmp_path / "both")
+    for run in (alone, both.stage("one")):
+        write_finished(run.path)
+        run.metrics_file.unlink()
+    both.save_stages({"one": both.stage("one").load_config()})
+    for run in (alone, both):
+        train_py(tmp_path / "out", f"resume={run.path}", f"data_root={tmp_path / 'moved'}")
+    assert seen == [("alone", str(tmp_path / "moved")), ("one", str(tmp_path / "moved"))]

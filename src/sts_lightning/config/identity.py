@@ -79,3 +79,19 @@ def without_volatile(node: Mapping[Any, Any], prefix: str = "") -> dict[str, Any
         for key, value in node.items()
         if f"{prefix}{key}" not in VOLATILE
     }
+
+
+def move_data(cfg: DictConfig, data_root: str) -> None:
+    """Let a stored configuration read its data elsewhere: replace its data root in all paths, in place."""
+    former = str(cfg.get("data_root"))
+
+    def moved(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {key: moved(value) for key, value in node.items()}
+        if isinstance(node, list):
+            return [moved(value) for value in node]
+        inside = isinstance(node, str) and (node == former or node.startswith(f"{former}/"))
+        return data_root + node[len(former) :] if inside else node
+
+    with open_dict(cfg):
+        cfg.merge_with(moved(OmegaConf.to_container(cfg, resolve=False)))

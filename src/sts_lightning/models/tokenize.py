@@ -14,6 +14,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.models.template import SLOT, fill_mask
 from sts_lightning.models.text_edit import edit
 from sts_lightning.models.tokenized_batch import TokenizedBatch, chunk, pad
+from sts_lightning.models.truncation import cut_texts
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
 """Change of a row: from its token ids, and 1 for each special token, to new token ids."""
@@ -134,7 +135,7 @@ class SentenceTokenizer:
         if template is not None:
             prefix, suffix = template.split(SLOT)
             if suffix:
-                texts, row_length = self._cut(texts, max_length), None
+                texts, row_length = cut_texts(self.tokenizer, texts, max_length), None
             elif max_length is not None:  # the row ends with the sentence, as after a prompt elsewhere
                 row_length = max_length + sum(map(len, self._split(template)))
             texts = [f"{prefix}{text}{suffix}" for text in texts]
@@ -160,29 +161,6 @@ class SentenceTokenizer:
         tokenizer = self.tokenizer
         known = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
         return int(next(token for token in known if token is not None))
-
-    def _cut(self, texts: list[str], max_length: int | None) -> list[str]:
-        """Cut each text after its first ``max_length`` tokens, or before a character that would be torn."""
-        if max_length is None:
-            return texts
-        encoded = self.tokenizer(
-            texts,
-            truncation=True,
-            max_length=max_length + 1,
-            add_special_tokens=False,
-            return_offsets_mapping=True,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )
-        cut = []
-        for text, spans in zip(texts, encoded["offset_mapping"], strict=True):
-            end = len(text)
-            if len(spans) > max_length:
-                last, following = spans[max_length - 1], spans[max_length]
-                # Tokens of bytes may share a character, whose span each of them has.
-                end = last[1] if last[1] <= following[0] else last[0]
-            cut.append(text[:end])
-        return cut
 
     def count_cut(self, sentences: Sequence[str], max_length: int | None) -> int:
         """Count the sentences with more than ``max_length`` tokens, which would be cut.

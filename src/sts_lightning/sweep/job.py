@@ -206,8 +206,9 @@ def _last_line(path: Path) -> str:
 
 
 def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
+    moved = [text for text in job.overrides if text.startswith("data_root=")]
     if job.run_folder.resumable and job.stage is None:  # a shared stage waits for others, then resumes
-        arguments = [path_override("resume", job.folder), *job.trust.arguments()]
+        arguments = [path_override("resume", job.folder), *job.trust.arguments(), *moved]
     else:
         arguments = [*job.overrides, *job.added, path_override("hydra.run.dir", job.folder)]
     job.state, begin = "running", time.monotonic()

@@ -15,7 +15,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from sts_lightning.batch_job import requeued
-from sts_lightning.config.identity import DIVISION
+from sts_lightning.config.identity import DIVISION, move_data
 from sts_lightning.config.stages import compose_stages, share_stages
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
 from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
@@ -50,13 +50,14 @@ def train(cfg: DictConfig) -> float:
     trust = Trust.of(cfg.trust, cfg.trust_remote_code)
     try:
         if cfg.resume is not None:
-            allowed = ("resume=", "debug=", "trust=", "trust_remote_code=", *(f"{key}=" for key in DIVISION))
+            elsewhere = ("data_root", *DIVISION)
+            allowed = ("resume=", "debug=", "trust=", "trust_remote_code=", *(f"{key}=" for key in elsewhere))
             others = [text for text in overrides if not text.startswith(allowed)]
             if others:
                 raise ConfigError(
                     f"resume uses the run's own configuration; leave out {' '.join(others)}.", key="resume"
                 )
-            given = [key for key in DIVISION if any(text.startswith(f"{key}=") for text in overrides)]
+            given = [key for key in elsewhere if any(text.startswith(f"{key}=") for text in overrides)]
             return _resume(RunFolder(cfg.resume), trust, {key: OmegaConf.select(cfg, key) for key in given})
         if (
             hydra.mode is RunMode.MULTIRUN
@@ -95,16 +96,20 @@ def _resume(run: RunFolder, trust: Trust, division: Mapping[str, Any] = MappingP
     Args:
         run: Its folder.
         trust: Consent of the user.
-        division: Settings of `DIVISION` that replace those of the run.
+        division: Settings of `DIVISION` that replace those of the run, and where its data are now.
     """
+    division = dict(division)
+    data_root = division.pop("data_root", None)
     if run.has_stages:
         if division:
             raise ConfigError(
                 f"{run.name} has stages, whose settings differ; leave out {', '.join(division)}.",
                 key="resume",
             )
-        return resume_stages(run, trust)
+        return resume_stages(run, trust, data_root)
     cfg = load_run_config(run, trust)
+    if data_root is not None:
+        move_data(cfg, data_root)
     for key, value in division.items():
         OmegaConf.update(cfg, key, value)
     return train_in(run.path, cfg, resume=True, trust=trust)
@@ -166,14 +171,20 @@ def run_stages(
             raise
 
 
-def resume_stages(folder: RunFolder, trust: Trust = NOTHING) -> float:
-    """Resume a run of several stages; see `run_stages`."""
+def resume_stages(folder: RunFolder, trust: Trust = NOTHING, data_root: str | None = None) -> float:
+    """Resume a run of several stages; see `run_stages`.
+
+    Args:
+        folder: Its folder.
+        trust: Consent of the user.
+        data_root: Where its data are now, if they have moved.
+    """
     check_links(folder.path)
     folder.load_stages(trust)
     with _held(folder) as first:
         if first:
             check_resumable(folder)
-        return _continue_stages(folder, trust)
+        return _continue_stages(folder, trust, data_root)
 
 
 @contextlib.contextmanager
@@ -184,7 +195,7 @@ def _held(folder: RunFolder) -> Iterator[bool]:
         yield first
 
 
-def _continue_stages(folder: RunFolder, trust: Trust) -> float:
+def _continue_stages(folder: RunFolder, trust: Trust, data_root: str | None = None) -> float:
     """Run the stages that have not finished."""
     score: float | None = None
     previous: RunFolder | None = None
@@ -193,8 +204,11 @@ def _continue_stages(folder: RunFolder, trust: Trust) -> float:
             with open_dict(stage):
                 stage.init_from = stage.init_from if previous is None else str(previous.path)
             log.info("stage %s: %s", name, run.name)
+            cut = run == folder.stage(name) and run.state == "cut"
+            cfg = load_run_config(run, trust) if cut else stage
+            if data_root is not None:
+                move_data(cfg, data_root)
             if run == folder.stage(name):
-                cfg = load_run_config(run, trust) if run.state == "cut" else stage
                 score = train_in(run.path, cfg, resume=run.state != "new", whole=folder.path, trust=trust)
             else:
                 train_shared(run, stage, trust, folder.path)
