@@ -128,7 +128,7 @@ def _optional(what: str) -> Iterator[None]:
     """Warn where something that only shows the results cannot be made: they are worth more than it."""
     try:
         yield
-    except (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError) as error:
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
         log.warning("WARNING: %s could not be made (%s: %s)", what, type(error).__name__, error)
 
 
