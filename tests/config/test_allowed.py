@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.config.allowed import is_known, suspects
+from sts_lightning.config.allowed import is_known
 from sts_lightning.losses import all_losses
 
 
@@ -44,8 +44,3 @@ def test_each_class_is_known_at_its_place_only() -> None:
     assert not is_known("lightning.pytorch.callbacks.EarlyStopping", ("callbacks", "mine", "deeper"))
     assert not is_known("sts_lightning.testing.tiny_decoders._load", ("model",))
     assert not is_known("sts_lightning.models.backbone.load_backbone", ("model",))
-
-
-def test_a_companion_of_a_run_folder_writes_nowhere_else() -> None:
-    assert [name for name, _ in suspects({"cache_dir": "vectors"}, ("companion",))] == ["cache_dir"]
-    assert not list(suspects({"cache_dir": None, "batch_size": 4}, ("companion",)))

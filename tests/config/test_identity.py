@@ -33,8 +33,10 @@ def test_where_a_teacher_keeps_vectors_does_not_matter() -> None:
 
 
 def test_data_that_have_moved() -> None:
-    paths = ["/a/data/x.csv", "/a/database/y"]
-    cfg = OmegaConf.create({"data_root": "/a/data", "data": {"root": "/a/data", "path": paths}, "seed": 1})
+    paths = ["data/x.csv", "database/y"]
+    cfg = OmegaConf.create(
+        {"data_root": "data", "data": {"root": "data", "path": paths, "split": "data"}, "name": "data"}
+    )
     move_data(cfg, "/b")
-    moved = ["/b/x.csv", "/a/database/y"]
-    assert cfg == {"data_root": "/b", "data": {"root": "/b", "path": moved}, "seed": 1}
+    data = {"root": "/b", "path": ["/b/x.csv", "database/y"], "split": "data"}
+    assert cfg == {"data_root": "/b", "data": data, "name": "data"}

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig
 
-from sts_lightning.config.trust import Trust, read_config
+from sts_lightning.config.trust import Trust, read_config, read_stages
 from sts_lightning.errors import UntrustedError
 from sts_lightning.runs.folder import RunFolder
 from tests.conftest import CONF
@@ -53,6 +53,21 @@ def test_no_consent_is_offered_for_what_no_run_has(value: object, tmp_path: Path
     with pytest.raises(UntrustedError, match="no run of this project has") as caught:
         read_config(path, Trust.of([str(value)], True))
     assert "trust=" not in str(caught.value)
+
+
+def test_a_stored_folder_to_write_to_is_dropped_without_consent(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    target = "sts_lightning.training.teacher_vectors.TeacherVectors"
+    stored = {"companion": {"_target_": target, "sources": ["a"], "cache_dir": "/elsewhere"}}
+    path.write_text(yaml.safe_dump(stored))
+    assert read_config(path).companion == {**stored["companion"], "cache_dir": None}
+    assert read_config(path, Trust.of(["companion.cache_dir"], False)) == stored
+    path.write_text(yaml.safe_dump({"one": stored}))
+    assert read_stages(path)["one"].companion.cache_dir is None
+    assert read_stages(path, Trust.of(["companion.cache_dir"], False))["one"] == stored
+    path.write_text(yaml.safe_dump({"companion": {**stored["companion"], "cache_dir": "${oc.env:HOME}"}}))
+    with pytest.raises(UntrustedError, match="cache_dir"):
+        read_config(path)
 
 
 def test_stored_consent_is_dropped(tmp_path: Path) -> None:

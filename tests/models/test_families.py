@@ -104,6 +104,7 @@ def test_a_lora_on_all_linear_layers_is_merged(model_type: str, tmp_path: Path) 
             SentenceEncoder.from_pretrained(folder, adapter=settings)
         return
     bare = SentenceEncoder.from_pretrained(folder, max_length=LENGTH).eval().encode(TEXTS)
+    torch.manual_seed(0)  # the adapter's start is random, and so is how much rounding it brings
     encoder = SentenceEncoder.from_pretrained(folder, max_length=LENGTH, adapter=settings).eval()
     vectors = encoder.encode(TEXTS)
     scale = abs(vectors).max()
@@ -111,4 +112,4 @@ def test_a_lora_on_all_linear_layers_is_merged(model_type: str, tmp_path: Path) 
     (tmp_path / "merged").mkdir()
     write_merged(encoder, tmp_path / "merged", folder)
     read = SentenceEncoder.from_pretrained(str(tmp_path / "merged"), max_length=LENGTH).eval()
-    np.testing.assert_allclose(read.encode(TEXTS), vectors, atol=5e-5 * scale)
+    np.testing.assert_allclose(read.encode(TEXTS), vectors, atol=1e-5 * scale)

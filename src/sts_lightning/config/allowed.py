@@ -183,7 +183,7 @@ def suspects(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[s
             if private and not attention:
                 yield name, "may make transformers load code"
     elif path == ("companion",) and isinstance(values.get("cache_dir"), str):
-        yield "cache_dir", "a folder outside the run folder that is written to"
+        yield "cache_dir", "a folder that is written to"
     elif path == ("trainer", "extra"):
         for name in sorted(values.keys() - TRAINER_EXTRA):
             yield name, "may make Lightning load code or write elsewhere"

@@ -82,16 +82,20 @@ def without_volatile(node: Mapping[Any, Any], prefix: str = "") -> dict[str, Any
 
 
 def move_data(cfg: DictConfig, data_root: str) -> None:
-    """Let a stored configuration read its data elsewhere: replace its data root in all paths, in place."""
+    """Let a stored configuration read its data elsewhere: replace its data root in its paths, in place."""
     former = str(cfg.get("data_root"))
 
-    def moved(node: Any) -> Any:
-        if isinstance(node, dict):
-            return {key: moved(value) for key, value in node.items()}
-        if isinstance(node, list):
-            return [moved(value) for value in node]
-        inside = isinstance(node, str) and (node == former or node.startswith(f"{former}/"))
-        return data_root + node[len(former) :] if inside else node
+    def moved(key: Any, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: moved(name, child) for name, child in value.items()}
+        if isinstance(value, list):
+            return [moved(key, child) for child in value]
+        if not isinstance(value, str):
+            return value
+        inside = value.startswith(f"{former}/") or (key == "root" and value == former)
+        return data_root + value.removeprefix(former) if inside else value
 
     with open_dict(cfg):
-        cfg.merge_with(moved(OmegaConf.to_container(cfg, resolve=False)))
+        for group in {"data", "model"} & set(cfg):
+            cfg[group] = moved(group, OmegaConf.to_container(cfg[group], resolve=False))
+        cfg.data_root = data_root

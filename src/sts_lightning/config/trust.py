@@ -26,6 +26,9 @@ from sts_lightning.errors import CheckpointError, UntrustedError
 CONSENT = {"trust": [], "trust_remote_code": False}
 """Settings that hold consent, with the values that replace them in a stored configuration."""
 
+OPTIONAL = frozenset({"companion.cache_dir"})
+"""Settings that save time alone, and that a stored configuration loses where there is no consent to them."""
+
 SHARED = "shared"
 """Key of a stage in the file of the stages: the name of its folder, if other runs share it."""
 
@@ -121,7 +124,7 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust) -> None:
         request
         for request in requests(values)
         if request.needs is None
-        or not request.needs.names <= trust.names
+        or (request.key not in OPTIONAL and not request.needs.names <= trust.names)
         or request.needs.remote_code > trust.remote_code
     ]
     if not found:
@@ -156,6 +159,7 @@ def read_config(path: Path, trust: Trust = NOTHING) -> DictConfig:
     for key, value in CONSENT.items():
         if key in cfg:
             cfg[key] = value
+    _drop_optional(cfg, trust)
     return cfg
 
 
@@ -181,7 +185,14 @@ def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
         check(values[name], f"{path}: stage {name}", trust)
         stages[name] = cfg[name]
         stages[name].pop(SHARED, None)
+        _drop_optional(stages[name], trust)
     return stages
+
+
+def _drop_optional(cfg: DictConfig, trust: Trust) -> None:
+    for key in OPTIONAL - trust.names:
+        if OmegaConf.select(cfg, key, throw_on_missing=False) is not None:
+            OmegaConf.update(cfg, key, None)
 
 
 def stage_folders(path: Path) -> dict[str, str | None]:

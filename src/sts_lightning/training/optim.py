@@ -13,8 +13,8 @@ from torch.optim.lr_scheduler import LRScheduler
 from sts_lightning.choices import Schedule
 from sts_lightning.errors import ConfigError
 
-NO_DECAY = ("bias", "norm.weight", "Norm.weight", "log_scale")
-"""Name endings of parameters that weight decay leaves alone, as it does those of modules called a norm."""
+NO_DECAY = ("bias", "log_scale")
+"""Name endings of parameters that weight decay leaves alone, as it does those of norms."""
 
 
 def check_optim(optim: DictConfig) -> None:
@@ -58,7 +58,7 @@ def make_optimizer(
     decay_embeddings: bool = True,
     head_lr: float | None = None,
 ) -> AdamW:
-    """Build AdamW for the trainable parameters; biases and layer norms have no weight decay.
+    """Build AdamW for the trainable parameters; biases and norms have no weight decay.
 
     With ``layer_decay`` below 1 the rate falls from the last transformer layer to the first: layer l of L
     (from 0) trains at lr * layer_decay^(L - 1 - l), the embeddings below it at lr * layer_decay^L, heads

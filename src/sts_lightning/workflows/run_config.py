@@ -46,6 +46,14 @@ def load_run_config(run: RunFolder, trust: Trust = NOTHING) -> DictConfig:
         raise CheckpointError(
             f"{run.config_file}: {error.full_key}: {reason}", key=str(error.full_key)
         ) from error
+    companion = run.settings().get("companion") or {}
+    if companion.get("cache_dir") and not cfg.companion.cache_dir:
+        log.warning(
+            "WARNING: %s would write vectors to companion.cache_dir=%s, which is left out without your word: "
+            "trust=[companion.cache_dir].",
+            run.name,
+            companion["cache_dir"],
+        )
     if added:
         log.info("using defaults for settings added after this run was created: %s", ", ".join(added))
     assert isinstance(merged, DictConfig)
