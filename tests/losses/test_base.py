@@ -121,10 +121,13 @@ def test_equal_embeddings_and_equal_labels_have_a_finite_gradient(stem: str) -> 
         check_finite(loss, v, y)
 
 
+@pytest.mark.parametrize("equal_labels", [False, True])
 @pytest.mark.parametrize("stem", STEMS)
-def test_a_nan_is_propagated(stem: str) -> None:
+def test_a_nan_is_propagated(stem: str, equal_labels: bool) -> None:
     loss = make(stem)
     views, labels = batch(loss)
+    if equal_labels and labels is not None:
+        labels = torch.ones_like(labels)
     views[-1, 2, 3] = math.nan
     assert compute(loss, views, labels).isnan()
 

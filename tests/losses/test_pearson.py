@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from scipy import stats
 
-from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.losses.pearson import PearsonLoss, pearson_correlation
 
 
 def batch(size: int = 12, dim: int = 7, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -56,3 +58,10 @@ def test_constant_batch_has_loss_one_and_no_gradient(what: str) -> None:
     assert loss.item() == 1.0
     assert views.grad is not None
     assert torch.equal(views.grad, torch.zeros_like(views))
+
+
+@pytest.mark.parametrize("constant", [0.5, math.nan])
+def test_a_nan_beside_a_constant_list_is_propagated(constant: float) -> None:
+    broken = torch.tensor([0.1, math.nan, 0.3])
+    assert pearson_correlation(broken, torch.full((3,), constant)).isnan()
+    assert pearson_correlation(torch.full((3,), constant), broken).isnan()

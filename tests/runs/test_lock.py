@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import RunningElsewhereError
+from sts_lightning.errors import RunningElsewhereError, UntrustedError
 from sts_lightning.runs import lock as run_lock
 from sts_lightning.runs.lock import LOCK, is_first_process, locked
 
@@ -80,6 +80,16 @@ def test_a_file_system_without_locks_is_named(
     with locked(tmp_path):
         (tmp_path / "result").touch()
     assert f"{tmp_path}: the file system does not support locks (Function not implemented)" in caplog.text
+
+
+def test_a_link_is_not_written_through(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    run.mkdir()
+    elsewhere.write_text("theirs")
+    (run / LOCK).symlink_to(elsewhere)
+    with pytest.raises(UntrustedError, match=r"run/\.lock is a link"), locked(run):
+        pass
+    assert elsewhere.read_text() == "theirs"
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,6 @@ def pearson_correlation(x: Tensor, y: Tensor) -> Tensor:
     x, y = x - x.mean(), y - y.mean()
     variance_x, variance_y = x.square().mean(), y.square().mean()
     # Tested before the root, whose gradient is infinite at zero; in this form NaN counts as defined.
-    undefined = (variance_x <= RESOLUTION**2) | (variance_y <= RESOLUTION**2)
+    undefined = torch.minimum(variance_x, variance_y) <= RESOLUTION**2
     root = torch.where(undefined, 1.0, variance_x * variance_y).sqrt()
     return torch.where(undefined, 0.0, (x * y).mean() / root)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from sts_lightning.errors import RunningElsewhereError
+from sts_lightning.errors import RunningElsewhereError, UntrustedError
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +42,12 @@ def locked(folder: Path) -> Iterator[None]:
 
     Raises:
         RunningElsewhereError: Another process holds the lock.
+        UntrustedError: The lock file is a link, through which another file would be written.
         OSError: The lock file cannot be written.
     """
     path = folder / LOCK
+    if path.is_symlink():
+        raise UntrustedError(f"{path} is a link, through which another file would be written; remove it.")
     found = folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, timeout=PATIENCE, on_acquired=_sign)
