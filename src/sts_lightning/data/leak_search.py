@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from datasets import Dataset
 
-from sts_lightning.data.overlap import pair_key
+from sts_lightning.data.overlap import pair_key, plain_words
 from sts_lightning.data.pair_tables import pairs_of
-from sts_lightning.errors import ConfigError
 
 Kind = Literal["exact", "swapped", "normalized", "near"]
 """Kind of equality of a training pair and a test pair, the strongest first.
 
-``exact``: both strings are equal; ``swapped``: the same in the other order; ``normalized``: lower-cased
-letters and digits are equal, in either order; ``near``: both sentences share most of their character 4-grams,
+``exact``: both strings are equal; ``swapped``: the same in the other order; ``normalized``: letters and
+digits are equal but for case, in either order; ``near``: both sentences share most of their character 4-grams,
 in either order.
 """
 
@@ -24,9 +25,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 GRAM = 4
 """Characters of an n-gram."""
-
-PERMUTATIONS = 128
-"""Permutations of a MinHash."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,10 @@ def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float
         train: Training pairs.
         tests: Tables of each test set, by name.
         near: Least Jaccard similarity of the character 4-grams of both sentences for ``near``, in (0, 1];
-            None to skip that kind. Candidates come from MinHash and are then compared exactly, so a few
-            pairs just above the threshold may be missed, and none below it is found.
+            None to skip that kind.
 
     Raises:
         ValueError: ``near`` is out of range.
-        ConfigError: datasketch is missing.
     """
     if near is not None and not 0 < near <= 1:
         raise ValueError(f"near must lie in (0, 1], got {near}.")
@@ -116,23 +112,26 @@ def _near_leaks(
 
 
 def _neighbours(texts: Iterable[str], others: Iterable[str], near: float) -> dict[str, set[str]]:
-    """For each text, find the others that share at least ``near`` of their 4-grams with it."""
-    try:
-        from datasketch import MinHash, MinHashLSH
-    except ImportError as error:
-        raise ConfigError(
-            "the search for near duplicates needs datasketch: pip install 'sts-lightning[leaks]'; "
-            "--near 0 skips it."
-        ) from error
-    index = MinHashLSH(threshold=near, num_perm=PERMUTATIONS)
-    grams: dict[str, frozenset[bytes]] = {}
-    for text in sorted(set(others)):
-        grams[text] = _grams(text)
-        index.insert(text, MinHash.bulk([grams[text]], num_perm=PERMUTATIONS)[0])
+    """For each text, find the others that share at least ``near`` of their 4-grams with it.
+
+    Sets A and B of such texts share at least near |A| and near |B| elements, so each has one of these among
+    its |A| - ceil(near |A|) + 1 rarest, in any one order of all (prefix filtering, Bayardo et al. 2007).
+    """
+    grams = {text: _grams(text) for text in set(others)}
+    counts = Counter(gram for own in grams.values() for gram in own)
+
+    def rarest(own: frozenset[bytes]) -> list[bytes]:
+        ordered = sorted(own, key=lambda gram: (counts[gram], gram))
+        return ordered[: len(own) - math.ceil(near * len(own) - 1e-9) + 1]
+
+    index = defaultdict[bytes, list[str]](list)
+    for text, own in grams.items():
+        for gram in rarest(own):
+            index[gram].append(text)
     found: dict[str, set[str]] = {}
-    for text in sorted(set(texts)):
+    for text in set(texts):
         own = grams.get(text) or _grams(text)
-        candidates = index.query(MinHash.bulk([own], num_perm=PERMUTATIONS)[0])
+        candidates = {other for gram in rarest(own) for other in index.get(gram, ())}
         found[text] = {
             other for other in candidates if len(own & grams[other]) >= near * len(own | grams[other])
         }
@@ -140,7 +139,7 @@ def _neighbours(texts: Iterable[str], others: Iterable[str], near: float) -> dic
 
 
 def _grams(text: str) -> frozenset[bytes]:
-    """Return the character 4-grams of the normalised words; the whole text if it is shorter."""
-    plain = " ".join("".join(c if c.isalnum() else " " for c in text.lower()).split())
+    """Return the character 4-grams of the normalized words; the whole text if it is shorter."""
+    plain = plain_words(text, " ") or text.strip()
     count = max(1, len(plain) - GRAM + 1)
     return frozenset(plain[start : start + GRAM].encode() for start in range(count))

@@ -81,7 +81,6 @@ def find_leaked_rows(
 
     Raises:
         ValueError: ``near`` is out of range.
-        ConfigError: datasketch is missing.
     """
     firsts, seconds = zip(*train, strict=True)
     table = make_table({"sentence1": firsts, "sentence2": seconds})

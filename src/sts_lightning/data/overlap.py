@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
@@ -18,10 +19,10 @@ OverlapFilter = Literal["none", "exact", "normalized"]
 """Criterion by which a training pair equals a test pair, in either order of its sentences.
 
 ``none`` keeps all pairs; ``exact`` compares the strings (the papers' filter, Pcc-tuning App. B);
-``normalized`` compares lower-cased letters and digits only.
+``normalized`` compares letters, their marks, and digits only, without their case and Unicode's variants.
 """
 
-_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
+_ASCII_WORD = re.compile(r"[a-z0-9]+")
 
 Key = frozenset[str]
 
@@ -29,8 +30,22 @@ Key = frozenset[str]
 def pair_key(sentence1: str, sentence2: str, how: OverlapFilter) -> Key:
     """Return a key that is the same for pairs that count as equal, in either order."""
     if how == "normalized":
-        sentence1, sentence2 = (_NOT_ALPHANUMERIC.sub("", text.lower()) for text in (sentence1, sentence2))
+        sentence1, sentence2 = (plain_words(text, "") or text.strip() for text in (sentence1, sentence2))
     return frozenset((sentence1, sentence2))
+
+
+def plain_words(text: str, separator: str) -> str:
+    """Return the words of a text, in lower case and in Unicode's form NFKC, without punctuation and symbols.
+
+    Args:
+        text: Text in any script. Marks, such as vowel signs of Devanagari, belong to their words.
+        separator: What stands between words.
+    """
+    if text.isascii():
+        return separator.join(_ASCII_WORD.findall(text.lower()))
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in folded)
+    return separator.join("".join(kept).split())
 
 
 def not_in(tests: Iterable[Dataset], how: OverlapFilter) -> Callable[[str, str], bool]:
