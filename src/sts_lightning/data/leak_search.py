@@ -17,8 +17,8 @@ Kind = Literal["exact", "swapped", "normalized", "near"]
 """Kind of equality of a training pair and a test pair, the strongest first.
 
 ``exact``: both strings are equal; ``swapped``: the same in the other order; ``normalized``: letters and
-digits are equal but for case, in either order; ``near``: both sentences share most of their character 4-grams,
-in either order.
+digits are equal but for case, in either order; ``near``: both sentences share most of their character
+4-grams, in either order.
 """
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
