@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -37,3 +38,12 @@ def test_compare_refuses_other_pairs_and_missing_runs(tmp_path: Path, gold: np.n
         main(["compare", str(tmp_path / "one"), "--to", str(tmp_path / "other")])
     with pytest.raises(SystemExit, match="the run has no test report"):
         main(["compare", str(tmp_path / "one"), "--to", str(tmp_path)])
+
+
+def test_compare_refuses_means_over_subsets(tmp_path: Path, gold: np.ndarray) -> None:
+    scores = write_run(tmp_path / "one", 1.0, 1, gold)
+    tasks = {name: {"spearman": value} for name, value in scores.items()}
+    test = {"aggregate": "mean", "average": 50.0, "tasks": tasks}
+    (tmp_path / "one" / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": test}))
+    with pytest.raises(SystemExit, match=r"one was scored with aggregate=mean.*with aggregate=all"):
+        main(["compare", str(tmp_path / "one"), "--to", str(tmp_path / "one")])

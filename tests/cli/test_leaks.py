@@ -42,3 +42,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         main([*command, "--write", str(train)])
     with pytest.raises(SystemExit, match="no column named 'c'"):
         main([*command[:-1], "c"])
+
+
+def test_sentences_are_read_as_training_reads_them(tmp_path: Path) -> None:
+    train, test, listing = tmp_path / "train.tsv", tmp_path / "test.tsv", tmp_path / "leaks.csv"
+    train.write_text("a\tb\nA  man is here. \tA dog  runs.\n")
+    test.write_text("a\tb\nA man is here.\tA dog runs.\n")
+    command = ["leaks", str(train), "--against", str(test), "--columns", "a", "b", "--list", str(listing)]
+    main(command)
+    assert [row["kind"] for row in csv.DictReader(listing.open())] == ["exact"]
+    test.write_text("a\tb\n \t \n")
+    with pytest.raises(SystemExit, match=r"test\.tsv, line 2: a sentence is empty"):
+        main(command)

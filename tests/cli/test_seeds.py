@@ -67,3 +67,13 @@ def test_runs_of_one_name_in_two_folders(tmp_path: Path, capsys: pytest.CaptureF
     assert "81.00" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="named twice"):
         main(["seeds", runs[0], f"{tmp_path}/0/../0/run"])
+
+
+@pytest.mark.parametrize("changed", [{"text_edit": "prompt_bert"}, {"precision": "int8"}, {"max_length": 32}])
+def test_runs_that_were_evaluated_differently(changed: dict[str, object], tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        save(tmp_path / name, 88.0, 80.0)
+    path = tmp_path / "other" / "metrics.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+    with pytest.raises(SystemExit, match=r"evaluated differently .*one: aggregate=all, .*; other: "):
+        main(["seeds", str(tmp_path / "one"), str(tmp_path / "other")])

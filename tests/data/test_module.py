@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 
 from sts_lightning.data.pair_tables import SourceCount
-from sts_lightning.errors import DataError
+from sts_lightning.errors import CheckpointError, DataError
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.toy import ToyData
@@ -86,3 +86,27 @@ def test_too_few_examples() -> None:
     source.kept = 1
     with pytest.raises(DataError, match=r"1 training example.* too short: 39"):
         source.setup()
+
+
+@pytest.mark.parametrize("table", ["train", "dev"])
+def test_other_tables_of_the_same_size_are_not_resumed(table: str) -> None:
+    source, other = data(), data()
+    source.setup()
+    other.setup()
+    other.load_state_dict(source.state_dict())
+    changed = data()
+    changed.setup()
+    setattr(changed, table, getattr(changed, table).select(range(len(getattr(changed, table)))[::-1]))
+    with pytest.raises(CheckpointError, match="training or dev examples have changed"):
+        changed.load_state_dict(source.state_dict())
+
+
+def test_weights_that_leave_one_row() -> None:
+    class Light(CountingData):
+        def load_train(self) -> Dataset:
+            table = super().load_train()
+            self.counts[-1].weight = 0.025
+            return table
+
+    with pytest.raises(DataError, match="the weights of the sources leave 1 of 40"):
+        Light(batch_size=8, seed=1, train_size=40, dev_size=20, test_size=20).setup()

@@ -65,6 +65,14 @@ def test_gold_scores_on_another_scale_are_those_of_the_same_pairs() -> None:
     assert other == plain
 
 
+def test_the_order_of_the_tasks_does_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    one = {name: (rng.normal(size=30), rng.normal(size=30)) for name in ("a", "b")}
+    other = {name: (rng.normal(size=30), one[name][1]) for name in ("b", "a")}
+    found = paired_difference([other], [one], 20)
+    assert found == paired_difference([{name: other[name] for name in ("a", "b")}], [one], 20)
+
+
 def test_other_pairs_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="not scored on the same test pairs"):
         paired_difference([predictions(1.0, 1, size=300)], [predictions(1.0, 1, size=200)])

@@ -51,6 +51,13 @@ def test_limit_without_ties(levels: int) -> None:
     assert max(found.sizes) - min(found.sizes) <= 22  # one place of the grid on either side
 
 
+@pytest.mark.parametrize("sizes", [(4987, 7, 6), (19_950, 30, 20), (300, 2, 400_000)])
+def test_more_values_than_gold_has_change_nothing(sizes: tuple[int, ...]) -> None:
+    gold = np.repeat(np.arange(float(len(sizes))), sizes)
+    assert ceiling(gold, 3).spearman == pytest.approx(100)
+    assert ceiling(gold, 4).spearman == pytest.approx(100, abs=0.01)
+
+
 def test_as_many_values_as_gold_has() -> None:
     gold = np.repeat([0.0, 1.0, 4.0], [5, 2, 3])
     found = ceiling(gold, 3)

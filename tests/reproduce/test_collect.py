@@ -91,3 +91,28 @@ def test_errors_of_a_search_are_in_the_notes(tmp_path: Path) -> None:
     text = markdown(collect(table, 50))
     broken = next(iter(table.search_runs(Cell("plain", "minilm")).values())).run_folder.metrics_file
     assert text.count(f"Left out: {broken} is broken: Expecting") == 1
+
+
+def test_an_interval_is_that_of_all_runs(table: Table, scores: dict[str, list[float]]) -> None:
+    one, two, _ = table.seed_runs(Cell("plain", "minilm"))
+    one.run_folder.predictions_file.unlink()
+    collected = collect(table, 20)
+    assert "plain" not in collected.intervals
+    assert "a|b_c" in collected.intervals
+    assert collected.problems == ["plain: predictions of 2 of 3 runs, so no intervals."]
+    arrays = dict(np.load(two.run_folder.predictions_file))
+    np.savez(one.run_folder.predictions_file, **{name: values[:-1] for name, values in arrays.items()})
+    collected = collect(table, 20)  # on other pairs than the other runs
+    assert "plain" not in collected.intervals
+    assert collected.problems == ["plain: the runs were not scored on the same test pairs."]
+
+
+def test_means_over_subsets_have_no_intervals(table: Table, scores: dict[str, list[float]]) -> None:
+    for run in table.seed_runs(Cell("plain", "minilm")):
+        metrics = json.loads(run.run_folder.metrics_file.read_text())
+        metrics["test"]["aggregate"] = "mean"
+        run.run_folder.metrics_file.write_text(json.dumps(metrics))
+    collected = collect(table, 20)
+    assert "plain" not in collected.intervals
+    assert "a|b_c" not in collected.differences["plain"]
+    assert all("was scored with aggregate=mean" in problem for problem in collected.problems)

@@ -101,14 +101,18 @@ def read_source(path: Path | None, columns: tuple[str, str], data_root: str) -> 
         DataError: A file is missing or malformed.
     """
     from sts_lightning.data.pair_tables import pairs_of
+    from sts_lightning.data.readers.row_values import sentence
     from sts_lightning.data.readers.senteval import load_sickr, load_stsb  # --help does not wait for these
     from sts_lightning.data.readers.text_files import read_records
 
     if path is None:
         tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
         return Source([pair for table in tables for pair in pairs_of(table)])
-    rows = list(read_records(path, list(columns)))
-    return Source([(first, second) for _, (first, second) in rows], path, [line for line, _ in rows])
+    rows = [
+        (line, (sentence(first, path, line), sentence(second, path, line)))
+        for line, (first, second) in read_records(path, list(columns))
+    ]
+    return Source([pair for _, pair in rows], path, [line for line, _ in rows])
 
 
 def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> dict[str, list[Dataset]]:
@@ -118,12 +122,14 @@ def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> d
         DataError: A file is missing or malformed.
     """
     from sts_lightning.data.pair_tables import make_table
+    from sts_lightning.data.readers.row_values import sentence
     from sts_lightning.data.readers.senteval import load_sts_tasks
     from sts_lightning.data.readers.text_files import read_records
 
     if path is None:
         return {task.name: list(task.subsets.values()) for task in load_sts_tasks(data_root)}
-    first, second = zip(*(fields for _, fields in read_records(path, list(columns))), strict=True)
+    rows = list(read_records(path, list(columns)))
+    first, second = ([sentence(fields[n], path, line) for line, fields in rows] for n in (0, 1))
     return {path.name: [make_table({"sentence1": first, "sentence2": second})]}
 
 

@@ -22,6 +22,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the scores of runs, their mean and their standard deviation."""
     from sts_lightning.data.training_files import short_names  # --help does not wait for these
+    from sts_lightning.reproduce.run_settings import evaluation_text
     from sts_lightning.runs.folder import RunFolder
 
     runs = [folder for folder in options.runs if folder.is_dir()]
@@ -32,10 +33,17 @@ def run(options: argparse.Namespace) -> None:
     if twice:
         raise UserError(f"{twice[0]} is named twice, and would count as often.")
     names = short_names(map(str, runs))
-    rows = {names[str(folder)]: RunFolder(folder).last_stage().metrics().scores for folder in runs}
+    found = {names[str(folder)]: RunFolder(folder).last_stage().metrics() for folder in runs}
+    rows = {name: metrics.scores for name, metrics in found.items()}
     if len({tuple(row) for row in rows.values()}) > 1:
         tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
         raise UserError(f"the runs were reported on different tasks ({tasks}).")
+    how = {name: f"aggregate={run.aggregate}, {evaluation_text(run.details)}" for name, run in found.items()}
+    if len(set(how.values())) > 1:
+        ways = "; ".join(f"{name}: {way}" for name, way in how.items())
+        raise UserError(
+            f"the runs were evaluated differently ({ways}).", hint="Evaluate them alike with eval.py."
+        )
     print_scores("Spearman x 100 by run", rows | summarise(list(rows.values())))
 
 

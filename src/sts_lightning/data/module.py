@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import lightning.pytorch as pl
@@ -15,11 +16,11 @@ from torch.utils.data import DataLoader
 from sts_lightning.choices import LabelKind, TextFound
 from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.loader import ResumableLoader, Share
-from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount
+from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, hash_tables
 from sts_lightning.data.readers.senteval import STSTask, text_found
 from sts_lightning.data.training_files import summary
 from sts_lightning.distributed import Shard
-from sts_lightning.errors import DataError
+from sts_lightning.errors import CheckpointError, DataError
 from sts_lightning.published import TrainingCount
 from sts_lightning.ranges import check_range
 
@@ -136,12 +137,39 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
                 + (f" Dropped: {'; '.join(reasons)}." if reasons else "")
             )
         self.shares = self._shares(self.sources)
+        if self.epoch_rows < 2:
+            raise DataError(
+                f"the weights of the sources leave {self.epoch_rows} of {len(self.train):,} training "
+                "examples in an epoch, but training needs at least two.",
+                key="data.path",
+            )
         for count in self.counts:
             count.report()
         self.trained_on = self._count(self.sources)
         if self.trained_on.differs:
             log.info("on other data than published: %s", self.trained_on)
         self._loaded = True
+
+    def state_dict(self) -> dict[str, str]:
+        """Return a hash of the tables that the training reads."""
+        return {"tables": self._tables}
+
+    def load_state_dict(self, state_dict: dict[str, str]) -> None:
+        """Check that the tables are those that the run was stopped with.
+
+        Raises:
+            CheckpointError: They have changed.
+        """
+        if state_dict["tables"] != self._tables:
+            raise CheckpointError(
+                "the training or dev examples have changed since the run was stopped.",
+                key="data",
+                hint="Restore the files, or train in a new folder.",
+            )
+
+    @cached_property
+    def _tables(self) -> str:
+        return hash_tables([self.train, self.dev])
 
     @property
     def text(self) -> TextFound | None:

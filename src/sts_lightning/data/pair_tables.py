@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,6 +70,15 @@ def values_of(table: Dataset, name: str) -> list[Any]:
 def pairs_of(table: Dataset) -> list[tuple[str, str]]:
     """Return the sentences of each pair."""
     return list(zip(values_of(table, "sentence1"), values_of(table, "sentence2"), strict=True))
+
+
+def hash_tables(tables: Iterable[Dataset]) -> str:
+    """Return a hash of the columns and values of tables, in order."""
+    digest = hashlib.sha256()
+    for table in tables:
+        for name in table.column_names:
+            digest.update(repr((name, values_of(table, name))).encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
 
 
 def gold_of(tables: Iterable[Dataset]) -> np.ndarray:

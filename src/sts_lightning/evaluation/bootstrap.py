@@ -55,7 +55,9 @@ def paired_difference(
     # By the order of the gold scores: training maps those of a user to [0, 5], eval.py leaves them.
     groups = {task: _Ranked(gold).group for task, (_, gold) in baseline[0].items()}
     for run in (*system, *baseline):
-        if list(run) != tasks or any(not np.array_equal(_Ranked(run[t][1]).group, groups[t]) for t in tasks):
+        if run.keys() != baseline[0].keys() or any(
+            not np.array_equal(_Ranked(run[t][1]).group, groups[t]) for t in tasks
+        ):
             raise ValueError("the runs were not scored on the same test pairs.")
     rng = np.random.default_rng(seed)
     draws = {task: np.zeros(resamples + 1) for task in tasks}

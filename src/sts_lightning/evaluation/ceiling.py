@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 CANDIDATES = 500
-"""Number of evenly spaced positions at which a scorer of three or more levels may switch."""
+"""Number of evenly spaced places at which a scorer of three or more levels may switch; as many at ties."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def ceiling(gold: np.ndarray, levels: int = 2) -> Ceiling:
     best scorer follows the order of the gold scores and is free in where it switches; pairs of equal gold
     score may fall on both sides. Without gold ties and with equal parts it reaches :math:`\sqrt{1 - 1/K^2}`
     in the limit: 0.8660 for two values. Exact for two values; for more, it switches at one of `CANDIDATES`
-    places, which costs less than 0.01.
+    evenly spaced places, or between ties, which costs less than 0.01.
 
     Args:
         gold: Scores, (N,).
@@ -48,7 +48,8 @@ def ceiling(gold: np.ndarray, levels: int = 2) -> Ceiling:
     if levels == 2:
         places = np.arange(1, size)
     else:
-        places = np.unique(np.linspace(1, size - 1, min(size - 1, CANDIDATES)).round().astype(int))
+        even = np.linspace(1, size - 1, min(size - 1, CANDIDATES)).round().astype(int)
+        places = np.union1d(even, _ends_of_ties(ranks))
     edges = np.concatenate([[0], places, [size]])
     sums = np.concatenate([[0.0], np.cumsum(ranks)])[edges]
     if levels == 2:
@@ -71,6 +72,15 @@ def _centred_ranks(gold: np.ndarray, levels: int) -> tuple[np.ndarray, float]:
     ranks = np.sort(stats.rankdata(gold))
     ranks -= ranks.mean()
     return ranks, float(np.linalg.norm(ranks))
+
+
+def _ends_of_ties(ranks: np.ndarray) -> np.ndarray:
+    """Return the places between values, (at most `CANDIDATES`,): those beside the most ties."""
+    sizes = np.unique(ranks, return_counts=True)[1]
+    beside = np.maximum(sizes[:-1], sizes[1:])
+    most: np.ndarray = np.argsort(-beside, kind="stable")[:CANDIDATES]
+    ends: np.ndarray = np.cumsum(sizes)[most]
+    return ends
 
 
 def _best_partition(edges: np.ndarray, sums: np.ndarray, scale: float, levels: int) -> Ceiling:

@@ -8,7 +8,7 @@ from pathlib import Path
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, paired_difference, score_intervals
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.predictions import load_predictions
+from sts_lightning.runs.predictions import comparable_predictions
 
 
 def compare(
@@ -22,10 +22,11 @@ def compare(
         resamples: Number of bootstrap resamples of the test pairs.
 
     Raises:
-        CheckpointError: A run has no predictions, or they are on other pairs.
+        CheckpointError: A run has no predictions, they are on other pairs, or its scores are not those of all
+            pairs of a test set together.
     """
     ours, theirs = (
-        [load_predictions(RunFolder(run).last_stage()) for run in runs] for runs in (first, second)
+        [comparable_predictions(RunFolder(run).last_stage()) for run in runs] for runs in (first, second)
     )
     try:
         difference = paired_difference(theirs, ours, resamples)

@@ -21,8 +21,8 @@ from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run_settings import evaluation_text, training_seed, training_text
 from sts_lightning.reproduce.spec import CITED, RUNS
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.metrics import RunMetrics, TrainedOn
-from sts_lightning.runs.predictions import load_predictions
+from sts_lightning.runs.metrics import TrainedOn
+from sts_lightning.runs.predictions import comparable_predictions
 
 OTHER_DATA = " (on other data than published)"
 """Mark in the heading of a table."""
@@ -158,8 +158,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     ]
     collected = Collected(table, columns, systems, problems=problems)
     for system in systems:
-        if system.predictions:
-            collected.intervals[system.name] = score_intervals(system.predictions, resamples)
+        _find_intervals(collected, system, resamples)
     for baseline in table.spec.baselines:
         _compare(collected, baseline, resamples)
     gold = next((system.predictions[0] for system in systems if system.predictions), {})
@@ -193,10 +192,10 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
         scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})
         if "average" in scores and run.results.predictions_file.is_file():
-            predictions = _readable(problems, load_predictions, run.results)
+            predictions = _readable(problems, comparable_predictions, run.results)
             if predictions is not None:
                 system.predictions.append(predictions)
-                system.clean += _clean_average(predictions, metrics)
+                system.clean += _clean_average(predictions)
         history = _readable(problems, RunFolder.history, run.results)
         watched = [step for step in history or () if "rank/energy" in step]
         if watched:
@@ -204,10 +203,8 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     return system
 
 
-def _clean_average(predictions: Predictions, metrics: RunMetrics) -> list[float]:
-    """Return the average on clean pairs; nothing for other test sets, or another aggregate than ``all``."""
-    if metrics.test is None or metrics.test.get("aggregate", "all") != "all":
-        return []
+def _clean_average(predictions: Predictions) -> list[float]:
+    """Return the average on clean pairs; nothing for other test sets."""
     found = clean_scores(predictions, published_leaks())
     return [] if found is None else [found["average"].clean]
 
@@ -240,6 +237,20 @@ def _published(table: Table, cell: Cell) -> tuple[dict[str, dict[str, float]], d
         return {model: values for model, values in found.items() if model == cell.model}, {}
     kept = cell.model in (None, table.spec.rows[cell.row].model)  # the row names its model itself
     return (found, {}) if kept else ({}, found)
+
+
+def _find_intervals(collected: Collected, system: System, resamples: int) -> None:
+    """Add the intervals of a row. Without predictions of all runs on the same pairs it has none."""
+    reported = sum("average" in scores for scores in system.scores)
+    if not system.predictions:
+        return
+    try:
+        if len(system.predictions) < reported:
+            raise ValueError(f"predictions of {len(system.predictions)} of {reported} runs, so no intervals.")
+        collected.intervals[system.name] = score_intervals(system.predictions, resamples)
+    except ValueError as error:
+        collected.problems.append(f"{system.name}: {error}")
+        system.predictions.clear()
 
 
 def _compare(collected: Collected, baseline: str, resamples: int) -> None:

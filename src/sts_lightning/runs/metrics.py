@@ -159,6 +159,11 @@ class RunMetrics:
         return row if rank is None else {**row, "rank": float(rank["average"])}
 
     @property
+    def aggregate(self) -> str:
+        """How the subsets of a task became one score, which former versions did not record."""
+        return str((self.test or {}).get("aggregate", "all"))
+
+    @property
     def trained_on(self) -> TrainedOn:
         """Data of each stage in order, the runs that the weights came from first."""
         if "trained_on" not in self.details:

@@ -51,6 +51,23 @@ def load_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]
     return as_predictions(arrays, path)
 
 
+def comparable_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return the cosines and gold scores of a run whose scores are those of all pairs of a task together.
+
+    Raises:
+        CheckpointError: They are missing or broken, or the scores are means over subsets.
+    """
+    predictions = load_predictions(run)
+    how = run.metrics().aggregate if run.metrics_file.is_file() else "all"
+    if how != "all":
+        raise CheckpointError(
+            f"{run.path} was scored with aggregate={how}, and intervals are those of all pairs of a test set "
+            "together.",
+            hint="Evaluate it with aggregate=all.",
+        )
+    return predictions
+
+
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Read the named arrays of an ``.npz`` file; objects, which could run code, are rejected.
 

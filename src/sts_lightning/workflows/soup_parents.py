@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import CheckpointError
+from sts_lightning.data.training_files import find_files, weighted
+from sts_lightning.errors import CheckpointError, DataError
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.loading import build_encoder, load_part
 from sts_lightning.models.weight_sum import Weights, weighted_sum
@@ -94,14 +97,21 @@ def _check_same(first: Parent, other: Parent) -> None:
 def _check_dev(first: Parent, other: Parent) -> None:
     """Reject a run of which dev pairs of the first one are training pairs."""
     one, two = first.cfg.data, other.cfg.data
-    same = all(one.get(key) == two.get(key) for key in ("_target_", "path", "split", "config"))
     drawn = "dev_fraction" in one and one.get("dev_path") is None and one.get("dev_split") is None
-    if drawn and same and any(one.get(key) != two.get(key) for key in DEV_SPLIT):
+    ours, theirs = _sources(one), _sources(two)
+    other_split = ours != theirs or any(one.get(key) != two.get(key) for key in DEV_SPLIT)
+    if drawn and set(ours) & set(theirs) and other_split:
         raise CheckpointError(
             f"{other.run.name} has trained on dev pairs of {first.run.name}: both take them from the "
-            "training pairs, with another data.seed, data.dev_fraction, data.limit or source of dev pairs.",
+            "training pairs, with another data.path, data.seed, data.dev_fraction, data.limit or source of "
+            "dev pairs.",
             hint="Train the runs with one data.seed (data.seed=0), or give dev pairs (data.dev_path, "
             "data.dev_split).",
+        )
+    if one.get("dev_path") is not None and os.path.realpath(one.dev_path) in [place for place, *_ in theirs]:
+        raise CheckpointError(
+            f"{other.run.name} has trained on the dev pairs of {first.run.name} ({one.dev_path}).",
+            hint="Average runs that were trained on other pairs.",
         )
     if one.get("dev") == "suite" != two.get("dev", "suite"):
         raise CheckpointError(
@@ -109,6 +119,17 @@ def _check_dev(first: Parent, other: Parent) -> None:
             f"training pairs out; it has dev={two.dev}.",
             hint="Average runs with the same dev.",
         )
+
+
+def _sources(data: DictConfig) -> list[tuple[str, object, object]]:
+    """Return the files that a run was trained on, or the set on the hub with its split and configuration."""
+    if data.get("path") is None:
+        return []
+    path: Any = OmegaConf.to_container(data.path) if OmegaConf.is_config(data.path) else data.path
+    weights = weighted(path)
+    with contextlib.suppress(DataError):  # they are gone, or on the hub
+        weights = find_files(weights)
+    return [(os.path.realpath(path), data.get("split"), data.get("config")) for path in weights]
 
 
 def mean_encoder(parents: Sequence[Parent]) -> dict[str, Tensor]:

@@ -64,6 +64,15 @@ def test_tasks_with_splits(root: Path) -> None:
     assert mrpc.test.sentences == [('A "b', "text")]
 
 
+def test_files_without_a_header_lose_no_row(root: Path) -> None:
+    before = load_transfer_tasks(root, ["MRPC", "SICKE"])
+    for name in ("MRPC/msr_paraphrase_train.txt", "SICK/SICK_train.txt"):
+        path = next(root.rglob(name))
+        path.write_text(path.read_text().partition("\n")[2])
+    after = load_transfer_tasks(root, ["MRPC", "SICKE"])
+    assert [task.train for task in after] == [task.train for task in before]
+
+
 def test_entailment(root: Path) -> None:
     (task,) = load_transfer_tasks(root, ["SICKE"])
     assert task.train.sentences == [("A dog", "No dog"), ("A red dog runs", "A dog runs")]

@@ -206,13 +206,13 @@ def _read_trec(path: Path) -> Iterator[Row]:
 
 def _read_mrpc(path: Path) -> Iterator[Row]:
     for line, fields in read_tsv(path, columns=5):
-        if line > 1:  # the header
+        if line > 1 or fields[0] != "Quality":  # the header
             yield line, fields[0], (sentence(fields[3], path, line), sentence(fields[4], path, line))
 
 
 def _read_sick(path: Path) -> Iterator[Row]:
     for line, fields in read_tsv(path, columns=5):
-        if line > 1:  # the header
+        if line > 1 or fields[0] != "pair_ID":  # the header
             yield line, fields[4].strip(), (sentence(fields[1], path, line), sentence(fields[2], path, line))
 
 
