@@ -9,7 +9,9 @@ import pytest
 
 from sts_lightning.export.template_transformer import TemplateTransformer
 from sts_lightning.models.text_edit import edit
+from sts_lightning.models.truncation import cut_texts
 from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.tiny_decoders import tiny_llama
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +52,13 @@ def test_only_the_last_mask_is_visible_to_the_pooling(folder: str) -> None:
     assert visible.sum(dim=1).tolist() == [1, 1]
     # [CLS] [MASK] a b [MASK] . [SEP], and two letters more.
     assert visible.argmax(dim=1).tolist() == [4, 6]
+
+
+@pytest.mark.parametrize("tokens", range(1, 12))
+def test_it_cuts_where_the_project_does(tokens: int, tmp_path: Path) -> None:
+    encoder = tiny_llama()
+    encoder.backbone.save_pretrained(tmp_path)
+    encoder.tokenizer.tokenizer.save_pretrained(tmp_path)
+    module = TemplateTransformer(str(tmp_path), template="it : {sentence} .", sentence_tokens=tokens)
+    for text in ("ab\U0001f600\U0001f600 c", "\u00e9\u00e8a", "abc"):  # characters of four and two bytes
+        assert [module._cut(text)] == cut_texts(encoder.tokenizer.tokenizer, [text], tokens)

@@ -13,7 +13,9 @@ from hydra._internal.callbacks import Callbacks
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
 from hydra.types import HydraContext
+from hydra.utils import instantiate
 
 from hydra_plugins.sts_lightning_launchers.launchers import ProcessLauncher
 from sts_lightning.errors import ConfigError
@@ -88,3 +90,22 @@ def test_the_plan_of_a_part(cli: Cli) -> None:
     wrong = cli(*sweep, "hydra.launcher.part=2/2")
     assert wrong.returncode == 1
     assert "hydra.launcher.part=2/2 must be a part and their number" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("launcher", "setting"),
+    [
+        ("process", "jobs=0"),
+        ("process", "jobs=-1"),
+        ("process", "gpus_per_job=-1"),
+        ("process", "timeout_minutes=0"),
+        ("slurm", "jobs=0"),
+        ("ray", "timeout_minutes=-5"),
+    ],
+)
+def test_numbers_that_would_wait_forever(launcher: str, setting: str) -> None:
+    overrides = [f"hydra/launcher={launcher}", f"hydra.launcher.{setting}"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("train", ["model=tiny_bert", "data=toy", *overrides], return_hydra_config=True)
+    with pytest.raises(InstantiationException, match=rf"{setting.partition('=')[0]} must be"):
+        instantiate(cfg.hydra.launcher)

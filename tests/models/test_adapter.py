@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, PrefixTuningConfig
+from peft import (
+    AdaLoraConfig,
+    LoraConfig,
+    PeftConfig,
+    PrefixTuningConfig,
+    PromptEncoderConfig,
+    PromptTuningConfig,
+)
 
+from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter import add_adapter
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
@@ -19,6 +27,19 @@ def test_an_adapter_that_does_not_fit() -> None:
     wrong = LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["query"])
     with pytest.raises(ValueError, match=r"adapter does not fit MistralModel"):
         tiny_mistral(adapter=wrong)
+
+
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4),
+        PromptEncoderConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4),
+        AdaLoraConfig(task_type="FEATURE_EXTRACTION", total_step=10, target_modules=["query"]),
+    ],
+)
+def test_an_adapter_that_would_not_be_applied_as_it_is_meant(adapter: PeftConfig) -> None:
+    with pytest.raises(ConfigError, match=rf"peft\.{type(adapter).__name__} (puts|needs)"):
+        tiny_bert(adapter=adapter)
 
 
 def test_an_adapters_configuration_serves_more_than_one_model() -> None:

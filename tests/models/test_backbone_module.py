@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from peft import PrefixTuningConfig
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
@@ -22,6 +23,12 @@ def test_bfloat16_is_near_float32() -> None:
 def test_a_precision_of_training_is_none_of_inference() -> None:
     with pytest.raises(ConfigError, match="bf16-mixed"):
         tiny_bert().set_precision("bf16-mixed")  # type: ignore[arg-type]
+
+
+def test_layers_after_a_prefix_cannot_be_recomputed() -> None:
+    prefix = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4)
+    with pytest.raises(ConfigError, match=r"trainer\.gradient_checkpointing: a trained prefix"):
+        tiny_bert(adapter=prefix).checkpoint_layers()
 
 
 def test_a_model_whose_layers_cannot_be_recomputed() -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.errors import TrainingError
 from sts_lightning.interrupts import Stopped
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import train
+from tests.conftest import SHORT_RUN
 
 
 @pytest.mark.parametrize("error", [TrainingError("memory ran out"), OSError("disk full"), Stopped])
@@ -37,3 +39,32 @@ def test_the_other_processes_end_with_the_first(
     with pytest.raises(type(error)):
         train.train_held(RunFolder(tmp_path), OmegaConf.create(), resume=False, command="")
     assert ended == ["trainer"]
+
+
+def test_a_training_that_ended_early_is_not_continued(
+    config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cfg = config(
+        *SHORT_RUN,
+        "data.train_size=160",
+        "data.batch_size=16",
+        "trainer.max_epochs=3",
+        "trainer.val_every=2",
+        "logger=csv",
+        "callbacks=early_stopping",
+        "callbacks.early_stopping.patience=1",
+        "+callbacks.early_stopping.min_delta=100",
+    )
+    train.train_in(tmp_path / "whole", cfg)
+
+    def fail(*_: Any) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+        patch.setattr(train, "report", fail)
+        train.train_in(tmp_path / "run", cfg)
+    train.train_in(tmp_path / "run", cfg, resume=True)
+    whole, run = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "run")
+    assert whole.history()[-1]["step"] < 30
+    assert [row["step"] for row in run.history()] == [row["step"] for row in whole.history()]
+    assert run.metrics().scores == whole.metrics().scores

@@ -24,6 +24,8 @@ Config = Callable[..., DictConfig]
 TRIPLETS = ["loss=infonce", "data.kind=triplets"]
 MIX = ["loss=mix", "+loss.terms.a._target_=sts_lightning.losses.pearson.PearsonLoss"]
 
+PREFIX = ["model.adapter={_target_: peft.PrefixTuningConfig, num_virtual_tokens: 4}"]
+
 SETTINGS: list[tuple[list[str], str]] = [
     # NaN and infinity
     (["optim.lr=nan"], "optim.lr"),
@@ -130,6 +132,10 @@ SETTINGS: list[tuple[list[str], str]] = [
     (["+trainer.extra.fast_dev_run=true"], "trainer.extra.fast_dev_run"),
     (["+trainer.extra.limit_val_batches=0"], "trainer.extra.limit_val_batches"),
     (["+trainer.extra.max_time=soon"], "trainer.extra"),
+    (["+trainer.extra.gradient_clip_algorithm=value"], "trainer.extra.gradient_clip_algorithm"),
+    (["+trainer.extra.reload_dataloaders_every_n_epochs=1"], "reload_dataloaders_every_n_epochs"),
+    # Adapters
+    ([*PREFIX, "trainer.gradient_checkpointing=true"], "trainer.gradient_checkpointing"),
 ]
 
 

@@ -150,6 +150,8 @@ class ProcessLauncher(JobLauncher):
         wait: bool = False,
         part: str | None = None,
     ) -> None:
+        check_positive(jobs=jobs, timeout_minutes=timeout_minutes)
+        check_positive(least=0, gpus_per_job=gpus_per_job)
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
@@ -198,6 +200,10 @@ class SlurmLauncher(JobLauncher):
         cluster: str,
         extra: dict[str, Any],
     ) -> None:
+        check_positive(
+            jobs=jobs, cpus_per_job=cpus_per_job, memory_gb=memory_gb, timeout_minutes=timeout_minutes
+        )
+        check_positive(least=0, gpus_per_job=gpus_per_job)
         self.cluster = cluster
         self.gpus_per_job = gpus_per_job
         wanted = {
@@ -234,6 +240,8 @@ class RayLauncher(JobLauncher):
     def __init__(
         self, address: str | None, gpus_per_job: int | None, cpus_per_job: int, timeout_minutes: float | None
     ) -> None:
+        check_positive(cpus_per_job=cpus_per_job, timeout_minutes=timeout_minutes)
+        check_positive(least=0, gpus_per_job=gpus_per_job)
         self.address = address
         self.gpus_per_job = gpus_per_job
         self.cpus_per_job = cpus_per_job
@@ -248,6 +256,22 @@ class RayLauncher(JobLauncher):
             jobs,
             submit_to_ray(jobs, self.address, self.cpus_per_job, self.gpus_per_job, self.timeout_minutes),
         )
+
+
+def check_positive(least: int | None = None, **settings: float | None) -> None:
+    """Reject numbers of the launcher that are not positive.
+
+    Args:
+        least: The least that is allowed; None: anything above 0.
+        settings: Values by name; None is allowed.
+
+    Raises:
+        ConfigError: One is too small.
+    """
+    for name, value in settings.items():
+        if value is not None and (value <= 0 if least is None else value < least):
+            words = "above 0" if least is None else f"at least {least}"
+            raise ConfigError(f"{name} must be {words} or null, got {value}.", key=f"hydra.launcher.{name}")
 
 
 def _returned(job: Job) -> JobReturn:

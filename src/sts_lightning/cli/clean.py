@@ -6,7 +6,7 @@ import argparse
 import logging
 
 from sts_lightning.cli.arguments import Commands, add_runs_folder
-from sts_lightning.errors import CheckpointError, RunningElsewhereError
+from sts_lightning.errors import CheckpointError, RunningElsewhereError, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
     """List finished runs with the state of their optimiser, or remove it; all weights stay."""
     from sts_lightning.runs.cleaning import Leftover, drop, find_leftovers  # --help does not wait for torch
 
-    total = count = 0
+    total = count = failed = 0
     for found in find_leftovers(options.folder):
         if not isinstance(found, Leftover):
             log.warning("WARNING: %s", found)
@@ -36,8 +36,9 @@ def run(options: argparse.Namespace) -> None:
         if options.delete:
             try:
                 freed = drop(found)
-            except (RunningElsewhereError, CheckpointError) as error:
+            except (RunningElsewhereError, CheckpointError, OSError) as error:
                 log.warning("WARNING: %s", error)
+                failed += isinstance(error, OSError)
                 continue
         log.info("%8.1f MB of %8.1f  %s", freed / MB, found.size / MB, found.run.name)
         total, count = total + freed, count + 1
@@ -48,3 +49,5 @@ def run(options: argparse.Namespace) -> None:
         log.info("%.1f MB freed in %s.", total / MB, runs)
     else:
         log.info("%.1f MB in %s; add --delete to free them.", total / MB, runs)
+    if failed:
+        raise StorageError(f"{failed} of the runs could not be written (see above).")

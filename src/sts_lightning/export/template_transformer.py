@@ -77,7 +77,10 @@ class TemplateTransformer(Transformer):
             return text
         assert self.tokenizer is not None
         spans = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-        return text[: spans[self.sentence_tokens - 1][1]] if len(spans) > self.sentence_tokens else text
+        if len(spans) <= self.sentence_tokens:
+            return text
+        (start, stop), (following, _) = spans[self.sentence_tokens - 1 : self.sentence_tokens + 1]
+        return text[: stop if stop <= following else start]  # not within a character of several tokens
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """Run the model; with ``read_mask`` only the last mask token is visible to the pooling."""

@@ -98,16 +98,26 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
 
 
 def check_adapter(adapter: PeftConfig) -> None:
-    """Reject settings that peft takes, but that have no effect or cannot be loaded again.
+    """Reject settings that peft takes, but that have no effect here or cannot be loaded again.
 
     Raises:
         ValueError: A number under which an adapter changes nothing.
-        ConfigError: Initial values among `NOT_REPEATABLE`.
+        ConfigError: A kind of adapter that a run would not apply as it is meant, or initial values among
+            `NOT_REPEATABLE`.
     """
+    kind = type(adapter).__name__
+    if adapter.is_prompt_learning and adapter.peft_type != PeftType.PREFIX_TUNING:
+        raise _not_applied(
+            kind, "puts vectors before the sentence, so that pooling would read other positions"
+        )
+    if adapter.peft_type == PeftType.ADALORA:
+        raise _not_applied(
+            kind, "needs a loss term and a step of its own, without which no rank is allocated"
+        )
     initial = str(getattr(adapter, "init_lora_weights", None)).lower()
-    kind = next((kind for kind in NOT_REPEATABLE if initial.startswith(kind)), None)
-    if kind is not None:
-        raise _no_such_start(adapter, NOT_REPEATABLE[kind])
+    start = next((start for start in NOT_REPEATABLE if initial.startswith(start)), None)
+    if start is not None:
+        raise _no_such_start(adapter, NOT_REPEATABLE[start])
     bounds = {
         "lora_alpha": (0, math.inf),  # scales the adapter; with 0 it has neither effect nor gradient
         "lora_dropout": (-math.ulp(0), 1),
@@ -117,6 +127,21 @@ def check_adapter(adapter: PeftConfig) -> None:
         value = getattr(adapter, key, None)
         if value is not None and not above < value < below:
             raise ValueError(f"adapter.{key} must lie above {max(0, above)} and below {below}, got {value}.")
+
+
+def prefix_left_out() -> ConfigError:
+    """Return the error of gradient checkpointing with a trained prefix."""
+    return ConfigError(
+        "trainer.gradient_checkpointing: a trained prefix is a cache of keys and values, which transformers "
+        "leaves out where layers are computed again.",
+        key="trainer.gradient_checkpointing",
+        hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
+    )
+
+
+def _not_applied(kind: str, why: str) -> ConfigError:
+    hint = "Choose another adapter, such as peft.LoraConfig or peft.PrefixTuningConfig."
+    return ConfigError(f"model.adapter: peft.{kind} {why}.", key="model.adapter", hint=hint)
 
 
 def _check_rank(whole: PeftModel, adapter: PeftConfig) -> None:

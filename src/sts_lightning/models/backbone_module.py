@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from sts_lightning.choices import InferencePrecision
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.adapter import prefix_left_out
 from sts_lightning.models.backbone import DTYPES
 from sts_lightning.models.dropout_mode import checkpoint_contexts
 from sts_lightning.models.int8_linear import Int8Linear
@@ -51,8 +52,11 @@ class BackboneModule(nn.Module):
         """Recompute each layer in the backward pass, keeping only its input (gradient checkpointing).
 
         Raises:
-            ConfigError: The model does not support it.
+            ConfigError: The model does not support it, or has a trained prefix.
         """
+        adapters = getattr(self.backbone, "peft_config", {}).values()
+        if any(adapter.peft_type == "PREFIX_TUNING" for adapter in adapters):
+            raise prefix_left_out()
         try:
             self.backbone.activation_checkpointing_enable(
                 {"use_reentrant": False, "context_fn": checkpoint_contexts}

@@ -59,6 +59,19 @@ class RunRecorder(Checkpoint):
         self._due = False
         self._evaluating = False
         self._saved_step: int | None = None
+        self._ended_early = False
+
+    def state_dict(self) -> dict[str, bool]:
+        """Return whether a callback, such as early stopping, had ended the training."""
+        return {"ended_early": self._ended_early}
+
+    def load_state_dict(self, state_dict: dict[str, bool]) -> None:
+        """Restore what `state_dict` returned."""
+        self._ended_early = state_dict["ended_early"]
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Let a training that had ended early stay so."""
+        trainer.should_stop = trainer.should_stop or self._ended_early
 
     def _announce(self, number: signal.Signals) -> None:
         if not is_first_process():
@@ -147,6 +160,7 @@ class RunRecorder(Checkpoint):
     def _save(self, trainer: pl.Trainer) -> None:
         for logger in _histories(trainer):  # first, so that a checkpoint always finds its rows
             logger.flush()
+        self._ended_early = trainer.should_stop
         trainer.save_checkpoint(self.path)
         self._due = False
         self._saved_step = trainer.global_step

@@ -11,6 +11,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
+from sts_lightning.models.adapter import prefix_left_out
 from sts_lightning.models.freezing import check_freeze, trains
 from sts_lightning.models.template import check_template
 from sts_lightning.regularizers.base import Regularizer
@@ -104,6 +105,9 @@ def check_extras(
                     f"adapter (model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}.",
                     key=f"model.{key}",
                 )
+    kind = str((cfg.model.get("adapter") or {}).get("_target_"))
+    if cfg.trainer.gradient_checkpointing and kind.endswith(".PrefixTuningConfig"):
+        raise prefix_left_out()
     if cfg.init != "best" and cfg.init_from is None:
         raise ConfigError(f"init={cfg.init} needs the run to start from: init_from=<run folder>.", key="init")
     with name_setting("queue", cfg.queue):

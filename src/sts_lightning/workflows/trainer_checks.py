@@ -22,6 +22,8 @@ OWN = {
     "num_nodes": "set trainer.num_nodes",
     "precision": "set precision",
     "gradient_clip_val": "set trainer.gradient_clip_val",
+    "gradient_clip_algorithm": "trainer.gradient_clip_val bounds the norm of the gradient",
+    "reload_dataloaders_every_n_epochs": "the data are read once, and their order is another in each epoch",
     "log_every_n_steps": "set trainer.log_every_n_steps",
     "deterministic": "set trainer.deterministic",
     "limit_train_batches": "set trainer.limit_train_batches",
