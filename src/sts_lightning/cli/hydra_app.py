@@ -26,7 +26,7 @@ from sts_lightning.cli.group_choices import check_choices, suggest_choice
 from sts_lightning.conf_folders import own_folder, take_folder
 from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_flags
-from sts_lightning.config.keys import flat_keys, suggest, unknown_key
+from sts_lightning.config.keys import check_known, flat_keys, suggest, unknown_key
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal, unmasked
@@ -101,6 +101,7 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
     def wrapped(cfg: DictConfig) -> float:
         try:
             check_flags(cfg)
+            check_known(cfg)
             _name_own_folder()
             return task(cfg)
         except UserError as error:

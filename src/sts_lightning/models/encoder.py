@@ -33,6 +33,7 @@ from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.process_dropout import dropout_of
 from sts_lightning.models.projection import Projection, make_projection
 from sts_lightning.models.sharding import in_step, is_sharded
+from sts_lightning.models.texts import as_texts
 from sts_lightning.models.tokenize import Prepare, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
@@ -285,10 +286,12 @@ class SentenceEncoder(BackboneModule):
 
         Returns:
             float32 array, shape (N, D), in the order given.
+
+        Raises:
+            TypeError: The sentences are no list of strings.
         """
-        if isinstance(sentences, str):
-            raise TypeError("encode takes a list of sentences, not one string.")
-        if len(sentences) == 0:
+        sentences = as_texts(sentences)
+        if not sentences:
             return np.zeros((0, self.dimension), dtype=np.float32)
         chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
         # What is gathered in inference mode could not train afterwards.
