@@ -129,16 +129,6 @@ def check_adapter(adapter: PeftConfig) -> None:
             raise ValueError(f"adapter.{key} must lie above {max(0, above)} and below {below}, got {value}.")
 
 
-def prefix_left_out() -> ConfigError:
-    """Return the error of gradient checkpointing with a trained prefix."""
-    return ConfigError(
-        "trainer.gradient_checkpointing: a trained prefix is a cache of keys and values, which transformers "
-        "leaves out where layers are computed again.",
-        key="trainer.gradient_checkpointing",
-        hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
-    )
-
-
 def _not_applied(kind: str, why: str) -> ConfigError:
     hint = "Choose another adapter, such as peft.LoraConfig or peft.PrefixTuningConfig."
     return ConfigError(f"model.adapter: peft.{kind} {why}.", key="model.adapter", hint=hint)

@@ -11,7 +11,6 @@ from transformers import PreTrainedModel
 
 from sts_lightning.choices import InferencePrecision
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapter import prefix_left_out
 from sts_lightning.models.backbone import DTYPES
 from sts_lightning.models.dropout_mode import checkpoint_contexts
 from sts_lightning.models.int8_linear import Int8Linear
@@ -96,3 +95,13 @@ def plain(backbone: nn.Module) -> PreTrainedModel:
     model: Any = backbone.get_base_model() if adapted else backbone  # type: ignore[operator]
     assert isinstance(model, PreTrainedModel)
     return model
+
+
+def prefix_left_out() -> ConfigError:
+    """Return the error of gradient checkpointing with a trained prefix."""
+    return ConfigError(
+        "trainer.gradient_checkpointing: a trained prefix is a cache of keys and values, which transformers "
+        "leaves out where layers are computed again.",
+        key="trainer.gradient_checkpointing",
+        hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
+    )

@@ -11,7 +11,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
-from sts_lightning.models.adapter import prefix_left_out
+from sts_lightning.models.backbone_module import prefix_left_out
 from sts_lightning.models.freezing import check_freeze, trains
 from sts_lightning.models.template import check_template
 from sts_lightning.regularizers.base import Regularizer
