@@ -46,3 +46,8 @@ def test_a_check_resolves_a_copy(config: Config) -> None:
     checked = check_config(cfg)
     assert OmegaConf.to_container(cfg, resolve=False) == before
     assert OmegaConf.to_container(checked, resolve=False) == OmegaConf.to_container(cfg, resolve=True)
+
+
+@pytest.mark.parametrize("logger", ["csv", "default", "tensorboard", "wandb"])
+def test_every_choice_of_loggers_keeps_the_history(logger: str, config: Config) -> None:
+    assert config(f"logger={logger}").logger.csv._target_.endswith("HistoryLogger")

@@ -41,6 +41,7 @@ def test_a_path_in_an_override_is_read_back(path: str) -> None:
         ("+trainer.accumulate_grad_batches=4", r"set by \+trainer\.extra\.accumulate_grad_batches"),
         ("+queue.length=4", r"queue\.length: no such setting"),
         ("+model_nam=x", r"model_nam: no such setting. Did you mean model\?"),
+        ("+data_r=x", r"data_r: no such setting"),  # others refer to data_root alone
     ],
 )
 def test_a_setting_that_nothing_reads(override: str, message: str, config: Callable[..., DictConfig]) -> None:

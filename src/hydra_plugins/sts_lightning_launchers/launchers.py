@@ -150,8 +150,7 @@ class ProcessLauncher(JobLauncher):
         wait: bool = False,
         part: str | None = None,
     ) -> None:
-        check_positive(jobs=jobs, timeout_minutes=timeout_minutes)
-        check_positive(least=0, gpus_per_job=gpus_per_job)
+        check_numbers(gpus_per_job, jobs=jobs, timeout_minutes=timeout_minutes)
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
@@ -200,10 +199,8 @@ class SlurmLauncher(JobLauncher):
         cluster: str,
         extra: dict[str, Any],
     ) -> None:
-        check_positive(
-            jobs=jobs, cpus_per_job=cpus_per_job, memory_gb=memory_gb, timeout_minutes=timeout_minutes
-        )
-        check_positive(least=0, gpus_per_job=gpus_per_job)
+        positive = {"jobs": jobs, "cpus_per_job": cpus_per_job, "memory_gb": memory_gb}
+        check_numbers(gpus_per_job, timeout_minutes=timeout_minutes, **positive)
         self.cluster = cluster
         self.gpus_per_job = gpus_per_job
         wanted = {
@@ -240,8 +237,7 @@ class RayLauncher(JobLauncher):
     def __init__(
         self, address: str | None, gpus_per_job: int | None, cpus_per_job: int, timeout_minutes: float | None
     ) -> None:
-        check_positive(cpus_per_job=cpus_per_job, timeout_minutes=timeout_minutes)
-        check_positive(least=0, gpus_per_job=gpus_per_job)
+        check_numbers(gpus_per_job, cpus_per_job=cpus_per_job, timeout_minutes=timeout_minutes)
         self.address = address
         self.gpus_per_job = gpus_per_job
         self.cpus_per_job = cpus_per_job
@@ -258,20 +254,22 @@ class RayLauncher(JobLauncher):
         )
 
 
-def check_positive(least: int | None = None, **settings: float | None) -> None:
-    """Reject numbers of the launcher that are not positive.
+def check_numbers(gpus_per_job: int | None, **positive: float | None) -> None:
+    """Reject numbers with which a sweep would wait forever; None is allowed.
 
     Args:
-        least: The least that is allowed; None: anything above 0.
-        settings: Values by name; None is allowed.
+        gpus_per_job: At least 0.
+        positive: Other settings of the launcher, above 0.
 
     Raises:
         ConfigError: One is too small.
     """
-    for name, value in settings.items():
-        if value is not None and (value <= 0 if least is None else value < least):
-            words = "above 0" if least is None else f"at least {least}"
-            raise ConfigError(f"{name} must be {words} or null, got {value}.", key=f"hydra.launcher.{name}")
+    wrong = [(name, value, "above 0") for name, value in positive.items() if value is not None and value <= 0]
+    if gpus_per_job is not None and gpus_per_job < 0:
+        wrong.append(("gpus_per_job", gpus_per_job, "at least 0"))
+    for name, value, words in wrong:
+        key = f"hydra.launcher.{name}"
+        raise ConfigError(f"{key} must be {words} or null, got {value}.", key=key)
 
 
 def _returned(job: Job) -> JobReturn:

@@ -178,6 +178,8 @@ def _explain(error: Exception, entry: Entry) -> ConfigError:
         return ConfigError(
             "hydra/sweeper=search needs Optuna's sweeper.", hint="pip install 'sts-lightning[optuna]'."
         )
+    if isinstance(error.__cause__, ConfigError):  # raised by a launcher as Hydra built it
+        return error.__cause__
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}", key=str(error.full_key))
     cause = error.__cause__

@@ -101,18 +101,13 @@ def read_source(path: Path | None, columns: tuple[str, str], data_root: str) -> 
         DataError: A file is missing or malformed.
     """
     from sts_lightning.data.pair_tables import pairs_of
-    from sts_lightning.data.readers.row_values import sentence
     from sts_lightning.data.readers.senteval import load_sickr, load_stsb  # --help does not wait for these
-    from sts_lightning.data.readers.text_files import read_records
 
     if path is None:
         tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
         return Source([pair for table in tables for pair in pairs_of(table)])
-    rows = [
-        (line, (sentence(first, path, line), sentence(second, path, line)))
-        for line, (first, second) in read_records(path, list(columns))
-    ]
-    return Source([pair for _, pair in rows], path, [line for line, _ in rows])
+    pairs, lines = _read_pairs(path, columns)
+    return Source(pairs, path, lines)
 
 
 def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> dict[str, list[Dataset]]:
@@ -122,15 +117,24 @@ def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> d
         DataError: A file is missing or malformed.
     """
     from sts_lightning.data.pair_tables import make_table
-    from sts_lightning.data.readers.row_values import sentence
     from sts_lightning.data.readers.senteval import load_sts_tasks
-    from sts_lightning.data.readers.text_files import read_records
 
     if path is None:
         return {task.name: list(task.subsets.values()) for task in load_sts_tasks(data_root)}
-    rows = list(read_records(path, list(columns)))
-    first, second = ([sentence(fields[n], path, line) for line, fields in rows] for n in (0, 1))
+    first, second = zip(*_read_pairs(path, columns)[0], strict=True)
     return {path.name: [make_table({"sentence1": first, "sentence2": second})]}
+
+
+def _read_pairs(path: Path, columns: tuple[str, str]) -> tuple[list[tuple[str, str]], list[int]]:
+    """Return the pairs of a file, read as training reads them, and the last line of each."""
+    from sts_lightning.data.readers.row_values import sentence
+    from sts_lightning.data.readers.text_files import read_records
+
+    pairs, lines = [], []
+    for line, (first, second) in read_records(path, list(columns)):
+        pairs.append((sentence(first, path, line), sentence(second, path, line)))
+        lines.append(line)
+    return pairs, lines
 
 
 def report_leaks(

@@ -62,7 +62,7 @@ def check_known(cfg: DictConfig, path: str = "") -> None:
     known = [field.name for field in dataclasses.fields(schema)]
     text = "" if path else OmegaConf.to_yaml(cfg)
     for name in map(str, cfg):
-        if name not in known and f"${{{name}" not in text:
+        if name not in known and not re.search(rf"\$\{{{re.escape(name)}[.}}]", text):
             hint = suggest(f"{path}{name}", [f"{path}{key}" for key in known])
             if path == "trainer.":
                 hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."

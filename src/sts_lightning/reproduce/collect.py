@@ -241,16 +241,16 @@ def _published(table: Table, cell: Cell) -> tuple[dict[str, dict[str, float]], d
 
 def _find_intervals(collected: Collected, system: System, resamples: int) -> None:
     """Add the intervals of a row. Without predictions of all runs on the same pairs it has none."""
-    reported = sum("average" in scores for scores in system.scores)
-    if not system.predictions:
-        return
-    try:
-        if len(system.predictions) < reported:
-            raise ValueError(f"predictions of {len(system.predictions)} of {reported} runs, so no intervals.")
-        collected.intervals[system.name] = score_intervals(system.predictions, resamples)
-    except ValueError as error:
-        collected.problems.append(f"{system.name}: {error}")
-        system.predictions.clear()
+    reported, found = sum("average" in scores for scores in system.scores), len(system.predictions)
+    if 0 < found < reported:
+        collected.problems.append(
+            f"{system.name}: predictions of {found} of {reported} runs, so no intervals."
+        )
+    elif found:
+        try:
+            collected.intervals[system.name] = score_intervals(system.predictions, resamples)
+        except ValueError as error:
+            collected.problems.append(f"{system.name}: {error}")
 
 
 def _compare(collected: Collected, baseline: str, resamples: int) -> None:
@@ -258,7 +258,7 @@ def _compare(collected: Collected, baseline: str, resamples: int) -> None:
     found: dict[str, dict[str, Interval]] = {}
     for cell, system in by_cell.items():
         to = by_cell.get(Cell(baseline, cell.model))
-        if to is None or to is system or not system.predictions or not to.predictions:
+        if to is None or to is system or not {system.name, to.name} <= collected.intervals.keys():
             continue
         try:
             found[system.name] = paired_difference(system.predictions, to.predictions, resamples)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.constraints import check_config
+from sts_lightning.config.keys import check_known
 from sts_lightning.config.machine import decide
 from sts_lightning.config.trust import check_links
 from sts_lightning.errors import ConfigError
@@ -39,6 +40,7 @@ class RunCheck:
             check_links(run.path)
         if run.resumable:
             check_checkpoints(run)
+        check_known(cfg)
         cfg = check_config(cfg)
         check_settings(cfg.trainer, cfg.data.batch_size)
         lacks: str | None = None
