@@ -111,7 +111,10 @@ T, P, D = "TREC/TREC_10.label", "probing/past_present.txt", "SST/binary/sentimen
 BROKEN = [
     *(Broken("pairs", f"a.{kind}", b"\xef\xbb\xbf", None, "empty") for kind in ("csv", "tsv", "jsonl")),
     *(Broken("pairs", f"b.{kind}", " \r\n\t\n", None, "empty") for kind in ("csv", "tsv", "jsonl")),
-    *(Broken("pairs", f"c.{kind}", PAIRS.encode("utf-16"), 1, "UTF-8") for kind in ("csv", "tsv", "jsonl")),
+    *(
+        Broken("pairs", f"c.{kind}", PAIRS.encode("utf-16"), None, "iconv -f utf-16")
+        for kind in ("csv", "tsv", "jsonl")
+    ),
     *(Broken("pairs", f"d.{kind}", PAIRS.encode("utf-16-le"), 1, "NUL") for kind in ("csv", "tsv", "jsonl")),
     Broken("pairs", "nul.csv", PAIRS + "a\0,b,1\n", 22, "NUL"),
     Broken("pairs", "nul.tsv", TSV + "a\0\tb\t1\n", 22, "NUL"),
@@ -148,6 +151,10 @@ BROKEN = [
     Broken("pairs", "latin.jsonl", JSONL.encode() + b'{"sentence1": "\xe9"}\n', 21, "0xe9"),
     Broken("pairs", "latin.tsv", TSV.encode() + b"\xe9\tb\t1\n", 22, "column 1 "),
     Broken("pairs", "blank.tsv", TSV + "\u3000\tb\t1\n", 22, "empty"),
+    Broken("pairs", "blank.csv", PAIRS + "\na,b,1\n", 22, "blank line"),
+    Broken("pairs", "gap.tsv", TSV + "\na\tb\t1\n", 22, "blank line"),
+    Broken("pairs", "gap.jsonl", JSONL + "\n" + JSONL, 21, "blank line"),
+    Broken("pairs", "zero.csv", PAIRS + "\u200b\u2060,b,1\n", 22, r"no visible character (\u200b\u2060)"),
     Broken("pairs", "none.txt", PAIRS, None, "format"),
     Broken("triplets", "a.csv", TRIPLETS + "a,b\n", 3, "columns"),
     Broken("triplets", "b.csv", "sent0,sent1\na,b\n", 1, "hard_neg"),
@@ -161,6 +168,8 @@ BROKEN = [
     ),
     Broken("triplets", "j.csv", TRIPLETS.replace("\n", "\r"), 1, "CR"),
     Broken("sentences", "f.txt", "a\rb\rc", 1, "CR"),
+    Broken("sentences", "g.txt", "a\rb\rc\n", 1, "CR"),
+    Broken("sentences", "h.txt", "\u200b\n\ufeff \n", None, "no sentences"),
     Broken("triplets", "g.csv", TRIPLETS.replace("sent1", "sent0"), 1, "sent1"),
     Broken("classes", "a.tsv", CLASSES + "a\tb\t3\n", 3, "label"),
     Broken("classes", "b.tsv", CLASSES + "a\tb\t-1\n", 3, "label"),
@@ -193,7 +202,7 @@ BROKEN = [
     Broken("STS12", "counts.json", '{"a": true}', None, "integers"),
     Broken("STS-B", B, STSB + "g\tf\ty\t3\t4", 3, "columns"),
     Broken("STS-B", B, STSB + "g\tf\ty\t3\t-1\te\tf\n", 3, "outside"),
-    Broken("STS-B", B, STSB + "\n" + STSB, 3, "columns"),
+    Broken("STS-B", B, STSB + "\n" + STSB, 3, "blank line"),
     Broken("STS-B", B, STSB.replace("\t", ","), 1, "columns"),
     Broken("SICK", S, SICK.split("\n")[0], None, "0 scored"),
     Broken("SICK", S, SICK + "3\te\tf\t0\tNEUTRAL\n", 4, "outside"),

@@ -31,3 +31,30 @@ def test_a_prefix_cannot_be_merged(config: Config, tmp_path: Path) -> None:
         export(tmp_path / "run", tmp_path / "out", "merged")
     export(tmp_path / "run", tmp_path / "adapter", "adapter")
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
+
+
+SCALED = "{_target_: peft.IA3Config, task_type: FEATURE_EXTRACTION, modules_to_save: [self_attn]}"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "reason"),
+    [
+        (["+model.adapter.lora_bias=true"], "base layer has no bias"),
+        (["~model.adapter", f"+model.adapter={SCALED}"], "MistralAttention"),
+    ],
+)
+def test_what_peft_cannot_merge_is_said(
+    adapter: list[str], reason: str, config: Config, tmp_path: Path
+) -> None:
+    trained(tmp_path / "run", config, *DECODER, "model.quantization=none", *adapter)
+    with pytest.raises(ConfigError, match=rf"cannot be merged \(.*{reason}.*use --format adapter"):
+        export(tmp_path / "run", tmp_path / "out", "merged")
+    export(tmp_path / "run", tmp_path / "adapter", "adapter")
+
+
+def test_dense_layers_that_are_left_out_are_said(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained(tmp_path / "run", config, "model.projection=always")
+    export(tmp_path / "run", tmp_path / "out", "merged")
+    assert "without the dense layers" in caplog.text

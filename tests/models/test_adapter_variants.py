@@ -36,6 +36,8 @@ TEXTS = ["A dog runs.", "x"]
 
 LINEAR = "task_type: FEATURE_EXTRACTION, r: 4, target_modules: all-linear"
 
+EMBEDDINGS = "task_type: FEATURE_EXTRACTION, r: 4, target_modules: [q_proj, embed_tokens]"
+
 DECODER = ["model.dtype=float32", "model.quantization=none", "model.adapter.r=4"]
 
 VARIANTS = {
@@ -45,6 +47,10 @@ VARIANTS = {
     "pissa": [*DECODER, "+model.adapter.init_lora_weights=pissa"],
     "approximate pissa": [*DECODER, "+model.adapter.init_lora_weights=pissa_niter_4"],
     "olora": [*DECODER, "+model.adapter.init_lora_weights=olora"],
+    "repeated layers": [*DECODER, "+model.adapter.layer_replication=[[0,2],[1,2]]"],
+    "embeddings and whole layers": [
+        f"model.adapter={{_target_: peft.LoraConfig, {EMBEDDINGS}, modules_to_save: [norm]}}"
+    ],
     "dora in 4 bit": ["model.dtype=float32", "model.adapter.r=4", "+model.adapter.use_dora=true"],
     "ia3": ["model.adapter={_target_: peft.IA3Config, task_type: FEATURE_EXTRACTION}"],
     "loha": [f"model.adapter={{_target_: peft.LoHaConfig, {LINEAR}}}"],

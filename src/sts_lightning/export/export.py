@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,6 +21,8 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, with_quantization
 from sts_lightning.models.pipeline_files import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
+
+log = logging.getLogger(__name__)
 
 Base = Literal["trained", "original"]
 """Weights that the adapter is merged into.
@@ -75,6 +78,13 @@ def export(
     if base == "original" and format_ != "adapter":
         cfg.model = with_quantization(cfg.model, "none")
     encoder = load_from(source, cfg).eval()
+    if encoder.projection == "always" and format_ != "sentence-transformers":
+        log.warning(
+            "--format %s holds the model without the dense layers that the run has on top of it "
+            "(model.projection=always), so its vectors are others; --format sentence-transformers holds "
+            "them.",
+            format_,
+        )
     with new_folder(folder) as inside:
         try:
             WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapter import add_adapter, changes_base
+from sts_lightning.models.adapter import add_adapter, changes_base, separate_replicas
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
+from sts_lightning.models.out_of_memory import is_out_of_memory
 from sts_lightning.models.quantization import dequantized
 
 
@@ -51,8 +54,31 @@ def merged(encoder: SentenceEncoder) -> PreTrainedModel:
     if changes_base(config):
         config.init_lora_weights = True  # the initial values are subtracted from the base already
     trained = get_peft_model_state_dict(backbone, save_embedding_layers=False)
-    whole = add_adapter(dequantized(tuner.unload()), config)
+    with _reasons():
+        base = dequantized(tuner.unload())
+    if getattr(config, "layer_replication", None):
+        separate_replicas(base)
+        config.layer_replication = None  # the base has the repeated layers
+    whole = add_adapter(base, config)
     set_peft_model_state_dict(whole, trained)
     tuner = whole.base_model
-    result: PreTrainedModel = tuner.merge_and_unload()
+    with _reasons():
+        result: PreTrainedModel = tuner.merge_and_unload()
     return result
+
+
+@contextmanager
+def _reasons() -> Iterator[None]:
+    """Report why the library cannot merge an adapter.
+
+    So it is with modules_to_save around layers that IA3 scales, and with lora_bias on layers without bias.
+
+    Raises:
+        ConfigError: See above.
+    """
+    try:
+        yield
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        if is_out_of_memory(error):
+            raise
+        raise ConfigError(f"the adapter cannot be merged ({error}); use --format adapter.") from error

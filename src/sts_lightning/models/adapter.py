@@ -169,6 +169,19 @@ def changes_base(adapter: PeftConfig) -> bool:
     return isinstance(initial, str) and PARTS_OF_WEIGHTS.fullmatch(initial.lower()) is not None
 
 
+def separate_replicas(module: nn.Module) -> None:
+    """Give each layer that ``layer_replication`` repeats weights of its own, so that it can be merged into.
+
+    Embeddings may share their weights for other reasons, and keep them.
+    """
+    seen = set()
+    for part in list(module.modules()):
+        for name, weight in part.named_parameters(recurse=False):
+            if id(weight) in seen and not isinstance(part, nn.Embedding):
+                setattr(part, name, nn.Parameter(weight.detach().clone(), weight.requires_grad))
+            seen.add(id(weight))
+
+
 def initial_factors(whole: PeftModel) -> dict[str, Tensor]:
     """Return what an adapter that `changes_base` began with, by the names of its weights in peft's files."""
     holder: Any = whole

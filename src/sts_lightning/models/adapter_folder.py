@@ -143,7 +143,9 @@ def _merge(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
         ConfigError: The adapter is of a kind that cannot be merged, or started from what is not repeatable.
         CheckpointError: Its files are broken, or do not fit the base.
     """
-    from peft import PeftConfig, PeftModel, get_peft_model_state_dict  # takes seconds
+    from peft import PeftConfig, PeftModel  # takes seconds
+
+    from sts_lightning.models.adapter import separate_replicas
 
     weights = _weights(folder)
     frozen = {name for name, value in backbone.named_parameters() if not value.requires_grad}
@@ -157,16 +159,16 @@ def _merge(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
             warnings.simplefilter("ignore")  # about missing weights, an error below
             whole: Any = PeftModel.from_pretrained(backbone, str(folder), config=settings)
             settings.base_model_name_or_path = None  # else the library asks the hub for its vocabulary
-            expected = {name: value.shape for name, value in get_peft_model_state_dict(whole).items()}
-        found = {name: value.shape for name, value in weights.items()}
-        wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+            expected, wrong = _differences(whole, weights)
         if wrong:
             raise CheckpointError(
-                f"{folder / WEIGHTS}: {len(wrong)} of {len(expected)} weights differ in name or shape from "
+                f"{folder / WEIGHTS}: {len(wrong)} of {expected} weights differ in name or shape from "
                 f"those of the adapter around {type(backbone).__name__} (such as {wrong[0]}); it belongs to "
                 "another model, or is incomplete.",
                 key="model.name",
             )
+        if getattr(settings, "layer_replication", None):
+            separate_replicas(whole)
         merged: PreTrainedModel = whole.merge_and_unload()
     except UserError as error:
         error.key = error.key or "model.name"
@@ -183,6 +185,26 @@ def _merge(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
     for name, value in merged.named_parameters():  # the library freezes the base
         value.requires_grad_(name not in frozen)
     return merged
+
+
+def _differences(adapted: Any, weights: dict[str, Tensor]) -> tuple[int, list[str]]:
+    """Compare the weights of a file with those of the adapter that it was loaded into.
+
+    The library writes the base's embeddings too where the adapter changes them, unless it is told not to.
+
+    Returns:
+        Number of weights that the adapter has, and the names of those that differ or are missing.
+    """
+    from peft import get_peft_model_state_dict
+
+    found = {name: value.shape for name, value in weights.items()}
+    results = []
+    for with_embeddings in (False, True):
+        saved = get_peft_model_state_dict(adapted, save_embedding_layers=with_embeddings)
+        expected = {name: value.shape for name, value in saved.items()}
+        wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+        results.append((len(expected), wrong))
+    return min(results, key=lambda result: len(result[1]))
 
 
 def _weights(folder: Path) -> dict[str, Tensor]:

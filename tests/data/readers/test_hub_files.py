@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import math
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -228,6 +229,16 @@ def test_rows_keep_their_files_in_the_cache(tmp_path: Path) -> None:
     for _ in range(2):  # the second time from the prepared table
         with pytest.raises(DataError, match=rf"split train, {SECOND}\.parquet, row 7: "):
             read(tmp_path / "own")
+
+
+def test_a_file_that_changed_but_kept_its_time_is_read_anew(tmp_path: Path) -> None:
+    file = tmp_path / "own" / "train.csv"
+    put(file.parent, {"train.csv": csv([(f"x{i}", "y", float(i % 5)) for i in range(20)])})
+    os.utime(file, (1e9, 1e9))
+    read(file.parent)
+    file.write_bytes(file.read_bytes().replace(b"x", b"z"))
+    os.utime(file, (1e9, 1e9))
+    assert all(text.startswith("z") for text in read(file.parent).train["sentence1"])
 
 
 def test_tables_that_are_not_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

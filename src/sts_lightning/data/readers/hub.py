@@ -9,6 +9,7 @@ import csv
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -195,8 +196,9 @@ class HubTable:
 
     def _open(self, config: str | None, revision: str | None) -> DatasetBuilder:
         where = str(Path(self.path).resolve()) if self.local else self.path
+        cache = self._cache()
         try:
-            builder = load_dataset_builder(where, config, revision=revision)
+            builder = load_dataset_builder(where, config, revision=revision, cache_dir=cache)
         except ValueError as error:
             if "Couldn't find cache" in str(error):
                 return self._open_prepared(where, config, revision)
@@ -209,8 +211,23 @@ class HubTable:
         if _kind(builder) == "csv":
             csv.field_size_limit(2**31 - 1)  # the default is too low for long texts
             commit = None if self.local else str(builder.hash)
-            return load_dataset_builder(where, config, revision=commit, **AS_TEXT[builder.config.sep])
+            options = AS_TEXT[builder.config.sep]
+            return load_dataset_builder(where, config, revision=commit, cache_dir=cache, **options)
         return builder
+
+    def _cache(self) -> str | None:
+        """Return a cache of its own for the files of a folder as they are now; None for the common one.
+
+        The library takes a file for the same while its time of modification is the same, which ``cp -p``
+        and ``rsync`` set. The time of the last change of its inode cannot be set.
+        """
+        if not self.local:
+            return None
+        state = sha256()
+        for file in sorted(path for path in Path(self.path).rglob("*") if path.is_file()):
+            about = file.stat()
+            state.update(f"{file}\0{about.st_ino} {about.st_size} {about.st_ctime_ns}\0".encode())
+        return str(Path(datasets.config.HF_DATASETS_CACHE) / f"folder-{state.hexdigest()[:16]}")
 
     def _open_prepared(self, where: str, config: str | None, revision: str | None) -> DatasetBuilder:
         """Return the builder of a CSV or TSV file that was prepared before, without network."""

@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sts_lightning.errors import DataError
+
+INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}
+"""Unicode's categories of control and format characters, such as a zero-width space, and of separators."""
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -53,12 +57,18 @@ def sentence(text: str, path: Path | None = None, line: int | None = None) -> st
     """Return the sentence with runs of whitespace collapsed into single spaces, as SentEval reads it.
 
     Raises:
-        DataError: The sentence is empty.
+        DataError: The sentence is empty, or has no visible character.
     """
     folded = " ".join(text.split())
-    if not folded:
-        raise DataError("a sentence is empty.", path, line)
+    if is_blank(folded):
+        found = f"has no visible character ({ascii(folded)[1:-1][:40]})" if folded else "is empty"
+        raise DataError(f"a sentence {found}.", path, line)
     return folded
+
+
+def is_blank(text: str) -> bool:
+    """Return whether a text has no visible character, only spaces, control characters and the like."""
+    return all(unicodedata.category(character) in INVISIBLE for character in text)
 
 
 def number(text: str, path: Path | None = None, line: int | None = None) -> float:

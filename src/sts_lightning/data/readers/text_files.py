@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -28,8 +28,8 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         latin1: Whether to read a file that is not UTF-8 as Latin-1, the encoding of some old releases.
 
     Raises:
-        DataError: The file is missing or empty, its lines end with CR alone, or a line is not UTF-8 or
-            contains a NUL character.
+        DataError: The file is missing, empty or UTF-16, most of its lines end with CR alone, or a line is
+            not UTF-8 or contains a NUL character.
     """
     try:
         raw = path.read_bytes()
@@ -38,7 +38,9 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
     raw = raw.removeprefix(BOM_UTF8)
     if not raw.strip():
         raise DataError("the file is empty.", path)
-    if b"\r" in raw and b"\n" not in raw:
+    if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise DataError("the file is UTF-16; convert it: `iconv -f utf-16 -t utf-8`.", path)
+    if raw.count(b"\r") - raw.count(b"\r\n") > raw.count(b"\n"):
         raise DataError(
             "its lines end with CR alone; convert it, for example with `tr '\\r' '\\n'`.", path, 1
         )
@@ -84,6 +86,7 @@ def read_tsv(path: Path, columns: int) -> Iterator[Row]:
     """
     for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
         fields = line.split("\t")
+        _check_not_blank(fields, path, number)
         if len(fields) < columns:
             raise DataError(
                 f"expected at least {columns} tab-separated columns, found {len(fields)}.", path, number
@@ -152,6 +155,7 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
         raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, 1)
     picks = [header.index(column) for column in columns]
     for number, fields in rows:
+        _check_not_blank(fields, path, number)
         if len(fields) != len(header):
             raise DataError(f"expected {len(header)} columns, found {len(fields)}.", path, number)
         if [field.lstrip("\ufeff") for field in fields] == header:
@@ -161,6 +165,7 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
 
 def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Iterator[Row]:
     for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
+        _check_not_blank([line], path, number)
         try:
             record = parse_json(line)
         except ValueError as error:  # malformed, a key that occurs twice, an integer of thousands of digits
@@ -176,6 +181,11 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Ite
                 number,
             )
         yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
+
+
+def _check_not_blank(fields: list[str], path: Path, line: int) -> None:
+    if len(fields) < 2 and not "".join(fields).strip():
+        raise DataError("a blank line between rows; remove it.", path, line)
 
 
 def _listed(names: Collection[str]) -> str:
