@@ -67,7 +67,7 @@ REJECTED = [
     ("reproduce pcc_table2 --state", "--state is of all tables; leave out pcc_table2"),
     ("reproduce pcc_table2 --folder a.csv", "--folder a.csv is not a folder"),
     ("reproduce pcc_table2 --plan --set nope", "--launcher process"),
-    ("reproduce pcc_table2 --plan --set nope=1", "Key 'nope'"),
+    ("reproduce pcc_table2 --plan --set nope=1", "hydra.launcher.nope: no such setting"),
 ]
 
 

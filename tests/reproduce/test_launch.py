@@ -25,7 +25,11 @@ def test_settings_reach_the_launcher(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "setting", "named"),
     [
-        ("slurm", "partitoin=gpu", "--launcher slurm: Key 'partitoin' is not in struct"),
+        (
+            "slurm",
+            "partitoin=gpu",
+            "Did you mean hydra.launcher.partition?",
+        ),
         ("process", "jobs", "--launcher process: "),
         ("lsf", "jobs=1", "--launcher lsf: "),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -76,22 +75,3 @@ def _check(argument: str, group: str, value: Any, choices: list[str]) -> None:
         if name not in choices:
             hint = suggest(name, choices) or f"There are: {known}."
             raise ConfigError(f"{argument}: there is no {group} named {name!r}.", key=group, hint=hint)
-
-
-def suggest_choice(key: str, known: Iterable[str]) -> str:
-    """Return what to choose where a setting belongs to a group that has none, such as ``regularizer=none``.
-
-    Args:
-        key: Dotted key as given.
-        known: Dotted keys that the configuration has.
-
-    Returns:
-        A hint with the choices that have the setting; empty if the group has settings, or none of its choices
-        has this one.
-    """
-    group, _, name = key.partition(".")
-    if any(other.startswith(f"{group}.") for other in known):
-        return ""
-    first = re.compile(rf"^{re.escape(name.partition('.')[0])}:", re.MULTILINE)
-    having = [choice for choice, path in files_of(group).items() if name and first.search(path.read_text())]
-    return f"It belongs to {' and '.join(f'{group}={choice}' for choice in having)}." if having else ""

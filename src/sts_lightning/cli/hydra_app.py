@@ -6,27 +6,27 @@ import errno
 import functools
 import logging
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import ConfigCompositionException, HydraException
+from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from sts_lightning.batch_job import requeue
 from sts_lightning.cli.cpu_defaults import set_cpu_defaults
-from sts_lightning.cli.group_choices import check_choices, suggest_choice
+from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.conf_folders import own_folder, take_folder
-from sts_lightning.config.composing import composing
+from sts_lightning.config.composing import broken_yaml
+from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.constraints import check_flags
-from sts_lightning.config.keys import check_known, flat_keys, suggest, unknown_key
+from sts_lightning.config.keys import check_known
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal, unmasked
@@ -77,7 +77,10 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
             message = f"stopped by {signal_name(number)}. The same command starts it again."
             _exit(InterruptedRunError(message, number), debug)
         except (HydraException, OmegaConfBaseException) as error:
-            _exit(_explain(error, entry), debug)
+            given = [text for text in sys.argv[1:] if "=" in text and not text.startswith("-")]
+            _exit(explain(error, entry, given), debug)
+        except YAMLError as error:
+            _exit(broken_yaml(error), debug)
         except OSError as error:
             if error.errno not in STORAGE:
                 raise
@@ -170,51 +173,3 @@ def report_requeue(number: signal.Signals) -> None:
     message = requeue(number) if is_first_process() else None
     if message is not None:
         print(message, file=sys.stderr)
-
-
-def _explain(error: Exception, entry: Entry) -> ConfigError:
-    """Return a composition error as a `ConfigError`, with the nearest known keys where a key is unknown."""
-    if "In 'hydra/sweeper/search': Could not" in str(error) and find_spec("optuna") is None:
-        return ConfigError(
-            "hydra/sweeper=search needs Optuna's sweeper.", hint="pip install 'sts-lightning[optuna]'."
-        )
-    if isinstance(error.__cause__, ConfigError):  # raised by a launcher as Hydra built it
-        return error.__cause__
-    if isinstance(error, OmegaConfBaseException) and error.full_key:
-        return ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}", key=str(error.full_key))
-    cause = error.__cause__
-    unknown = re.search(r"Could not override '([^']+)'", str(error))
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if unknown is None or not isinstance(error, ConfigCompositionException):
-        detail = (
-            ""
-            if cause is None or str(cause).splitlines()[0] in str(error)
-            else f" {str(cause).splitlines()[0]}"
-        )
-        return ConfigError(f"{' '.join(lines)}{detail}")
-    key = unknown.group(1)
-    known = _known_keys(entry, key)
-    if cause is not None and key in known:
-        return ConfigError(f"{key}: {str(cause).splitlines()[0]}", key=key)
-    suggestion = suggest_choice(key, known) or suggest(key, known)
-    usage = f"See `{command_line(entry, '--help')}`."
-    return unknown_key(key, f"{suggestion} {usage}" if suggestion else usage)
-
-
-def _known_keys(entry: Entry, key: str) -> list[str]:
-    """Return the keys of the configuration composed without the failed override and those of its group."""
-    from hydra import compose
-
-    group = key.partition(".")[0]
-    given = [argument for argument in sys.argv[1:] if "=" in argument and not argument.startswith("-")]
-    names = [argument.partition("=")[0].lstrip("+~") for argument in given]
-    overrides = [
-        argument
-        for argument, name in zip(given, names, strict=True)
-        if name != key and not name.startswith(f"{group}.")
-    ]
-    try:
-        with composing():
-            return flat_keys(compose(entry, overrides))
-    except (HydraException, OmegaConfBaseException):
-        return []

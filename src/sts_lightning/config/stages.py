@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.identity import configuration_hash
-from sts_lightning.config.keys import stage_overrides
+from sts_lightning.config.keys import flat_keys, stage_overrides, suggest, unknown_key
 from sts_lightning.errors import ConfigError
 
 Compose = Callable[[list[str]], DictConfig]
@@ -38,8 +38,12 @@ def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) 
         experiment = own.pop("experiment", None)
         if experiment is None:
             raise ConfigError(f"stages.{name}.experiment is missing.", key=f"stages.{name}.experiment")
+        base = compose(stage_overrides(overrides, experiment))
         try:
-            stage = OmegaConf.merge(compose(stage_overrides(overrides, experiment)), own)
+            stage = OmegaConf.merge(base, own)
+        except (ConfigAttributeError, ConfigKeyError) as error:
+            key = str(error.full_key)
+            raise unknown_key(f"stages.{name}.{key}", suggest(key, flat_keys(base))) from error
         except OmegaConfBaseException as error:
             raise ConfigError(
                 f"stages.{name}: {str(error).splitlines()[0]}", key=f"stages.{name}.{error.full_key}"

@@ -11,9 +11,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.composing import composing
+from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.stages import compose_stages
-from sts_lightning.errors import ConfigError
 
 
 def compose_runs(overrides: Sequence[str]) -> dict[str, DictConfig]:
@@ -35,8 +35,7 @@ def compose_runs(overrides: Sequence[str]) -> dict[str, DictConfig]:
                 stages = compose_stages(cfg, texts, partial(compose, "train"))
                 return {name: _alone(check_config(stage)) for name, stage in stages.items()}
     except (HydraException, OmegaConfBaseException) as error:
-        reason = " ".join(str(error.__cause__ or error).split())
-        raise ConfigError(reason) from error
+        raise explain(error, "train", texts) from error
     return {"run": cfg}
 
 

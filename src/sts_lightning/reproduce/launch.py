@@ -10,6 +10,7 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.keys import path_override
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.plan import compose_job
@@ -36,7 +37,8 @@ def open_launcher(name: str, settings: Sequence[str], root: Path) -> RunJobs:
         cfg = compose_job("train", overrides)
         launcher: Any = instantiate(cfg.hydra.launcher)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(f"--launcher {name}: {' '.join(str(error.__cause__ or error).split())}") from error
+        cause = explain(error, "train", overrides)
+        raise ConfigError(f"--launcher {name}: {cause}", key=cause.key) from error
     launcher.config = cfg
     run_jobs: RunJobs = launcher.run_jobs
     return run_jobs

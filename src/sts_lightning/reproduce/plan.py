@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.conf_folders import folders
 from sts_lightning.config.composing import composing
+from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import Entry, command_line, script_of
@@ -266,8 +267,8 @@ class Table:
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
             name, demand, trust = _identify(entry, overrides, folders())
         except (HydraException, OmegaConfBaseException) as error:
-            reason = " ".join(str(error.__cause__ or error).split())
-            raise ConfigError(f"{self.spec.title}, {cell.row}: {reason}") from error
+            cause = explain(error, entry, overrides)
+            raise ConfigError(f"{self.spec.title}, {cell.row}: {cause}", key=cause.key) from error
         return Planned(entry, overrides, self.root / name, demand, start.folder if start else None, trust)
 
 

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.composing import composing
+from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.constraints import check_config
 from sts_lightning.errors import ConfigError
 
@@ -67,8 +68,7 @@ def compose_cells(overrides: Sequence[str]) -> list[Cell]:
         with composing():
             return _composed(fixed, [dict(values) for values in itertools.product(*choices)])
     except (HydraException, OmegaConfBaseException) as error:
-        reason = " ".join(str(error.__cause__ or error).split())
-        raise ConfigError(reason) from error
+        raise explain(error, "train", texts) from error
 
 
 def _check_varied(swept: Override) -> None:
