@@ -10,6 +10,7 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
+from sts_lightning.losses.checks import check_declared
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.models.backbone_module import prefix_left_out
 from sts_lightning.models.freezing import check_freeze, trains
@@ -26,9 +27,10 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
 
     Raises:
         ConfigError: Views or labels do not fit; the message lists the losses that do. Or the batches are too
-            small, or the data is something else altogether.
+            small, the data is something else altogether, or the loss does not declare what it accepts.
     """
     check_kind("data", data, SentenceDataModule)
+    check_declared(loss)
     if fits(loss, data):
         if data.batch_size < loss.least_batch:
             raise ConfigError(
