@@ -85,7 +85,7 @@ def test_the_plan_of_a_part(cli: Cli) -> None:
     sweep = ["train.py", "-m", *SHORT_RUN, "seed=1,2,3", "plan=true"]
     planned = cli(*sweep, "hydra.launcher.part=1/2")
     assert planned.returncode == 0, planned.stderr
-    assert "1 jobs: 1 new" in planned.stdout
+    assert "1 job: 1 new" in planned.stdout
     assert "seed=2" in planned.stdout
     wrong = cli(*sweep, "hydra.launcher.part=2/2")
     assert wrong.returncode == 1

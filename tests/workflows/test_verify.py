@@ -74,7 +74,7 @@ def test_a_whole_run(run: RunFolder) -> None:
     assert list(found) == CHECKED
     assert {outcome for outcome, _ in found.values()} == {"ok"}, found
     assert found["config.yaml"][1] == "of this version"
-    assert found["predictions.npz"][1] == "40 pairs of 1 tasks give the stored scores"
+    assert found["predictions.npz"][1] == "40 pairs of 1 task give the stored scores"
 
 
 def test_the_model_before_training_may_be_the_best(run: RunFolder) -> None:

@@ -6,6 +6,7 @@ import argparse
 import logging
 
 from sts_lightning.cli.arguments import Commands, add_runs_folder
+from sts_lightning.counted import counted
 from sts_lightning.errors import CheckpointError, RunningElsewhereError, StorageError
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
                 continue
         log.info("%8.1f MB of %8.1f  %s", freed / MB, found.size / MB, found.run.name)
         total, count = total + freed, count + 1
-    runs = "1 run" if count == 1 else f"{count} runs"
+    runs = counted(count, "run")
     if not count:
         log.info("Nothing to free in %s.", options.folder)
     elif options.delete:

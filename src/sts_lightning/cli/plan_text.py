@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from sts_lightning.counted import counted
 from sts_lightning.planning.cards import BANDWIDTH, EFFICIENCY
 from sts_lightning.planning.costs import duration, size
 from sts_lightning.planning.estimate import Estimate
@@ -35,7 +36,7 @@ def summary(plan: Estimate) -> str:
     fits = "fits" if plan.fits else "does not fit"
     text = (
         f"{size(plan.memory)}, {fits} {plan.card.name} ({size(plan.card.usable)} usable), {plan.precision}; "
-        f"{plan.steps:,} steps, {plan.tokens / 1e6:.1f} M tokens"
+        f"{counted(plan.steps, 'step')}, {plan.tokens / 1e6:.1f} M tokens"
     )
     return text if plan.seconds is None else f"{text}, {duration(plan.seconds)}"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sts_lightning.conf_folders import files_of
+from sts_lightning.counted import counted
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.configs import train_configs
@@ -65,7 +66,8 @@ def list_tables() -> None:
         count = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
         of = f" of {', '.join(spec.models)}" if spec.models else ""
         console.print(f"{name:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
-        what = f"{count} runs{of}; each: {_needs(spec.needs)}" if count else "published values only"
+        runs = f"{counted(count, 'run')}{of}; each: {_needs(spec.needs)}"
+        what = runs if count else "published values only"
         for line in (what, *_marks(spec)):
             console.print(f"{'':22}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
     scales = ", ".join(files_of("reproduce/scale"))
@@ -113,8 +115,9 @@ def print_plan(table: Table, jobs: int | None, cost: Cost | None = None) -> None
     hours, source = _hours(table, planned)
     at_once = 1 if jobs is None else jobs
     console.print(
-        f"{len(planned)} runs, {left} left; about {left * hours / at_once:.1f} hours, {at_once} at a time "
-        f"({60 * hours:.0f} minutes each, {source}). Each needs: {_needs(_needed(table))}.",
+        f"{counted(len(planned), 'run')}, {left} left; about {left * hours / at_once:.1f} hours, "
+        f"{at_once} at a time ({60 * hours:.0f} minutes each, {source}). "
+        f"Each needs: {_needs(_needed(table))}.",
         soft_wrap=True,
     )
     if any(table.search_runs(cell) for cell in table.cells):

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sts_lightning.cli.arguments import Commands, add_runs_folder, reject_unused
+from sts_lightning.counted import counted
 from sts_lightning.errors import UserError
 from sts_lightning.files import check_output, write_atomic
 
@@ -118,7 +119,9 @@ def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None
     from sts_lightning.runs.listing import COST
 
     shown = [name for name in ("dev", "average", "rank") if name in scores] or list(scores[:1])
-    table = Table(title=f"{sum(len(group.runs) for group in groups)} runs in {folder}", title_justify="left")
+    table = Table(
+        title=f"{counted(sum(len(group.runs) for group in groups), 'run')} in {folder}", title_justify="left"
+    )
     for heading in (
         "run",
         "settings",

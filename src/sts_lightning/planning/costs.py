@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.counted import counted
 from sts_lightning.errors import UserError
 from sts_lightning.planning.cards import GIB, Card, find_card, this_machine
 from sts_lightning.planning.estimate import Estimate, estimate
@@ -81,7 +82,7 @@ class Costs:
             parts.append(f"does not fit {self.card.name}")
         if plan.micro_batch is not None:
             parts.append(f"micro batch {plan.micro_batch}")
-        parts += [f"{plan.steps:,} steps", f"{plan.tokens / 1e6:.1f} M tokens"]
+        parts += [counted(plan.steps, "step"), f"{plan.tokens / 1e6:.1f} M tokens"]
         if plan.seconds is not None:
             parts.append(duration(plan.seconds))
         return ", ".join(parts)

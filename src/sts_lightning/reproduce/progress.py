@@ -10,6 +10,7 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from sts_lightning.conf_folders import files_of
+from sts_lightning.counted import counted
 from sts_lightning.reproduce.papers import OTHERS, PAPERS, PARAMETERS
 from sts_lightning.reproduce.plan import Table
 from sts_lightning.reproduce.record import Record, compared_column, order_of, read_record
@@ -119,7 +120,7 @@ def _table_line(name: str, spec: TableSpec, records: list[Record]) -> Line:
             _state(spec, records) if cells else CITED,
             f"{shown} run{f', {cited} cited' if cited else ''}",
             ", ".join(f"{model} ({PARAMETERS[model]})" for model in models),
-            f"{runs} runs, each {gpus}, {needs.hours:g} h",
+            f"{counted(runs, 'run')}, each {gpus}, {needs.hours:g} h",
             ", ".join(_data(spec)),
             f"`make reproduce TABLE={name}`",
         ),
@@ -136,8 +137,9 @@ def _state(spec: TableSpec, records: list[Record]) -> str:
     done = sum(result.runs for result in record.results)
     planned = sum(result.planned for result in record.results)
     scale = "" if record.model is None else f"{record.model}, "
-    pairs = f"{order.agreeing} of {order.pairs} pairs by {compared_column(spec) or 'the mean'}"
-    return f"{AGREES if order.agrees else RUNS} ({pairs}; {scale}{done} of {planned} runs; {record.source})"
+    pairs = f"{order.agreeing} of {counted(order.pairs, 'pair')} by {compared_column(spec) or 'the mean'}"
+    runs = f"{scale}{done} of {counted(planned, 'run')}"
+    return f"{AGREES if order.agrees else RUNS} ({pairs}; {runs}; {record.source})"
 
 
 def _data(spec: TableSpec) -> list[str]:

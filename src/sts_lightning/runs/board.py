@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from sts_lightning.counted import counted
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.charts import STYLES, Series, line_chart, swatch
 from sts_lightning.runs.differences import shown
@@ -30,7 +31,7 @@ def board(groups: Sequence[Group], scores: Sequence[str], root: Path, by: str) -
     drawn, unreadable = _drawn(groups, root)
     notes = "".join(f"<li>{escape(problem)}</li>" for problem in (*problems, *unreadable))
     return page(
-        f"{sum(len(group.runs) for group in groups)} runs in {root}",
+        f"{counted(sum(len(group.runs) for group in groups), 'run')} in {root}",
         (
             _table(groups, scores, root),
             _curves(drawn, len(groups), by),

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sts_lightning.counted import counted
 from sts_lightning.errors import FailedJobsError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_locked
@@ -100,7 +101,11 @@ def plan_table(
     jobs = [one.job for one in planned]
     states = {id(job): progress(job) for job in jobs}
     stages = sum(job.stage is not None for job in jobs)
-    what = f"{stages} shared stages, {len(jobs) - stages} jobs" if stages else f"{len(jobs)} jobs"
+    what = (
+        f"{counted(stages, 'shared stage')}, {counted(len(jobs) - stages, 'job')}"
+        if stages
+        else counted(len(jobs), "job")
+    )
     counts = ", ".join(f"{count} {state}" for state, count in Counter(states.values()).items())
     table = Table(title=f"{what}: {counts}", title_justify="left")
     for heading in ("name", "job", "starts from", "state", "GPUs", *(["cost"] if cost else [])):

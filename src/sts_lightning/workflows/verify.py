@@ -14,6 +14,7 @@ from sts_lightning.config.constraints import check_config, check_target
 from sts_lightning.config.keys import flat_keys
 from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
+from sts_lightning.counted import counted
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.runs.calibration_file import load_calibration
@@ -165,7 +166,7 @@ class _Folder:
                 f"{path}: the selected step {selected} has dev score {dev.get(selected)}, but the best is "
                 f"{max(dev.values())}."
             )
-        return f"{len(rows)} rows up to step {steps[-1]}"
+        return f"{counted(len(rows), 'row')} up to step {steps[-1]}"
 
     def _best(self) -> str:
         self.best = None

@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
+from sts_lightning.counted import counted
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
@@ -65,7 +66,7 @@ def check_predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
     mean = float(np.mean([task["spearman"] for task in tasks.values()]))
     _compare({"average": test["average"]}, {"average": mean}, f"{run.metrics_file}: test", ROUNDING)
     pairs = sum(len(gold) for _, gold in predictions.values())
-    return f"{pairs:,} pairs of {len(tasks)} tasks give the stored scores"
+    return f"{counted(pairs, 'pair')} of {counted(len(tasks), 'task')} give the stored scores"
 
 
 def encode_again(run: RunFolder, cfg: DictConfig, metrics: RunMetrics) -> str:
