@@ -82,3 +82,10 @@ def test_a_folder_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
         (tmp_path / "one").mkdir()
         (tmp_path / "one" / "b").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["one", "b"]
+
+
+def test_a_new_folders_files_can_be_read_by_others(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "out") as inside:
+        (inside / "weights").touch(mode=0o600)
+        (inside / "usual").touch()
+    assert (tmp_path / "out" / "weights").stat().st_mode == (tmp_path / "out" / "usual").stat().st_mode

@@ -92,6 +92,8 @@ def check_new_folder(folder: Path) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder, which becomes the new one unless an error is raised.
 
+    Its files get the permissions of new files, which safetensors keeps from all but their owner.
+
     Raises:
         ConfigError: The folder has come to exist meanwhile.
     """
@@ -100,6 +102,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
         inside = Path(temporary) / folder.name
         inside.mkdir()
         yield inside
+        mode = inside.stat().st_mode & 0o666
+        for path in inside.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                path.chmod(mode)
         try:
             inside.rename(folder)
         except OSError as error:

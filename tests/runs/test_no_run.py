@@ -17,6 +17,7 @@ WHOLE: dict[str, Any] = {"model": {"_target_": "a.B"}, "prompt": {}, "evaluation
 
 def test_a_model_is_named_as_what_it_is(tmp_path: Path) -> None:
     assert no_run(tmp_path, "config.yaml").hint is None
+    assert str(no_run(tmp_path / "none", "config.yaml")).endswith("is not a run folder: it does not exist.")
     (tmp_path / "modules.json").touch()
     assert f"model.name={tmp_path}" in str(no_run(tmp_path, "config.yaml").hint)
 

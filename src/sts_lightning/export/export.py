@@ -17,6 +17,7 @@ from sts_lightning.export.adapter import write_adapter
 from sts_lightning.export.merged import write_merged
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.files import check_new_folder, new_folder
+from sts_lightning.models.backbone import restrain_library
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, with_quantization
 from sts_lightning.models.pipeline_files import OWN_FILE
@@ -85,6 +86,8 @@ def export(
             "them.",
             format_,
         )
+    restrain_library()
+    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     with new_folder(folder) as inside:
         try:
             WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))

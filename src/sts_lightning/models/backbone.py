@@ -114,7 +114,7 @@ def load_backbone(
     if not name.startswith(source):
         log.info("%s: the packaged copy", name)
     options["trust_remote_code"] = trust_remote_code
-    _restrain_library()
+    restrain_library()
     try:
         model_config = AutoConfig.from_pretrained(source, **options)
         configure(model_config, config or {}, name, trust_remote_code)
@@ -160,7 +160,7 @@ def load_backbone(
     return backbone, tokenizer
 
 
-def _restrain_library() -> None:
+def restrain_library() -> None:
     """Switch off the library's load report, which our checks replace, and its conversion of old formats.
 
     It would have a service convert them, and load what that proposes to the model's owner.

@@ -15,12 +15,16 @@ OF_MODELS = ("sts_lightning.json", "modules.json", "adapter_config.json", "confi
 
 
 def no_run(folder: Path, config_file: str) -> CheckpointError:
-    """Return the error about a folder without the configuration of a run; it says so if a model is there.
+    """Return the error about a folder without the configuration of a run, or that does not exist.
+
+    It says so if a model is there.
 
     Args:
         folder: The folder.
         config_file: Name of the file that it lacks.
     """
+    if not folder.exists():
+        return CheckpointError(f"{folder} is not a run folder: it does not exist.")
     has_model = any((folder / name).is_file() for name in OF_MODELS)
     return CheckpointError(
         f"{folder} is not a run folder: it has no {config_file}.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -12,8 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.config.identity import DIVISION, without_volatile
 from sts_lightning.config.renamed import without_added
 from sts_lightning.config.trust import read_settings
-from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError
+from sts_lightning.errors import ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State
+from sts_lightning.runs.no_run import no_run
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ def check_resumable(folder: RunFolder) -> State:
         )
         raise FinishedRunError(f"{folder.name} has finished: its results are in {RunFolder(results).name}.")
     if state == "new":
-        raise CheckpointError(f"{folder.name} is not a run folder: it has no {folder.config_file.name}.")
+        raise no_run(Path(folder.name), folder.config_file.name)
     return state
 
 

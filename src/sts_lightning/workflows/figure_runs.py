@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
@@ -17,6 +18,7 @@ from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.no_run import no_run
 
 Sentences = Literal["test", "dev"]
 """Sentences whose rank and score are drawn: those of the test sets, or the dev pairs of the rank monitor."""
@@ -92,7 +94,7 @@ def read_run(folder: RunFolder, system: str, trust: Trust = NOTHING) -> FigureRu
 
 def _finished(folder: RunFolder) -> RunFolder:
     if not folder.config_file.is_file():
-        raise CheckpointError(f"{folder.name} is not a run folder: it has no {folder.config_file.name}.")
+        raise no_run(Path(folder.name), folder.config_file.name)
     if not folder.finished:
         raise CheckpointError(
             f"{folder.name} is not a finished run.", hint=f"resume={folder.name} resumes it."

@@ -20,6 +20,7 @@ from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.runs.calibration_file import load_calibration
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.runs.no_run import no_run
 from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.workflows.verify_scores import check_predictions, encode_again
 from sts_lightning.workflows.verify_weights import NotCheckedError, check_fit, check_tensors
@@ -110,9 +111,7 @@ class _Folder:
 
     def _configuration(self) -> str:
         if not self.run.config_file.is_file():
-            raise CheckpointError(
-                f"{self.run.path} is not a run folder: it has no {self.run.config_file.name}."
-            )
+            raise no_run(self.run.path, self.run.config_file.name)
         cfg = read_config(self.run.config_file, self.trust)
         evaluation = "suite" in cfg
         if not evaluation:
