@@ -29,6 +29,17 @@ def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "82.00" in capsys.readouterr().out
 
 
+def test_repeats_of_a_seed_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name, seed in (("a", 1), ("b", 2), ("c", 1)):
+        save(tmp_path / name, 88.0, 80.0)
+        settings = f"seed: {seed}\nmodel: {{_target_: x}}\nprompt: {{}}\nevaluation: {{}}\n"
+        (tmp_path / name / "config.yaml").write_text(settings)
+    main(["seeds", *(str(tmp_path / name) for name in "ab")])
+    assert "same seed" not in caplog.text
+    main(["seeds", *(str(tmp_path / name) for name in "abc")])
+    assert "a and c have the same seed, 1" in caplog.text
+
+
 def test_unfinished_and_broken_runs(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not a finished run"):
         _ = RunFolder(tmp_path).metrics().scores

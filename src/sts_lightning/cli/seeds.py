@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sts_lightning.cli.arguments import Commands
 from sts_lightning.console import print_scores
 from sts_lightning.errors import UserError
+
+if TYPE_CHECKING:
+    from sts_lightning.runs.folder import RunFolder
+
+log = logging.getLogger(__name__)
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
@@ -44,7 +51,20 @@ def run(options: argparse.Namespace) -> None:
         raise UserError(
             f"the runs were evaluated differently ({ways}).", hint="Evaluate them alike with eval.py."
         )
+    _warn_of_repeats({names[str(folder)]: RunFolder(folder).last_stage() for folder in runs})
     print_scores("Spearman x 100 by run", rows | summarise(list(rows.values())))
+
+
+def _warn_of_repeats(runs: Mapping[str, RunFolder]) -> None:
+    """Say which runs have one seed: repeats of a run, which deviate less than runs of several seeds."""
+    names: dict[object, list[str]] = {}
+    for name, run in runs.items():
+        seed = run.complete_settings().get("seed") if run.config_file.is_file() else None
+        if seed is not None:
+            names.setdefault(seed, []).append(name)
+    for seed, of_seed in names.items():
+        if len(of_seed) > 1:
+            log.warning("WARNING: %s have the same seed, %s; std is over seeds.", " and ".join(of_seed), seed)
 
 
 def summarise(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
