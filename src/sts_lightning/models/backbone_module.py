@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +84,8 @@ class BackboneModule(nn.Module):
         if self.precision == "int8":
             raise ConfigError("weights in 8 bits cannot be converted back.", key="precision")
         if precision not in DTYPES:
-            raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
+            known = DTYPES if precision == "int8" else get_args(InferencePrecision)
+            raise ConfigError(f"precision must be one of {', '.join(known)} here, got {precision!r}.")
         return self.to(DTYPES[precision])
 
 
