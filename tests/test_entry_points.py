@@ -34,8 +34,10 @@ def test_a_script_of_a_checkout_names_scripts(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [program])
-    assert command_line("train", "resume=runs/a b") == "python train.py 'resume=runs/a b'"
-    assert command_line("eval") == "python eval.py"
+    folder = program.rpartition("/")[0]
+    typed = f"{folder}/" if folder else ""
+    assert command_line("train", "resume=runs/a b") == f"python {typed}train.py 'resume=runs/a b'"
+    assert command_line("eval") == f"python {typed}eval.py"
 
 
 def test_the_program_names_scripts_in_the_checkout_alone(

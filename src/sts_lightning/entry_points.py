@@ -26,8 +26,8 @@ def script_of(entry: Entry) -> Path:
 def command_line(entry: Entry, *arguments: str) -> str:
     """Return a command as the user can type it.
 
-    That is ``python train.py`` if this process is such a script, or runs in the checkout that the package is
-    from, else ``sts-lightning train``.
+    That is ``python train.py``, with the folder that was typed, if this process is such a script; without it
+    in the checkout that the package is from; else ``sts-lightning train``.
 
     Args:
         entry: The command.
@@ -48,10 +48,11 @@ def typed_here(text: str) -> str:
 
 
 def _front(entry: Entry) -> str:
-    program = Path(sys.argv[0])
+    program, here = Path(sys.argv[0]), Path(f"{entry}.py")
+    packaged = PACKAGED.with_name(here.name)
     if program.name in {f"{name}.py" for name in ENTRIES}:
-        from_checkout = program.resolve().parent != SCRIPTS
-    else:
-        from_checkout = Path(f"{entry}.py").resolve() == PACKAGED.with_name(f"{entry}.py")
-        from_checkout = from_checkout and PACKAGED.with_name(f"{entry}.py").is_file()
-    return f"python {entry}.py" if from_checkout else f"sts-lightning {entry}"
+        if program.resolve().parent != SCRIPTS:
+            return f"python {shlex.quote(str(program.with_name(here.name)))}"
+    elif here.resolve() == packaged and packaged.is_file():
+        return f"python {here}"
+    return f"sts-lightning {entry}"
