@@ -94,7 +94,7 @@ def test_own_columns_range_and_files(tmp_path: Path) -> None:
         (HEAD + "a,b,inf\n", r"mine\.csv, line 2: the score 'inf' is not a number"),
         (HEAD + "a,b,3\nc,d,3\n", r"mine\.csv: all 2 scores equal 3"),
         (HEAD + "a,b,3\n", r"mine\.csv: 1 scored pair"),
-        (HEAD + "a,b,3\nb,c,2\n", r"2 distinct pair\(s\) are too few to take a dev split"),
+        (HEAD + "a,b,3\nb,c,2\n", r"2 distinct pairs are too few to take a dev split"),
     ],
 )
 def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:

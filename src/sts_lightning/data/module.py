@@ -14,6 +14,7 @@ from datasets import Dataset, concatenate_datasets
 from torch.utils.data import DataLoader
 
 from sts_lightning.choices import LabelKind, TextFound
+from sts_lightning.counted import counted
 from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.loader import ResumableLoader, Share
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, hash_tables
@@ -133,7 +134,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
                 if count
             ]
             raise DataError(
-                f"{len(self.train)} training example(s) left, but training needs at least two."
+                f"{counted(len(self.train), 'training example')} left, but training needs at least two."
                 + (f" Dropped: {'; '.join(reasons)}." if reasons else "")
             )
         self.shares = self._shares(self.sources)

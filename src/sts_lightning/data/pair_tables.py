@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, DatasetInfo
 
+from sts_lightning.counted import counted
 from sts_lightning.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -153,7 +154,7 @@ def require_varied_scores(table: Dataset, path: Path | str) -> None:
     """
     labels = np.asarray(values_of(table, "label"))
     if len(labels) < 2:
-        raise DataError(f"{len(labels)} scored pair(s); a correlation needs at least two.", path)
+        raise DataError(f"{counted(len(labels), 'scored pair')}; a correlation needs at least two.", path)
     if (labels == labels[0]).all():
         raise DataError(
             f"all {len(labels):,} scores equal {labels[0]:g}; Pearson's and Spearman's correlation are "

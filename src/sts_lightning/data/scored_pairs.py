@@ -10,6 +10,7 @@ from types import MappingProxyType
 import numpy as np
 from datasets import Dataset
 
+from sts_lightning.counted import counted
 from sts_lightning.data.module import DEV, TEST, TRAINING, SentenceDataModule
 from sts_lightning.data.overlap import pair_key, report_common
 from sts_lightning.data.pair_tables import (
@@ -220,7 +221,7 @@ class ScoredPairsData(SentenceDataModule):
         size = max(2, round(self.dev_fraction * len(distinct)))
         if len(distinct) < size + 2:
             raise DataError(
-                f"{len(distinct)} distinct pair(s) are too few to take a dev split of {size} from; "
+                f"{counted(len(distinct), 'distinct pair')} are too few to take a dev split of {size} from; "
                 f"add pairs, or give dev pairs with {self.settings[DEV]}=...",
                 self.place(self.places[0]),
             )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sts_lightning.counted import counted
 from sts_lightning.interrupts import KILL
 from sts_lightning.runs.lock import holder, is_locked
 from sts_lightning.sweep.job import ENDED, PATIENCE, Job, Resources, run_job, signal_job
@@ -154,7 +155,9 @@ def _stop(jobs: Sequence[Job], workers: Sequence[_Worker]) -> None:
     deadline = time.monotonic() + PATIENCE
     try:
         count = sum(job.state == "running" for job in jobs)
-        log.warning("stopping %d running job(s) after their current step; Ctrl-C again to kill them.", count)
+        log.warning(
+            "stopping %s after the current step; Ctrl-C again kills at once.", counted(count, "running job")
+        )
         while any(worker.works for worker in workers) and time.monotonic() < deadline:
             for job in jobs:
                 if job.process is not None and job.process.pid not in told:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from sts_lightning.counted import counted
 from sts_lightning.data.fetch.convert import Converted, convert
 from sts_lightning.data.fetch.download import RemoteFile, download, resolve, sha256
 from sts_lightning.data.fetch.manifest import FetchedFile, Record, read_manifest, write_record
@@ -122,7 +123,7 @@ def _install(part: Part, stage: Path, root: Path, record: Record) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         (stage / name).replace(target)
     total = f"{sum(record.counts.values()):,}"
-    log.info("%s: %s rows, %d file(s) below %s.", part.name, total, len(part.files), root)
+    log.info("%s: %s rows, %s below %s.", part.name, total, counted(len(part.files), "file"), root)
 
 
 def _pinned(source: Source, part: Part, root: Path) -> Source:
