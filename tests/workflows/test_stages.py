@@ -95,7 +95,7 @@ STAGES = [*SHORT_RUN, "+stages.stage1.experiment=stage2", "+stages.stage2.experi
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("+stages.stage2.trainer.max_epoch=2", "stages.stage2.trainer.max_epoch: no such setting. Did you mean"),
+        ("+stages.stage2.trainer.max_epoch=2", "stages.stage2.trainer.max_epoch: no such setting. Did you"),
         ("+stages.stage3.seed=1", "stages.stage3.experiment is missing"),
         ("+stages.stage2.optim.schedule=step", "optim.schedule=step is not among"),
     ],
