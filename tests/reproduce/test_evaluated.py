@@ -43,6 +43,21 @@ def test_names_shown_and_published_values_stay() -> None:
     assert again.title == f"{spec.title}, evaluated with quantization=none precision=32-true"
 
 
+@pytest.mark.parametrize("model", [None, "minilm"])
+def test_a_row_with_a_model_of_its_own_is_evaluated_after_its_own_training(
+    model: str | None, tmp_path: Path
+) -> None:
+    spec = load_spec(CONF / "reproduce" / "regression_table3.yaml")
+    own = [name for name, row in spec.rows.items() if row.model and row.trains]
+    before, after = (
+        Table(table, tmp_path, model=model) for table in (spec, evaluated_again(spec, OVERRIDES))
+    )
+    trained = {cell.row: before.seed_runs(cell) for cell in before.cells}
+    again = {cell.row: after.seed_runs(cell) for cell in after.cells}
+    for name in own:
+        assert [run.after for run in again[name]] == [run.folder for run in trained[name]]
+
+
 def test_preparations_and_evaluations_stay() -> None:
     spec = load_spec(CONF / "reproduce" / "pcc_table8.yaml")
     again = evaluated_again(spec, OVERRIDES)

@@ -109,3 +109,21 @@ def test_an_unknown_table_lists_the_others(tmp_path: Path) -> None:
         load_spec(tmp_path / "two.yaml")
     with pytest.raises(ConfigError, match="there is no scale huge; there are: minilm"):
         load_scale(CONF / "reproduce" / "scale" / "huge.yaml")
+
+
+def test_a_table_may_be_like_one_that_is_like_another(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        "title: a\nneeds: {hours: 1}\nseeds: [1, 2]\nmodels: [m]\nrows: {one: {}}\n"
+    )
+    (tmp_path / "b.yaml").write_text("title: b\nlike: a\nrows: {two: {}}\n")
+    (tmp_path / "c.yaml").write_text("title: c\nlike: b\nseeds: [3]\nrows: {three: {}}\n")
+    spec = load_spec(tmp_path / "c.yaml")
+    assert (spec.title, spec.seeds, spec.models, list(spec.rows)) == (
+        "c",
+        [3],
+        ["m"],
+        ["one", "two", "three"],
+    )
+    (tmp_path / "a.yaml").write_text("title: a\nlike: c\n")
+    with pytest.raises(ConfigError, match=r"a.yaml: like=c leads back to the table itself"):
+        load_spec(tmp_path / "c.yaml")

@@ -39,5 +39,7 @@ def evaluated_again(spec: TableSpec, overrides: Sequence[str]) -> TableSpec:
         run = replace(row, after=trained(row.after), choice_of=trained(row.choice_of))
         rows[trained(name) or name] = replace(run, shown=row.shown and not row.trains)
         if row.trains and row.shown:
-            rows[name] = RowSpec(list(overrides), trains=False, after=trained(name), models=row.models)
+            rows[name] = RowSpec(
+                list(overrides), trains=False, after=trained(name), models=row.models, model=row.model
+            )
     return replace(spec, title=f"{spec.title}, evaluated with {' '.join(overrides)}", rows=rows)

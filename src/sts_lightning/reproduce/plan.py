@@ -205,8 +205,10 @@ class Table:
         return list(self.spec.models) or [None]
 
     def _keeps_model(self, row: RowSpec) -> bool:
-        """Return whether a row has its own model: always but where a scale replaces that of a trained row."""
-        return row.model is not None and (self.model is None or not row.trains)
+        """Return whether a row has its own model: not where a scale replaces that of its training."""
+        start = self.spec.rows.get(row.after or "")
+        trained = row.trains or (start is not None and start.trains)
+        return row.model is not None and (self.model is None or not trained)
 
     def _rows(self, model: str | None) -> list[str]:
         """Return the rows of a model; a model that replaces those of the spec has the rows of all of them."""

@@ -103,7 +103,7 @@ class TableSpec:
         title: Heading of the table.
         seeds: Random seeds; each trained row has one run per seed.
         needs: Requirements of each run.
-        like: Table whose specification is the base of this one.
+        like: Table whose specification is the base of this one; it may have a base itself.
         models: Choices of the group model, each with all rows; if empty, the overrides contain the model.
         columns: ``dev``, test sets, ``average``, ``std`` (of the average over seeds), ``memory`` (GB) or
             ``rank`` (with ``evaluation.rank=true``); if empty, all scores of the runs.
@@ -160,13 +160,7 @@ def load_spec(path: Path) -> TableSpec:
     Raises:
         ConfigError: The file is missing, has an unknown key or a wrong type, or refers to an unknown row.
     """
-    text = _read(path, "table")
-    if text.get("like") is not None:
-        beside = path.with_stem(text["like"])
-        base = _read(beside if beside.is_file() else spec_file("table", text["like"]), "table")
-        base.merge_with(text)
-        text = base
-    spec = _typed(path, TableSpec, text)
+    spec = _typed(path, TableSpec, _with_base(path, ()))
     assert isinstance(spec, TableSpec)
     if not spec.rows and not spec.published:
         raise ConfigError(f"{path}: rows is required.")
@@ -174,6 +168,25 @@ def load_spec(path: Path) -> TableSpec:
     _check_published(path, spec)
     _check_cited(path, spec)
     return spec
+
+
+def _with_base(path: Path, above: tuple[Path, ...]) -> DictConfig:
+    """Read a table merged into the one that it is like, which may be like another one.
+
+    Args:
+        path: File of the table.
+        above: Files of the tables that are like it.
+    """
+    text = _read(path, "table")
+    if text.get("like") is None:
+        return text
+    beside = path.with_stem(str(text["like"]))
+    of_base = beside if beside.is_file() else spec_file("table", str(text["like"]))
+    if of_base in (path, *above):
+        raise ConfigError(f"{path}: like={text['like']} leads back to the table itself.", key="like")
+    base = _with_base(of_base, (path, *above))
+    base.merge_with(text)
+    return base
 
 
 def _check_rows(path: Path, spec: TableSpec) -> None:
