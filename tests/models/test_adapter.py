@@ -14,6 +14,7 @@ from peft import (
     PromptEncoderConfig,
     PromptTuningConfig,
 )
+from transformers import T5EncoderModel
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapter import add_adapter
@@ -40,6 +41,27 @@ def test_an_adapter_that_does_not_fit() -> None:
 def test_an_adapter_that_would_not_be_applied_as_it_is_meant(adapter: PeftConfig) -> None:
     with pytest.raises(ConfigError, match=rf"peft\.{type(adapter).__name__} (puts|needs)"):
         tiny_bert(adapter=adapter)
+
+
+@pytest.mark.parametrize(
+    "adapter",
+    [
+        LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["q", "shared"]),
+        LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["q"], modules_to_save=["shared"]),
+    ],
+)
+def test_an_adapter_of_embeddings_that_look_up_no_token(adapter: PeftConfig) -> None:
+    model = T5EncoderModel(tiny("t5").config)
+    with pytest.raises(ConfigError, match=r"shared has the same weights as .*Name embed_tokens instead"):
+        add_adapter(model, adapter)
+
+
+def test_olora_on_transposed_matrices() -> None:
+    adapter = LoraConfig(
+        task_type="FEATURE_EXTRACTION", r=4, init_lora_weights="olora", target_modules=["c_attn"]
+    )
+    with pytest.raises(ConfigError, match=r"olora does not go with the transposed matrices"):
+        add_adapter(tiny("gpt2"), adapter)
 
 
 def test_an_adapters_configuration_serves_more_than_one_model() -> None:

@@ -32,6 +32,8 @@ from tests.models.families import tiny, write
 
 TEXTS = ["a dog runs.", "x"]
 ALL: dict[str, Any] = {"task_type": "FEATURE_EXTRACTION", "target_modules": "all-linear"}
+EMBEDDINGS: dict[str, Any] = {"task_type": "FEATURE_EXTRACTION", "target_modules": ["q", "embed_tokens"]}
+REPEATED: dict[str, Any] = ALL | {"layer_replication": [[0, 2], [1, 2]]}
 PREFIX = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4)
 
 
@@ -72,6 +74,9 @@ def adapter_folder(
         pytest.param(
             "mistral", LoraConfig(**ALL, r=4, init_lora_weights="pissa"), "none", marks=pytest.mark.slow
         ),
+        pytest.param("t5", LoraConfig(**EMBEDDINGS, r=4), "none", marks=pytest.mark.slow),
+        pytest.param("qwen3", LoraConfig(**REPEATED, r=4), "none", marks=pytest.mark.slow),
+        pytest.param("gpt2", LoraConfig(**REPEATED, r=4), "none", marks=pytest.mark.slow),
         pytest.param("mistral", LoHaConfig(**ALL, r=4), "none", marks=pytest.mark.slow),
         pytest.param("mistral", VeraConfig(**ALL, r=4), "none", marks=pytest.mark.slow),
     ],

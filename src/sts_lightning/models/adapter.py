@@ -25,6 +25,7 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.lora_dropout import save_inputs_once
@@ -35,6 +36,9 @@ PARTS_OF_WEIGHTS = re.compile(r"olora|pissa(_niter_\d+)?")
 
 PATH = "base_model.model."
 """Prefix of the names of a backbone's modules in peft's model."""
+
+ADAPTED = {"base_layer", "modules_to_save", "original_module"}
+"""Names of modules within an adapted one."""
 
 NOT_REPEATABLE = {
     "corda": "needs covariances of activations, which a run does not compute",
@@ -82,8 +86,11 @@ def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
             ) from error
         raise ValueError(f"adapter does not fit {name}: {error}") from error
     assert isinstance(whole, PeftModel)
+    _check_table(whole)
+    repeat_layer_types(backbone, adapter)
     if changes_base(adapter):
         _check_rank(whole, adapter)
+        _check_orientation(whole, adapter)
     if adapter.peft_type == PeftType.PREFIX_TUNING:
         _scale_prefix(whole, backbone)
         _drop_prefix(whole, backbone)
@@ -159,6 +166,32 @@ def _check_rank(whole: PeftModel, adapter: PeftConfig) -> None:
         )
 
 
+def _check_table(whole: PeftModel) -> None:
+    """Reject an adapter of embeddings that are no part of the computation, as T5's ``shared``.
+
+    It holds the weights of ``encoder.embed_tokens``, which alone looks up the tokens of a sentence.
+
+    Raises:
+        ConfigError: See above.
+    """
+    table: Any = whole.get_input_embeddings()
+    if not any(weight.requires_grad for weight in table.parameters()):
+        return
+    held = set(map(id, table.parameters()))
+    names = {id(module): name.removeprefix(PATH) for name, module in whole.named_modules()}
+    for module in whole.modules():
+        if not isinstance(module, nn.Embedding) or id(module.weight) not in held:
+            continue
+        used = names[id(module)]
+        if not ADAPTED & set(used.split(".")):
+            raise ConfigError(
+                f"model.adapter: {names[id(table)]} has the same weights as {used}, which reads the tokens, "
+                "so its adapter would not be used in evaluation.",
+                key="model.adapter",
+                hint=f"Name {used.rpartition('.')[2]} instead.",
+            )
+
+
 def changes_base(adapter: PeftConfig) -> bool:
     """Return whether an adapter subtracts its initial values from the base weights.
 
@@ -167,6 +200,26 @@ def changes_base(adapter: PeftConfig) -> bool:
     """
     initial = getattr(adapter, "init_lora_weights", None)
     return isinstance(initial, str) and PARTS_OF_WEIGHTS.fullmatch(initial.lower()) is not None
+
+
+def _check_orientation(whole: PeftModel, adapter: PeftConfig) -> None:
+    """Reject OLoRA on GPT-2's ``Conv1D``, whose matrix is the transposed one, which the library overlooks.
+
+    Raises:
+        ConfigError: See above.
+    """
+    initial = str(getattr(adapter, "init_lora_weights", None)).lower()
+    layers = (module.get_base_layer() for module in whole.modules() if isinstance(module, LoraLayer))
+    if initial == "olora" and any(isinstance(layer, Conv1D) for layer in layers):
+        raise _no_such_start(adapter, "does not go with the transposed matrices (Conv1D) of this model")
+
+
+def repeat_layer_types(backbone: PreTrainedModel, adapter: Any) -> None:
+    """Repeat the kinds of attention of a model's layers as ``layer_replication`` repeats its layers."""
+    repeated = getattr(adapter, "layer_replication", None)
+    types = getattr(backbone.config, "layer_types", None)
+    if repeated and types:
+        backbone.config.layer_types = [types[layer] for first, end in repeated for layer in range(first, end)]
 
 
 def separate_replicas(module: nn.Module) -> None:

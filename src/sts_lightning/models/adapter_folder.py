@@ -145,7 +145,7 @@ def _merge(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
     """
     from peft import PeftConfig, PeftModel  # takes seconds
 
-    from sts_lightning.models.adapter import separate_replicas
+    from sts_lightning.models.adapter import repeat_layer_types, separate_replicas
 
     weights = _weights(folder)
     frozen = {name for name, value in backbone.named_parameters() if not value.requires_grad}
@@ -168,6 +168,7 @@ def _merge(backbone: PreTrainedModel, folder: Path) -> PreTrainedModel:
                 key="model.name",
             )
         if getattr(settings, "layer_replication", None):
+            repeat_layer_types(backbone, settings)
             separate_replicas(whole)
         merged: PreTrainedModel = whole.merge_and_unload()
     except UserError as error:
