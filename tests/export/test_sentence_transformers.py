@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
+import sts_lightning
+from sts_lightning.choices import TextEdit
 from sts_lightning.export.export import export
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
+from sts_lightning.models.text_edit import edit as apply_edit
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.export.helpers import DECODER, TEXTS, Config, trained
 
@@ -38,6 +41,22 @@ def test_sentence_transformers_gives_the_same_vectors(case: str, config: Config,
     theirs = model.encode(TEXTS, convert_to_tensor=True).float().numpy()
     lengths = np.linalg.norm(ours, axis=1, keepdims=True)
     np.testing.assert_allclose(theirs / lengths, ours / lengths, atol=tolerance)
+
+
+@pytest.mark.parametrize("edit", ["none", "official"])
+@pytest.mark.parametrize("template", [None, "{sentence}", "say: {sentence}", "say: {sentence} ."])
+def test_long_sentences_are_cut_where_the_run_cuts_them(
+    template: str | None, edit: TextEdit, tmp_path: Path
+) -> None:
+    encoder = tiny_bert(template=template, max_length=9).eval()
+    encoder.text_edit = edit
+    texts = ["a much longer sentence than nine", "short"]
+    ours = encoder.encode([apply_edit(text, edit) for text in texts])
+    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(model.encode(texts), ours, atol=1e-5)
+    loaded = sts_lightning.load(tmp_path / "out")
+    np.testing.assert_allclose(loaded.encode([apply_edit(text, edit) for text in texts]), ours, atol=1e-5)
 
 
 def test_the_exported_folder_needs_nothing_of_this_project(config: Config, tmp_path: Path) -> None:

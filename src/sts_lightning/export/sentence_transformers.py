@@ -53,13 +53,15 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
     tokenizer = encoder.tokenizer
     with tempfile.TemporaryDirectory() as merged_folder:
         write_merged(encoder, Path(merged_folder), name)
+        row_length = tokenizer.row_length(tokenizer.template, tokenizer.evaluation_length)
         if tokenizer.template is None and encoder.text_edit == "none":
-            first: nn.Module = Transformer(merged_folder, max_seq_length=tokenizer.evaluation_length)
+            first: nn.Module = Transformer(merged_folder, max_seq_length=row_length)
         else:
             first = template_transformer.TemplateTransformer(
                 merged_folder,
+                max_seq_length=row_length,
                 template=tokenizer.template or "{sentence}",
-                sentence_tokens=tokenizer.evaluation_length,
+                sentence_tokens=tokenizer.evaluation_length if row_length is None else None,
                 edit=encoder.text_edit,
                 read_mask=encoder.pooling == "mask_token",
             )

@@ -19,7 +19,8 @@ class TemplateTransformer(Transformer):
     Args:
         model_name_or_path: Folder of the model.
         template: Text with the slot ``{sentence}``.
-        sentence_tokens: Maximum number of tokens of the bare sentence; None for no limit.
+        sentence_tokens: Maximum number of tokens of the bare sentence; None where ``max_seq_length`` cuts
+            the row, which ends with the sentence, or for no limit.
         edit: Edit of sentences: ``none``; ``prompt_bert``, a final period; ``official``, which replaces
             double quotes and a final question mark too.
         read_mask: Whether the vector is that of the last mask token; the next module must be mean pooling.

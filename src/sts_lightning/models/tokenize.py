@@ -131,13 +131,11 @@ class SentenceTokenizer:
         augment: Augment | None = None,
     ) -> list[list[int]]:
         texts = list(sentences)
-        row_length = max_length
+        row_length = self.row_length(template, max_length)
         if template is not None:
             prefix, suffix = template.split(SLOT)
             if suffix:
-                texts, row_length = cut_texts(self.tokenizer, texts, max_length), None
-            elif max_length is not None:  # the row ends with the sentence, as after a prompt elsewhere
-                row_length = max_length + sum(map(len, self._split(template)))
+                texts = cut_texts(self.tokenizer, texts, max_length)
             texts = [f"{prefix}{text}{suffix}" for text in texts]
         encoded = self.tokenizer(
             texts,
@@ -154,6 +152,21 @@ class SentenceTokenizer:
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
         return [row or [self._empty_id] for row in ids]
+
+    def row_length(self, template: str | None, max_length: int | None) -> int | None:
+        """Return the number of tokens after which a row is cut; None if its sentence is cut, or nothing.
+
+        A row that ends with the sentence is cut as a whole, as after a prompt elsewhere.
+
+        Args:
+            template: Template of the row.
+            max_length: Maximum number of tokens of a sentence; None for no limit.
+        """
+        if template is None or max_length is None:
+            return max_length
+        if template.partition(SLOT)[2]:
+            return None
+        return max_length + sum(map(len, self._split(template)))
 
     @property
     def _empty_id(self) -> int:
