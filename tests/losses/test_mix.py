@@ -8,6 +8,7 @@ from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
+from sts_lightning.losses.translated_relu import TranslatedReLULoss
 from tests.losses.cases import batch
 
 
@@ -42,3 +43,16 @@ def test_reads_what_all_terms_read_and_has_their_heads() -> None:
 def test_rejects(terms: dict[str, PearsonLoss], weights: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MixLoss(terms, weights)
+
+
+@pytest.mark.parametrize("name", ["loss", "regularizer", "type", "forward"])
+def test_names_that_mean_something_else(name: str) -> None:
+    with pytest.raises(ValueError, match=f"other names than {name}"):
+        MixLoss({name: PearsonLoss()}, {name: 1.0})
+
+
+def test_what_two_terms_observe_has_the_name_of_the_term() -> None:
+    terms = {"a": SmoothK2Loss(dimension=4, top_label=2), "b": TranslatedReLULoss(dimension=4, top_label=2)}
+    loss = MixLoss(terms, {"a": 1.0, "b": 1.0})
+    loss(torch.randn(2, 6, 4), torch.arange(6) % 3)
+    assert set(loss.observed) == {"a", "b", "a/accuracy", "b/accuracy"}

@@ -37,6 +37,17 @@ def test_interrupted_and_resumed_equals_uninterrupted(
     same_results(uninterrupted, run)
 
 
+def test_the_scores_before_training_are_those_of_an_uninterrupted_run(config: Config, tmp_path: Path) -> None:
+    cfg = [*EPOCHS, "evaluation.untuned=true"]
+    train_in(tmp_path / "whole", config(*cfg))
+    with pytest.raises(InterruptedRunError):
+        train_in(tmp_path / "run", config(*cfg), callbacks=[StopAt(7)])
+    train_in(tmp_path / "run", RunFolder(tmp_path / "run").load_config(), resume=True)
+    same_results(tmp_path / "whole", tmp_path / "run")
+    whole, resumed = (RunFolder(tmp_path / name).metrics().details for name in ("whole", "run"))
+    assert resumed["test_untuned"] == whole["test_untuned"] is not None
+
+
 @pytest.mark.parametrize(("step", "stopped_after"), [(7, 7), (16, 15), (20, 20), (32, 32)])
 def test_sigterm_saves_the_step(
     step: int,

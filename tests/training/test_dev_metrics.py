@@ -9,6 +9,7 @@ import torch
 from scipy import stats
 from torchmetrics import PearsonCorrCoef, SpearmanCorrCoef
 
+from sts_lightning.errors import TrainingError
 from sts_lightning.training.dev_metrics import MONITOR, DevMetrics
 
 PARTS = {"one": slice(0, 130), "two": slice(130, 150), "three": slice(150, 300)}
@@ -52,3 +53,11 @@ def test_pairs_are_forgotten() -> None:
     metrics.compute({})
     metrics.update(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([3.0, 2.0, 1.0]))
     assert metrics.compute({})[MONITOR].item() == pytest.approx(-1, abs=1e-5)
+
+
+def test_a_cosine_without_a_rank_ends_the_run() -> None:
+    metrics, (cosines, gold) = DevMetrics(), pairs()
+    cosines[7] = float("nan")
+    metrics.update(cosines, gold)
+    with pytest.raises(TrainingError, match="the cosines of 1 of 300 dev pairs are NaN or infinite"):
+        metrics.compute({})

@@ -76,6 +76,9 @@ def test_starting_from_another_model_is_refused(config: Config, tmp_path: Path) 
 def test_starting_from_another_adapter_is_refused(config: Config, tmp_path: Path) -> None:
     small = [*overrides("pcc_stage2"), "evaluation.final=false"]
     train_in(tmp_path / "first", config(*small))
-    more = config(*small, f"init_from={tmp_path / 'first'}", "model.adapter.r=4")
-    with pytest.raises(CheckpointError, match=r"was trained with another adapter .*'r': 8.*, not .*'r': 4"):
-        train_in(tmp_path / "second", more)
+    for changed, was, given in (("r=4", "'r': 8", "'r': 4"), ("lora_alpha=80", "'lora_alpha': ", "80")):
+        more = config(*small, f"init_from={tmp_path / 'first'}", f"model.adapter.{changed}")
+        with pytest.raises(
+            CheckpointError, match=rf"was trained with another adapter .*{was}.*, not .*{given}"
+        ):
+            train_in(tmp_path / "second", more)

@@ -134,7 +134,9 @@ def _hours(table: Table, planned: Iterable[Planned]) -> tuple[float, str]:
     for run in planned:
         if run.done:
             with contextlib.suppress(CheckpointError):  # collecting names it
-                seconds.append(RunFolder(run.folder).metrics().wall_seconds or 0.0)
+                metrics = RunFolder(run.folder).metrics()
+                if not metrics.details.get("resumed"):  # of such a run only its end is timed
+                    seconds.append(metrics.wall_seconds or 0.0)
     if seconds:
         return statistics.mean(seconds) / 3600, f"as the {len(seconds)} finished ones took"
     return table.hours, "a guess"

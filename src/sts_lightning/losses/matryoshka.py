@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sts_lightning.choices import LabelKind
 from sts_lightning.losses.base import Loss
+from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 
 EMBEDDINGS = ("negatives", "twin")
 """Further arguments of a loss that are embeddings, and so are cut like the views."""
@@ -22,7 +23,8 @@ class MatryoshkaLoss(Loss):
 
     so that the first d values of a vector are an embedding of their own, for every d in M. ``observed`` has
     the inner loss of each size, and what it observes at the largest. The inner loss may be any other one,
-    ``loss=mix`` included, but none with a head, since a head has weights for all D values.
+    ``loss=mix`` included, but none with a head, since a head has weights for all D values, and not
+    `VectorDistillationLoss`, which compares whole vectors.
 
     Use it when vectors will be stored or compared at several sizes. Name D itself among the sizes, unless the
     whole vector is not used.
@@ -58,6 +60,10 @@ class MatryoshkaLoss(Loss):
             raise ValueError(
                 f"inner is {type(inner).__name__}, whose head has weights for the whole vector; choose a "
                 "loss without a head."
+            )
+        if any(isinstance(part, VectorDistillationLoss) for part in inner.modules()):
+            raise ValueError(
+                "inner is VectorDistillationLoss, which compares whole vectors; choose another loss."
             )
         sizes = list(dimensions or [])
         ordered = all(a < b for a, b in pairwise(sizes)) or all(a > b for a, b in pairwise(sizes))

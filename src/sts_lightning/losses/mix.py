@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 
 import torch
@@ -11,13 +12,17 @@ from torch import Tensor, nn
 from sts_lightning.choices import LabelKind
 from sts_lightning.losses.base import Loss
 
+RESERVED = ("loss", "regularizer")
+"""Names under which the whole loss and a regulariser are logged."""
+
 
 class MixLoss(Loss):
     r"""Weighted sum of several losses on the same batch.
 
     .. math:: L = \sum_k w_k L_k
 
-    ``observed`` has the value of each term and the quantities that the terms observe.
+    ``observed`` has the value of each term and the quantities that the terms observe, with the name of the
+    term before those that several of them do.
 
     Use it when an objective has several terms, as those of AnglE (``experiment=angle_llama``) and PromCSE
     (``experiment=promcse_sup``) have. The terms must accept the same views and labels.
@@ -55,6 +60,11 @@ class MixLoss(Loss):
             raise ValueError(
                 f"weights must be finite, not negative and not all 0, got {wrong or dict(weights)}."
             )
+        taken = sorted(name for name in terms if name in RESERVED or hasattr(nn.ModuleDict(), name))
+        if taken:
+            raise ValueError(
+                f"terms must have other names than {', '.join(taken)}, which mean something else."
+            )
         self.terms = nn.ModuleDict(terms)
         self.weights = dict(weights)
         losses = list(terms.values())
@@ -89,8 +99,11 @@ class MixLoss(Loss):
             for name, term in self._items()
         }
         self.observed = {name: value.detach() for name, value in values.items()}
-        for _, term in self._items():
-            self.observed |= term.observed
+        seen = Counter(key for _, term in self._items() for key in term.observed)
+        for name, term in self._items():
+            for key, value in term.observed.items():
+                shared = seen[key] > 1 or key in values
+                self.observed[f"{name}/{key}" if shared else key] = value
         return torch.stack([self.weights[name] * value for name, value in values.items()]).sum()
 
     def _items(self) -> list[tuple[str, Loss]]:

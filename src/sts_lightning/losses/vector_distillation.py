@@ -49,14 +49,6 @@ class VectorDistillationLoss(Loss):
                 raise ValueError("dimension is empty, but teacher_dimension needs it.")
             self.head = nn.Linear(dimension, teacher_dimension, bias=False)
 
-    def check_dimension(self, dimension: int) -> None:
-        """Reject a part of the vectors; see `Loss.check_dimension`."""
-        if dimension != (self.dimension or dimension):
-            raise ValueError(
-                f"VectorDistillationLoss compares whole vectors, of {self.dimension} values, not of "
-                f"{dimension}."
-            )
-
     @property
     def size(self) -> int | None:
         """Size of the teacher's vectors that it expects; None for that of the student's."""

@@ -9,6 +9,9 @@ from torch import Tensor
 from torchmetrics import PearsonCorrCoef
 from torchmetrics.functional import spearman_corrcoef
 
+from sts_lightning.counted import counted
+from sts_lightning.errors import TrainingError
+
 MONITOR = "dev/spearman"
 """Metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
 
@@ -34,8 +37,19 @@ class DevMetrics:
 
         Returns:
             `MONITOR`, Pearson's correlation and, of a suite, Spearman's for each part.
+
+        Raises:
+            TrainingError: A cosine is NaN or infinite, which has no rank.
         """
         cosines, gold = (torch.cat(column) for column in zip(*self._batches, strict=True))
+        wrong = int((~torch.isfinite(cosines)).sum())
+        if wrong:
+            self._batches.clear()
+            raise TrainingError(
+                f"the cosines of {wrong:,} of {counted(len(cosines), 'dev pair')} are NaN or infinite: the "
+                "weights are broken; a lower optim.lr, a longer optim.warmup or precision=32-true helps most "
+                "often."
+            )
         pieces = [[(cosines[rows], gold[rows])] for rows in parts.values()] or [self._batches]
         pearson = [_pearson(piece) for piece in pieces]
         # On the CPU, since ranks have no deterministic form on CUDA.

@@ -20,6 +20,7 @@ from sts_lightning.training.companion import Companion
 from sts_lightning.training.queue import check_queue
 from sts_lightning.training.rank_monitor import RankMonitor
 from sts_lightning.training.teacher_vectors import TeacherVectors
+from sts_lightning.workflows.callback_checks import check_callback
 
 
 def check_fit(loss: Loss, data: SentenceDataModule) -> None:
@@ -97,6 +98,7 @@ def check_extras(
     """
     for name, callback in zip(cfg.callbacks, callbacks, strict=True):
         check_kind(f"callbacks.{name}", callback, Callback)
+        check_callback(str(name), callback)
     if regularizer is not None:
         check_kind("regularizer", regularizer, Regularizer)
     if cfg.model.get("adapter") is None and trains(cfg.freeze):

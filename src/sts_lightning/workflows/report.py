@@ -53,6 +53,7 @@ class Fitted:
         device: The device of this process.
         processes: Number of processes that trained together.
         untuned: Scores before training, if they were asked for.
+        steps: Number of steps made, fewer than planned where a callback ended the training.
         peak_memory: Peak memory of training alone in bytes, see `peak_memory`.
     """
 
@@ -62,6 +63,7 @@ class Fitted:
     device: torch.device
     processes: int
     untuned: Scores | None
+    steps: int
     peak_memory: dict[str, int]
 
 
@@ -106,7 +108,7 @@ def report(fitted: Fitted, started: float) -> float:
     metrics = RunMetrics(tuned.test, _dev(tuned), details)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), changed_settings(cfg))
-    log_results(parts.loggers, run, metrics, fitted.plan.total_steps)
+    log_results(parts.loggers, run, metrics, fitted.steps)
     # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
     run.save_metrics(metrics)
     if worse:
@@ -117,9 +119,7 @@ def report(fitted: Fitted, started: float) -> float:
             before,
         )
     _print_scores(tuned, fitted.untuned, history, parts, encoder)
-    log.info(
-        "selected step %d of %d; results, plots and weights: %s", best_step, fitted.plan.total_steps, run.name
-    )
+    log.info("selected step %d of %d; results, plots and weights: %s", best_step, fitted.steps, run.name)
     return tuned.dev["spearman"]
 
 
@@ -150,7 +150,7 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
     return {
         "test_untuned": fitted.untuned.test if fitted.untuned else None,
         "best_step": best_step,
-        "steps": fitted.plan.total_steps,
+        "steps": fitted.steps,
         "seed": parts.cfg.seed,
         "precision": encoder.precision,
         "quantization": parts.cfg.model.get("quantization", "none"),

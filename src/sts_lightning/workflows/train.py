@@ -40,6 +40,7 @@ from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.other_processes import stop_others
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
+from sts_lightning.workflows.callback_checks import check_monitors
 from sts_lightning.workflows.cut_texts import report_cut
 from sts_lightning.workflows.fit_checks import check_teacher_size
 from sts_lightning.workflows.logged import continue_history, log_settings
@@ -256,9 +257,9 @@ def fit(experiment: Experiment) -> Fitted:
     parts, module, trainer = experiment.parts, experiment.module, experiment.trainer
     _begin(experiment)
     untuned: Scores | None = None
-    wanted_before = parts.cfg.evaluation.untuned and not parts.resumed
+    wanted_before = parts.cfg.evaluation.untuned
     sharded = is_sharding(parts.cfg.trainer)
-    if wanted_before and parts.first and not sharded:
+    if wanted_before and parts.first and not sharded:  # of a resumed run, before its weights are loaded
         encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
         untuned = score(encoder, parts.data, parts.cfg.evaluation)
         del encoder
@@ -267,7 +268,10 @@ def fit(experiment: Experiment) -> Fitted:
         log.info("resuming after step %d", step)
     else:
         trainer.validate(module, parts.data, verbose=False)
-    if wanted_before and sharded:  # by now the weights are divided, and all processes are there
+        check_monitors(parts.cfg, parts.callbacks, trainer.callback_metrics)
+    if (
+        wanted_before and sharded and not parts.resumed
+    ):  # by now the weights are divided, and all processes are there
         untuned = score(module.encoder, parts.data, parts.cfg.evaluation)
     module.train()  # a backbone comes from its files in eval mode, and Lightning keeps the mode it finds
     try:
@@ -287,7 +291,7 @@ def fit(experiment: Experiment) -> Fitted:
     if "cuda" in peak:
         peak["cuda"] = max(peak["cuda"], module.steps_peak)
     device, processes = trainer.strategy.root_device, trainer.world_size
-    return Fitted(parts, module, experiment.plan, device, processes, untuned, peak)
+    return Fitted(parts, module, experiment.plan, device, processes, untuned, trainer.global_step, peak)
 
 
 def _begin(experiment: Experiment) -> None:

@@ -39,6 +39,8 @@ OWN = {
     "enable_progress_bar": "a terminal has a progress bar, a file has none",
     "use_distributed_sampler": "the framework divides the batches among processes",
     "enable_checkpointing": "every run needs its checkpoints",
+    "limit_test_batches": "test tasks are scored whole; evaluation.final=false leaves them out",
+    "limit_predict_batches": "sentences are embedded by eval.py and encode",
     "limit_val_batches": "weights are selected by all dev pairs",
     "overfit_batches": "set trainer.limit_train_batches",
     "fast_dev_run": "it leaves out the checkpoints; set trainer.max_steps instead",

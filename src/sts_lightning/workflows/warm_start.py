@@ -78,6 +78,6 @@ def warm_start(
 
 
 def _shape_of(model: DictConfig) -> dict[str, Any]:
-    """Return the settings of a model's adapter that decide which weights it has."""
+    """Return the settings of a model's adapter that decide which weights it has, and what they mean."""
     adapter = model.get("adapter") or {}
-    return {key: value for key, value in adapter.items() if key not in ("lora_alpha", "lora_dropout")}
+    return {key: value for key, value in adapter.items() if key != "lora_dropout"}
