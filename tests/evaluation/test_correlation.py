@@ -33,3 +33,15 @@ def test_cosines_by_hand_and_zero_vectors() -> None:
 def test_equal_cosines_score_zero() -> None:
     scores = correlate(np.ones(4), np.arange(4.0))
     assert scores == {"spearman": 0.0, "pearson": 0.0, "pairs": 4}
+
+
+def test_pairs_of_identical_sentences_are_tied() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(200, 32)).astype(np.float32)
+    cosines = pair_cosines(vectors, vectors)
+    assert (cosines == 1).all()
+    assert correlate(cosines, np.arange(200.0))["spearman"] == 0
+    other = pair_cosines(vectors[:100], rng.normal(size=(100, 32)))
+    mixed, gold = np.concatenate([cosines[:100], other]), np.repeat([5.0, 1.0], 100)
+    exact = np.concatenate([np.ones(100), other])
+    assert correlate(mixed, gold)["spearman"] == correlate(exact, gold)["spearman"]

@@ -88,7 +88,8 @@ def report_ceilings(golds: Mapping[str, np.ndarray], levels: Sequence[int], plot
             rows[name] = {"papers' formula, 2 values": papers_ceiling(gold).spearman}
             rows[name] |= {f"{count} values": ceiling(gold, count).spearman for count in levels}
             if plot:
-                curves[name] = [ceiling(gold, count).spearman for count in PLOTTED]
+                known = [ceiling(gold, count).spearman for count in PLOTTED if count <= len(gold)]
+                curves[name] = known + [float("nan")] * (len(PLOTTED) - len(known))
         except ValueError as error:
             raise ConfigError(f"{name}: {error}") from error
     if len(rows) > 1:

@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _name(runs: Sequence[Path]) -> str:
-    return runs[0].name if len(runs) == 1 else f"{runs[0].name}, ... ({len(runs)} runs)"
+    first = runs[0].resolve().name
+    return first if len(runs) == 1 else f"{first}, ... ({len(runs)} runs)"
 
 
 def _unsigned(interval: Interval) -> str:

@@ -65,7 +65,8 @@ def run(options: argparse.Namespace) -> None:
     if options.file is not None and against is not None:
         reject_unused(options, ("data_root",), "with two files")
     check_output("--list", options.listing, options.file, against)
-    check_output("--write", options.write, against, options.listing)
+    suffix = None if options.file is None else options.file.suffix or None  # it has the source's format
+    check_output("--write", options.write, against, options.listing, suffix=suffix)
     check_output("--rows", options.rows, options.file, options.listing, options.write)
     if options.rows is not None and against is not None:
         raise ConfigError("--rows is for the seven test sets: leave out --against.", key="rows")

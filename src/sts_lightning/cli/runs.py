@@ -112,6 +112,13 @@ def _best(runs: Sequence[ListedRun]) -> ListedRun:
     scored = [(one.metrics.scores["dev"], one) for one in runs if one.metrics and "dev" in one.metrics.scores]
     if not scored:
         raise UserError("no run has finished with a dev score.")
+    kinds = {(one.settings.get("dev"), one.settings.get("data._target_")) for _, one in scored}
+    if len(kinds) > 1:
+        found = "; ".join(sorted(f"dev={dev}, data._target_={data}" for dev, data in kinds))
+        raise UserError(
+            f"--best would compare scores on different dev pairs ({found}).",
+            hint="Choose runs by --where, as in --where dev=stsb.",
+        )
     return max(scored, key=lambda pair: pair[0])[1]
 
 

@@ -40,9 +40,10 @@ def run(options: argparse.Namespace) -> None:
     if twice:
         raise UserError(f"{twice[0]} is named twice, and would count as often.")
     names = short_names(map(str, runs))
+    names |= {path: str(Path(path).resolve()) for path, name in names.items() if name in ("mean", "std")}
     found = {names[str(folder)]: RunFolder(folder).last_stage().metrics() for folder in runs}
     rows = {name: metrics.scores for name, metrics in found.items()}
-    if len({tuple(row) for row in rows.values()}) > 1:
+    if len({frozenset(row) for row in rows.values()}) > 1:
         tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
         raise UserError(f"the runs were reported on different tasks ({tasks}).")
     how = {name: f"aggregate={run.aggregate}, {evaluation_text(run.details)}" for name, run in found.items()}

@@ -12,7 +12,7 @@ from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import ConfigError
 
-RESERVED = ("dev", "average", "rank")
+RESERVED = ("dev", "average", "rank", "minutes", "GB")
 """Other columns of the tables of scores, of which no test task has the name."""
 
 

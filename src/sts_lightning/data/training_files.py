@@ -88,9 +88,9 @@ def only_file(path: Files | None) -> str | None:
 
 def short_names(paths: Iterable[str]) -> dict[str, str]:
     """Return names of files for records: the last part of a path, or all of it where that is not unique."""
-    known = list(paths)
-    shared = Counter(Path(path).name for path in known)
-    return {path: Path(path).name if shared[Path(path).name] == 1 else path for path in known}
+    last = {path: Path(path).name or Path(path).resolve().name for path in paths}
+    shared = Counter(last.values())
+    return {path: name if shared[name] == 1 else path for path, name in last.items()}
 
 
 def summary(names: Sequence[str], mark: str = ", ") -> str:

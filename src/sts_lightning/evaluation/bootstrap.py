@@ -61,7 +61,7 @@ def paired_difference(
             raise ValueError("the runs were not scored on the same test pairs.")
     rng = np.random.default_rng(seed)
     draws = {task: np.zeros(resamples + 1) for task in tasks}
-    for task in tasks:
+    for task in sorted(tasks):  # the draws do not depend on their order
         gold = _Ranked(baseline[0][task][1])
         ours, theirs = ([_Ranked(run[task][0]) for run in side] for side in (system, baseline))
         size = len(gold.group)

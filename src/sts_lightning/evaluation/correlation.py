@@ -34,12 +34,15 @@ def require_finite(vectors: np.ndarray) -> np.ndarray:
 
 
 def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Cosine of corresponding rows in float64, 0 where a vector is 0: (N, D), (N, D) -> (N,)."""
+    """Cosine of corresponding rows in float64, 0 where a vector is 0: (N, D), (N, D) -> (N,).
+
+    It is rounded to 12 digits, so that pairs of identical sentences are tied at 1, not ranked by rounding.
+    """
     first, second = first.astype(np.float64), second.astype(np.float64)
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     dots = np.einsum("nd,nd->n", first, second)
     cosines: np.ndarray = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
-    return cosines
+    return cosines.round(12)
 
 
 def correlate(cosines: np.ndarray, gold: np.ndarray) -> Correlations:

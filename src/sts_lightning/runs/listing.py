@@ -79,7 +79,8 @@ def _read(folder: RunFolder) -> ListedRun:
     try:
         metrics = last.metrics()
         if metrics.averaged:  # otherwise the settings are those of the first run of the average
-            settings["soup"] = [Path(run).name for run in metrics.averaged]
+            settings["soup"] = list(metrics.averaged)
+            settings["soup.alpha"] = metrics.details["soup"].get("alpha", 1.0)
         return ListedRun(folder, state, settings, metrics)
     except CheckpointError as error:
         return ListedRun(folder, state, settings, problem=str(error))
@@ -103,10 +104,17 @@ def _settings(folder: RunFolder) -> dict[str, Any]:
 
 
 def _own(folder: RunFolder) -> dict[str, Any]:
-    """Return the settings of a folder without those that follow its seed."""
+    """Return the settings of a folder without those that follow its seed, or that were not read.
+
+    An evaluation of a run (``ckpt``) reads neither model nor prompt.
+    """
     found = flat(folder.complete_settings())
-    seed = found.get("seed")
-    return {key: value for key, value in found.items() if not (key.endswith(".seed") and value == seed)}
+    seed, unread = found.get("seed"), ("model.", "prompt.") if found.get("ckpt") else ()
+    return {
+        key: value
+        for key, value in found.items()
+        if not (key.endswith(".seed") and value == seed) and not key.startswith(unread)
+    }
 
 
 @dataclass(frozen=True)

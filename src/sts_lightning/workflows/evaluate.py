@@ -121,7 +121,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     }
     RunFolder(folder).save_metrics(RunMetrics(result, details=details))
     named = cfg.model.get("name") or cfg.model.get("path") or cfg.model["_target_"]
-    name = cfg.ckpt if cfg.ckpt is not None else named
+    name = str(Path(cfg.ckpt).resolve()) if cfg.ckpt is not None else named
     what = {
         "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
         "rank": "Energy rank of the test sentences' vectors (99 % of the squared singular values, ",
