@@ -112,14 +112,19 @@ def _best(runs: Sequence[ListedRun]) -> ListedRun:
     scored = [(one.metrics.scores["dev"], one) for one in runs if one.metrics and "dev" in one.metrics.scores]
     if not scored:
         raise UserError("no run has finished with a dev score.")
-    kinds = {(one.settings.get("dev"), one.settings.get("data._target_")) for _, one in scored}
+    kinds = sorted({str(_dev_pairs(one.settings)) for _, one in scored})
     if len(kinds) > 1:
-        found = "; ".join(sorted(f"dev={dev}, data._target_={data}" for dev, data in kinds))
         raise UserError(
-            f"--best would compare scores on different dev pairs ({found}).",
-            hint="Choose runs by --where, as in --where dev=stsb.",
+            f"--best would compare scores on different dev pairs ({', '.join(kinds)}).",
+            hint="Choose runs by --where, as in --where data.dev=stsb.",
         )
     return max(scored, key=lambda pair: pair[0])[1]
+
+
+def _dev_pairs(settings: Mapping[str, Any]) -> object:
+    """Return what decides the dev pairs of a run: a file, the choice ``dev``, or else the kind of data."""
+    of_kind = "stsb" if "data.root" in settings else settings.get("data._target_")
+    return settings.get("data.dev_path") or settings.get("data.dev") or of_kind
 
 
 def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
