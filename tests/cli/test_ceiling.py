@@ -27,6 +27,10 @@ def test_ceiling_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     printed = capsys.readouterr().out
     assert "86.60" in printed
     assert "87.50" in printed
+    file.write_text("rating\n1\n2\n3\n")
+    plot = tmp_path / "few.png"
+    main(["ceiling", str(file), "--score", "rating", "--levels", "2", "--plot", str(plot)])
+    assert plot.is_file()
     file.write_text("rating\n1\ntwo\n")
     with pytest.raises(SystemExit, match=r"mine.tsv, line 3: the score 'two' is not a number"):
         main(["ceiling", str(file), "--score", "rating"])

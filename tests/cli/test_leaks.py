@@ -40,6 +40,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     main(again)
     with pytest.raises(SystemExit, match="a name other than that of the training file"):
         main([*command, "--write", str(train)])
+    with pytest.raises(SystemExit, match=r"--write must name a \.csv file"):
+        main([*command, "--write", str(tmp_path / "clean.tsv")])
     with pytest.raises(SystemExit, match="no column named 'c'"):
         main([*command[:-1], "c"])
 

@@ -59,6 +59,19 @@ def test_best_run_for_scripts(
     assert caplog.messages == [str(folder / "b"), str(folder / "c")]
 
 
+def test_best_of_runs_with_the_same_dev_pairs_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    stsb = {"root": "data", "dev": "stsb"}
+    for name, data, dev in (("d", "STSData", 84.0), ("e", "NLITripletsData", 83.0)):
+        write(folder / name, settings(1, data={"_target_": f"sts_lightning.data.{data}", **stsb}), dev)
+    said = leaves("runs", str(folder), "--best", capsys=capsys)
+    assert "scores on different dev pairs (sts_lightning.testing.toy.ToyData, stsb)" in said
+    with caplog.at_level("INFO"):
+        main(["runs", str(folder), "--best", "--where", "data.dev=stsb"])
+    assert caplog.messages == [str(folder / "d")]
+
+
 def test_mistakes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = [
         leaves("runs", str(tmp_path / "absent"), capsys=capsys),

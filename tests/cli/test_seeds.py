@@ -29,6 +29,21 @@ def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "82.00" in capsys.readouterr().out
 
 
+def test_tasks_in_another_order_and_a_folder_called_mean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, order in (("mean", ("A", "B")), ("b", ("B", "A"))):
+        (tmp_path / name).mkdir()
+        tasks = {task: {"spearman": 10.0 + (task == "B")} for task in order}
+        test = {"average": 10.5, "tasks": tasks}
+        (tmp_path / name / "metrics.json").write_text(json.dumps({"dev": {"spearman": 55.0}, "test": test}))
+    monkeypatch.chdir(tmp_path / "mean")
+    main(["seeds", ".", "../b"])
+    printed = capsys.readouterr().out
+    assert printed.count("55.00") == 3
+    assert "mean" in printed
+
+
 def test_repeats_of_a_seed_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name, seed in (("a", 1), ("b", 2), ("c", 1)):
         save(tmp_path / name, 88.0, 80.0)

@@ -71,6 +71,7 @@ def test_the_order_of_the_tasks_does_not_matter() -> None:
     other = {name: (rng.normal(size=30), one[name][1]) for name in ("b", "a")}
     found = paired_difference([other], [one], 20)
     assert found == paired_difference([{name: other[name] for name in ("a", "b")}], [one], 20)
+    assert found == paired_difference([other], [{name: one[name] for name in ("b", "a")}], 20)
 
 
 def test_other_pairs_cannot_be_compared() -> None:

@@ -101,6 +101,26 @@ def test_evaluations_are_told_from_trainings_by_the_model_alone(tmp_path: Path) 
     assert slow.settings == {"model.max_length": 32, "optim.lr": 1e-5}
 
 
+def test_an_evaluation_of_a_run_does_not_show_a_model_that_it_did_not_read(tmp_path: Path) -> None:
+    evaluation = {"suite": "sts", "aggregate": "all", "model": {**settings(1)["model"], "max_length": 16}}
+    write(tmp_path / "of_run", {**evaluation, "ckpt": "runs/a"}, 60.0)
+    [found] = find_runs(tmp_path)
+    assert [key for key in found.settings if key.startswith(("model", "prompt"))] == []
+    assert found.settings["ckpt"] == "runs/a"
+
+
+def test_soups_of_other_runs_or_shares_are_not_seeds_of_one(tmp_path: Path) -> None:
+    test = {"average": 70.0, "tasks": {"STSB": {"spearman": 70.0}}}
+    for name, parent, alpha in (("one", "A/s1", 0.1), ("share", "A/s1", 0.6), ("other", "B/s1", 0.1)):
+        write(tmp_path / name, settings(1))
+        soup = {"parents": [{"run": parent, "averaged": True}], "alpha": alpha}
+        details = {"soup": soup, "wall_seconds": 1.0}
+        RunFolder(tmp_path / name).save_metrics(
+            RunMetrics(test, {"spearman": 80.0, "pearson": 80.0}, details)
+        )
+    assert len(group_seeds(find_runs(tmp_path))) == 3
+
+
 def test_broken_runs_are_listed_with_the_reason(tmp_path: Path) -> None:
     write(tmp_path / "whole", settings(1), 80.0)
     write(tmp_path / "broken", settings(1), 80.0)
