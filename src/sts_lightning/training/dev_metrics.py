@@ -45,11 +45,8 @@ class DevMetrics:
         wrong = int((~torch.isfinite(cosines)).sum())
         if wrong:
             self._batches.clear()
-            raise TrainingError(
-                f"the cosines of {wrong:,} of {counted(len(cosines), 'dev pair')} are NaN or infinite: the "
-                "weights are broken; a lower optim.lr, a longer optim.warmup or precision=32-true helps most "
-                "often."
-            )
+            pairs = counted(len(cosines), "dev pair")
+            raise TrainingError(f"the cosines of {wrong:,} of {pairs} are NaN or infinite")
         pieces = [[(cosines[rows], gold[rows])] for rows in parts.values()] or [self._batches]
         pearson = [_pearson(piece) for piece in pieces]
         # On the CPU, since ranks have no deterministic form on CUDA.

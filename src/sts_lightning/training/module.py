@@ -240,10 +240,18 @@ class STSModule(pl.LightningModule):
         self.dev_metrics.update(cosine_rows(first, second), batch.labels)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the dev correlations, times 100."""
+        """Log the dev correlations, times 100.
+
+        Raises:
+            TrainingError: A cosine is not finite.
+        """
         data = getattr(self.trainer, "datamodule", None)
         parts = {} if data is None else parts_of(data.dev)
-        for name, value in self.dev_metrics.compute(parts).items():
+        try:
+            values = self.dev_metrics.compute(parts)
+        except TrainingError as error:
+            raise TrainingError(f"{error} after step {self.global_step}; {self._remedy()}") from error
+        for name, value in values.items():
             self.log(name, 100 * value, prog_bar=name == MONITOR)
         self._log_position(self.global_step, batch_size=1)
 
