@@ -134,9 +134,10 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
     cfg = SimpleNamespace(
         evaluation=SimpleNamespace(untuned=False),
         trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
+        callbacks={},
     )
-    parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=None)
-    trainer = SimpleNamespace(validate=lambda *_, **__: None, fit=reject, global_step=0)
+    parts = SimpleNamespace(cfg=cfg, resumed=False, first=True, data=None, callbacks=[])
+    trainer = SimpleNamespace(validate=lambda *_, **__: None, fit=reject, global_step=0, callback_metrics={})
     module = SimpleNamespace(train=lambda: None)
     experiment: Any = SimpleNamespace(parts=parts, module=module, trainer=trainer, plan=None)
     with pytest.raises(TrainingError, match="cumsum_cuda_kernel") as caught:

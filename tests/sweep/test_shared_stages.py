@@ -132,7 +132,9 @@ def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
 
 
 def test_a_mistake_names_the_job(grid: Grid) -> None:
-    with pytest.raises(Exception, match=r"job .*max_epoch=2: stages\.stage2: ") as caught:
+    with pytest.raises(
+        Exception, match=r"job .*max_epoch=2: stages\.stage2\.trainer\.max_epoch: no such "
+    ) as caught:
         grid.add(0, [*PCC, "prompt=eol", "+stages.stage2.trainer.max_epoch=2"])
     assert caught.value.key == "stages.stage2.trainer.max_epoch"  # type: ignore[attr-defined]
     assert not grid.jobs
