@@ -257,8 +257,7 @@ def fit(experiment: Experiment) -> Fitted:
     parts, module, trainer = experiment.parts, experiment.module, experiment.trainer
     _begin(experiment)
     untuned: Scores | None = None
-    wanted_before = parts.cfg.evaluation.untuned
-    sharded = is_sharding(parts.cfg.trainer)
+    wanted_before, sharded = parts.cfg.evaluation.untuned, is_sharding(parts.cfg.trainer)
     if wanted_before and parts.first and not sharded:  # of a resumed run, before its weights are loaded
         encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
         untuned = score(encoder, parts.data, parts.cfg.evaluation)
@@ -274,8 +273,8 @@ def fit(experiment: Experiment) -> Fitted:
     ):  # by now the weights are divided, and all processes are there
         untuned = score(module.encoder, parts.data, parts.cfg.evaluation)
     module.train()  # a backbone comes from its files in eval mode, and Lightning keeps the mode it finds
+    last = str(parts.run.checkpoint("last")) if parts.resumed else None
     try:
-        last = str(parts.run.checkpoint("last")) if parts.resumed else None
         trainer.fit(module, parts.data, ckpt_path=last, weights_only=True)
     except RuntimeError as error:
         if is_out_of_memory(error):
@@ -290,8 +289,8 @@ def fit(experiment: Experiment) -> Fitted:
     peak = peak_memory()  # before the selected weights are scored
     if "cuda" in peak:
         peak["cuda"] = max(peak["cuda"], module.steps_peak)
-    device, processes = trainer.strategy.root_device, trainer.world_size
-    return Fitted(parts, module, experiment.plan, device, processes, untuned, trainer.global_step, peak)
+    reached = (trainer.strategy.root_device, trainer.world_size, untuned, trainer.global_step)
+    return Fitted(parts, module, experiment.plan, *reached, peak)
 
 
 def _begin(experiment: Experiment) -> None:
@@ -304,7 +303,6 @@ def _begin(experiment: Experiment) -> None:
         parts.run.save_config(decided(parts.cfg, parts.machine))
         if not parts.resumed:
             log_settings(parts.loggers, decided(parts.cfg, parts.machine))
-    if parts.first:
         tests = [table for task in parts.data.tests for table in task.subsets.values()]
         report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
