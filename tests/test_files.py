@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.errors import ConfigError, StorageError
-from sts_lightning.files import check_output, new_folder, write_atomic
+from sts_lightning.files import check_output, last_name, new_folder, write_atomic
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,3 +89,11 @@ def test_a_new_folders_files_can_be_read_by_others(tmp_path: Path) -> None:
         (inside / "weights").touch(mode=0o600)
         (inside / "usual").touch()
     assert (tmp_path / "out" / "weights").stat().st_mode == (tmp_path / "out" / "usual").stat().st_mode
+
+
+def test_the_last_name_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run" / "inside").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("run")
+    monkeypatch.chdir(tmp_path / "run" / "inside")
+    found = [last_name(path) for path in (".", "..", "a/b/", tmp_path / "link")]
+    assert found == ["inside", "run", "b", "link"]

@@ -1,4 +1,4 @@
-"""Checks of output paths, and atomic writes."""
+"""Names and checks of paths, and atomic writes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sts_lightning.errors import ConfigError, StorageError
+
+
+def last_name(path: str | Path) -> str:
+    """Return the last part of a path; of ``.`` and ``..``, the name of the folder. Links keep their names."""
+    return Path(os.path.abspath(path)).name  # noqa: PTH100  # resolve() would follow links
 
 
 def check_output(option: str, path: Path | None, *others: Path | None, suffix: str | None = None) -> None:

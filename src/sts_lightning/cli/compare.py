@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sts_lightning.cli.arguments import Commands, at_least
+from sts_lightning.files import last_name
 
 if TYPE_CHECKING:
     from sts_lightning.evaluation.bootstrap import Interval
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _name(runs: Sequence[Path]) -> str:
-    first = runs[0].resolve().name
+    first = last_name(runs[0])
     return first if len(runs) == 1 else f"{first}, ... ({len(runs)} runs)"
 
 

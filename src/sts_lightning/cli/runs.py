@@ -122,9 +122,10 @@ def _best(runs: Sequence[ListedRun]) -> ListedRun:
 
 
 def _dev_pairs(settings: Mapping[str, Any]) -> object:
-    """Return what decides the dev pairs of a run: a file, the choice ``dev``, or else the kind of data."""
-    of_kind = "stsb" if "data.root" in settings else settings.get("data._target_")
-    return settings.get("data.dev_path") or settings.get("data.dev") or of_kind
+    """Return what decides the dev pairs of a run: a file, the choice ``dev``, or else the training data."""
+    own = " ".join(str(settings[key]) for key in ("data._target_", "data.path") if settings.get(key))
+    of_data = "stsb" if "data.root" in settings else own
+    return settings.get("data.dev_path") or settings.get("data.dev") or of_data
 
 
 def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sts_lightning.errors import DataError
+from sts_lightning.files import last_name
 
 Files = str | list[str] | dict[str, float]
 """A path, several paths, or paths with their weights; each may be a pattern such as ``parts/*.csv``."""
@@ -88,7 +89,7 @@ def only_file(path: Files | None) -> str | None:
 
 def short_names(paths: Iterable[str]) -> dict[str, str]:
     """Return names of files for records: the last part of a path, or all of it where that is not unique."""
-    last = {path: Path(path).name or Path(path).resolve().name for path in paths}
+    last = {path: last_name(path) for path in paths}
     shared = Counter(last.values())
     return {path: name if shared[name] == 1 else path for path, name in last.items()}
 

@@ -55,7 +55,8 @@ def merged(encoder: SentenceEncoder) -> PreTrainedModel:
         config.init_lora_weights = True  # the initial values are subtracted from the base already
     trained = get_peft_model_state_dict(backbone, save_embedding_layers=False)
     with _reasons():
-        base = dequantized(tuner.unload())
+        bare = tuner.unload()
+    base = dequantized(bare)
     if getattr(config, "layer_replication", None):
         separate_replicas(base)
         config.layer_replication = None  # the base has the repeated layers

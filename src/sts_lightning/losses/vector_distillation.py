@@ -40,7 +40,6 @@ class VectorDistillationLoss(Loss):
 
     def __init__(self, teacher_dimension: int | None = None, dimension: int | None = None) -> None:
         super().__init__()
-        self.dimension = dimension
         self.head: nn.Linear | None = None
         if teacher_dimension is not None:
             if teacher_dimension < 1:

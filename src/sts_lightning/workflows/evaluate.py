@@ -19,6 +19,7 @@ from sts_lightning.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors
+from sts_lightning.files import last_name
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.fingerprint import fingerprint
 from sts_lightning.runs.environment import environment
@@ -121,7 +122,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     }
     RunFolder(folder).save_metrics(RunMetrics(result, details=details))
     named = cfg.model.get("name") or cfg.model.get("path") or cfg.model["_target_"]
-    name = str(Path(cfg.ckpt).resolve()) if cfg.ckpt is not None else named
+    name = last_name(cfg.ckpt) if cfg.ckpt is not None else Path(named.partition("@")[0]).name
     what = {
         "sts": f"Spearman x 100 (aggregate={cfg.aggregate}, ",
         "rank": "Energy rank of the test sentences' vectors (99 % of the squared singular values, ",
@@ -132,7 +133,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     }[cfg.suite]
     text = "" if suite.text is None else f", senteval_text={suite.text}"
     title = f"{what}{encoder.precision}, text_edit={encoder.text_edit}{text})"
-    print_scores(title, {Path(name.partition("@")[0]).name: row})
+    print_scores(title, {name: row})
     log.info("all scores: %s", RunFolder(RunFolder(folder).metrics_file).name)
     return float(result["average"])
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
+import lightning.pytorch as pl
 from omegaconf import DictConfig
 
 from sts_lightning.analysis.phases import Phases, find_phases
@@ -32,7 +32,6 @@ from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.module import STSModule
-from sts_lightning.training.trainer import Plan
 from sts_lightning.workflows.logged import log_results
 from sts_lightning.workflows.run_page import changed_settings, write_page
 from sts_lightning.workflows.scoring import Scores, score
@@ -49,21 +48,15 @@ class Fitted:
     Attributes:
         parts: What `validate` found.
         module: The module after the last step.
-        plan: Steps of the run.
-        device: The device of this process.
-        processes: Number of processes that trained together.
+        trainer: The trainer, which knows the steps made: fewer than planned where a callback ended the run.
         untuned: Scores before training, if they were asked for.
-        steps: Number of steps made, fewer than planned where a callback ended the training.
         peak_memory: Peak memory of training alone in bytes, see `peak_memory`.
     """
 
     parts: Parts
     module: STSModule
-    plan: Plan
-    device: torch.device
-    processes: int
+    trainer: pl.Trainer
     untuned: Scores | None
-    steps: int
     peak_memory: dict[str, int]
 
 
@@ -82,7 +75,7 @@ def report(fitted: Fitted, started: float) -> float:
     parts, encoder = fitted.parts, fitted.module.encoder
     run, cfg, data = parts.run, parts.cfg, parts.data
     best_step = load_best(run, encoder)
-    encoder.to(fitted.device)
+    encoder.to(fitted.trainer.strategy.root_device)
     mixture = mix_with_start(run, cfg, encoder, data, parts.first)
     tuned = score(encoder, data, cfg.evaluation)
     if not parts.first:
@@ -108,7 +101,7 @@ def report(fitted: Fitted, started: float) -> float:
     metrics = RunMetrics(tuned.test, _dev(tuned), details)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), changed_settings(cfg))
-    log_results(parts.loggers, run, metrics, fitted.steps)
+    log_results(parts.loggers, run, metrics, fitted.trainer.global_step)
     # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
     run.save_metrics(metrics)
     if worse:
@@ -119,7 +112,12 @@ def report(fitted: Fitted, started: float) -> float:
             before,
         )
     _print_scores(tuned, fitted.untuned, history, parts, encoder)
-    log.info("selected step %d of %d; results, plots and weights: %s", best_step, fitted.steps, run.name)
+    log.info(
+        "selected step %d of %d; results, plots and weights: %s",
+        best_step,
+        fitted.trainer.global_step,
+        run.name,
+    )
     return tuned.dev["spearman"]
 
 
@@ -150,7 +148,7 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
     return {
         "test_untuned": fitted.untuned.test if fitted.untuned else None,
         "best_step": best_step,
-        "steps": fitted.steps,
+        "steps": fitted.trainer.global_step,
         "seed": parts.cfg.seed,
         "precision": encoder.precision,
         "quantization": parts.cfg.model.get("quantization", "none"),
@@ -158,7 +156,7 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "machine": parts.machine.record(),
         **encoder.evaluation_text,
         "senteval_text": parts.data.text,
-        "processes": fitted.processes,
+        "processes": fitted.trainer.world_size,
         "micro_batch_size": fitted.module.micro_batch_size,
         "phases": _phases(history),
         "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],

@@ -268,9 +268,8 @@ def fit(experiment: Experiment) -> Fitted:
     else:
         trainer.validate(module, parts.data, verbose=False)
         check_monitors(parts.cfg, parts.callbacks, trainer.callback_metrics)
-    if (
-        wanted_before and sharded and not parts.resumed
-    ):  # by now the weights are divided, and all processes are there
+    # By now the weights are divided, and all processes are there.
+    if wanted_before and sharded and not parts.resumed:
         untuned = score(module.encoder, parts.data, parts.cfg.evaluation)
     module.train()  # a backbone comes from its files in eval mode, and Lightning keeps the mode it finds
     last = str(parts.run.checkpoint("last")) if parts.resumed else None
@@ -289,8 +288,7 @@ def fit(experiment: Experiment) -> Fitted:
     peak = peak_memory()  # before the selected weights are scored
     if "cuda" in peak:
         peak["cuda"] = max(peak["cuda"], module.steps_peak)
-    reached = (trainer.strategy.root_device, trainer.world_size, untuned, trainer.global_step)
-    return Fitted(parts, module, experiment.plan, *reached, peak)
+    return Fitted(parts, module, trainer, untuned, peak)
 
 
 def _begin(experiment: Experiment) -> None:
