@@ -97,7 +97,7 @@ def test_a_sweep_shares_the_stage_and_fails_with_it(tmp_path: Path, cli: Cli) ->
     grid = "+stages.two.optim.lr=1e-5,1e-4"
     planned = cli(*sweep, grid, "plan=true")
     assert planned.returncode == 0, planned.stderr
-    assert "1 shared stages, 2 jobs: 3 new" in planned.stdout
+    assert "1 shared stage, 2 jobs: 3 new" in planned.stdout
     assert list(tmp_path.iterdir()) == []
 
     done = cli(*sweep, grid)

@@ -34,7 +34,7 @@ def test_an_unknown_sentence_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        (np.zeros((2, 3)), "has 1 lines, but vectors.npy has 2 rows"),
+        (np.zeros((2, 3)), "has 1 line, but vectors.npy has 2 rows"),
         (np.zeros(3), "must be a matrix"),
         (np.zeros((1, 3), dtype=np.int64), "must be a matrix of floating-point numbers"),
     ],

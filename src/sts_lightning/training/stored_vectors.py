@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sts_lightning.counted import counted
 from sts_lightning.data.readers.text_files import read_lines
 from sts_lightning.errors import DataError
 
@@ -50,7 +51,7 @@ class StoredVectors:
                 folder / VECTORS,
             )
         if len(lines) != len(self.vectors):
-            raise DataError(f"has {len(lines)} lines, but {VECTORS} has {len(self.vectors)} rows.", self.path)
+            raise DataError(f"has {counted(len(lines), 'line')}, but {VECTORS} has {len(self.vectors)} rows.", self.path)
         self.rows = {line.strip(): index for index, line in enumerate(lines)}
 
     @property
