@@ -51,7 +51,8 @@ class StoredVectors:
                 folder / VECTORS,
             )
         if len(lines) != len(self.vectors):
-            raise DataError(f"has {counted(len(lines), 'line')}, but {VECTORS} has {len(self.vectors)} rows.", self.path)
+            lined, rows = counted(len(lines), "line"), counted(len(self.vectors), "row")
+            raise DataError(f"has {lined}, but {VECTORS} has {rows}.", self.path)
         self.rows = {line.strip(): index for index, line in enumerate(lines)}
 
     @property
