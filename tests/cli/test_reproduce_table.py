@@ -36,7 +36,7 @@ def test_the_plan_counts_what_is_left_by_the_time_that_runs_took(
     print_plan(table, jobs=2)
     printed = capsys.readouterr().out
     assert (printed.count("\nto do "), printed.count("done ")) == (6, 3)
-    assert "9 runs, 6 left; about 1.5 hours, 2 at a time (30 minutes each, as the 3 finished" in printed
+    assert "9 runs, 6 left; about 1.5 hours, 2 at a time (30 minutes each, as 3 finished runs took" in printed
 
 
 def test_the_plan_shows_the_cost_of_each_run(table: Table, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,8 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history_rows import read_history
-from sts_lightning.workflows import report, scoring
+from sts_lightning.training import run_clock
+from sts_lightning.workflows import scoring
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.scenarios.helpers import EPOCHS, metrics, same_results, weights
@@ -299,6 +300,7 @@ def test_the_duration_covers_the_final_evaluation(
         return encode(*arguments)
 
     monkeypatch.setattr(scoring, "encode_tables", slowly)
-    monkeypatch.setattr(report, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late[0]))
+    now = time.monotonic
+    monkeypatch.setattr(run_clock, "time", SimpleNamespace(monotonic=lambda: now() + late[0]))
     train_in(tmp_path / "run", config(*SHORT_RUN, "trainer.max_steps=1", "logger=csv"))
     assert (RunFolder(tmp_path / "run").metrics().wall_seconds or 0) >= 100

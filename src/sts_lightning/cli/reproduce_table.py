@@ -130,15 +130,14 @@ def _state(run: Planned) -> str:
 
 def _hours(table: Table, planned: Iterable[Planned]) -> tuple[float, str]:
     """Return the hours of a run, measured if some have finished, else estimated, and their source."""
-    seconds = []
+    seconds: list[float | None] = []
     for run in planned:
         if run.done:
             with contextlib.suppress(CheckpointError):  # collecting names it
-                metrics = RunFolder(run.folder).metrics()
-                if not metrics.details.get("resumed"):  # of such a run only its end is timed
-                    seconds.append(metrics.wall_seconds or 0.0)
-    if seconds:
-        return statistics.mean(seconds) / 3600, f"as the {len(seconds)} finished ones took"
+                seconds.append(RunFolder(run.folder).metrics().wall_seconds)
+    known = [value for value in seconds if value is not None]
+    if known:
+        return statistics.mean(known) / 3600, f"as {counted(len(known), 'finished run')} took"
     return table.hours, "a guess"
 
 

@@ -188,7 +188,7 @@ class RunMetrics:
 
     @property
     def wall_seconds(self) -> float | None:
-        """Duration of the run in seconds; of one that was resumed, since then."""
+        """Duration of the run in seconds, that before an interruption included; None if unknown."""
         seconds = self.details.get("wall_seconds")
         return None if seconds is None else float(seconds)
 

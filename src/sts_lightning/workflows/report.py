@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.module import STSModule
+from sts_lightning.training.run_clock import RunClock
 from sts_lightning.workflows.logged import log_results
 from sts_lightning.workflows.run_page import changed_settings, write_page
 from sts_lightning.workflows.scoring import Scores, score
@@ -60,14 +60,14 @@ class Fitted:
     peak_memory: dict[str, int]
 
 
-def report(fitted: Fitted, started: float) -> float:
+def report(fitted: Fitted, clock: RunClock) -> float:
     """Score the selected weights, write metrics, predictions and plots, and print the scores.
 
     All processes of a run encode; the first one writes.
 
     Args:
         fitted: The run.
-        started: Start of the run by the monotonic clock.
+        clock: Clock of the run.
 
     Returns:
         Dev Spearman times 100 of the selected weights.
@@ -92,7 +92,7 @@ def report(fitted: Fitted, started: float) -> float:
         plot_curves(history, run.plots / "curves.png", best_step, title)
         _plot_dev(tuned, data, run, title)
         _plot_ranks(history, run, title)
-    details = _details(fitted, history, best_step, time.monotonic() - started)
+    details = _details(fitted, history, best_step, clock.seconds)
     if mixture is not None:
         details[ENTRY] = mixture
     if tuned.ranks is not None:
@@ -143,7 +143,9 @@ def _dev(scores: Scores) -> dict[str, Any]:
     return {**scores.dev} if scores.binary is None else {**scores.dev, "binary": scores.binary}
 
 
-def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float) -> dict[str, Any]:
+def _details(
+    fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float | None
+) -> dict[str, Any]:
     parts, encoder = fitted.parts, fitted.module.encoder
     return {
         "test_untuned": fitted.untuned.test if fitted.untuned else None,
@@ -161,7 +163,7 @@ def _details(fitted: Fitted, history: list[dict[str, Any]], best_step: int, seco
         "phases": _phases(history),
         "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],
         "trained_on": _trained_on(parts),
-        "wall_seconds": round(seconds, 1),
+        "wall_seconds": None if seconds is None else round(seconds, 1),
         "earlier": RunFolder(parts.cfg.init_from).costs() if parts.cfg.init_from else [],
         "peak_memory_bytes": fitted.peak_memory,
         "resumed": parts.resumed,

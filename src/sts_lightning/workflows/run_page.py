@@ -136,10 +136,9 @@ def _pairs(pairs: Sequence[Disagreement]) -> str:
 
 
 def _cost(metrics: RunMetrics, history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    own = "time since it was resumed" if metrics.details.get("resumed") else "time"
-    seconds = {own: metrics.wall_seconds, "time with the runs before": metrics.total_seconds}
+    seconds = {"time": metrics.wall_seconds, "time with the runs before": metrics.total_seconds}
     for name, value in seconds.items():
-        if value is not None and (name == own or value != metrics.wall_seconds):
+        if value is not None and (name == "time" or value != metrics.wall_seconds):
             yield name, f"{value / 60:.1f} min"
     if metrics.peak_memory_gb is not None:
         yield "peak memory", f"{metrics.peak_memory_gb:.2f} GB"

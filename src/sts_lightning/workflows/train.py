@@ -6,7 +6,6 @@ import contextlib
 import copy
 import logging
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.other_processes import stop_others
+from sts_lightning.training.run_clock import RunClock
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.callback_checks import check_monitors
 from sts_lightning.workflows.cut_texts import report_cut
@@ -148,12 +148,12 @@ def train_held(
         trust: See `train_in`.
         callbacks: Callbacks besides those of the configuration.
     """
-    started = time.monotonic()
-    parts = validate(run, cfg, resume, callbacks)
+    clock = RunClock()
+    parts = validate(run, cfg, resume, (clock, *callbacks))
     experiment = build_experiment(parts, command, trust)
     with log_to(run.log_file), quiet_lightning():
         try:
-            return report(fit(experiment), started)
+            return report(fit(experiment), clock)
         except BaseException:
             stop_others(experiment.trainer)
             raise

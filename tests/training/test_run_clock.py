@@ -1,0 +1,64 @@
+"""The duration of runs that were interrupted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training import run_clock
+from sts_lightning.training.run_clock import RunClock
+from sts_lightning.workflows import train
+from tests.conftest import SHORT_RUN
+
+
+def test_a_resumed_run_adds_the_time_up_to_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(run_clock, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    first = RunClock()
+    now[0] += 50
+    state = first.state_dict()
+    now[0] += 7  # lost with the process
+    second = RunClock()
+    now[0] += 20
+    trainer: Any = None
+    second.on_load_checkpoint(trainer, trainer, {"callbacks": {second.state_key: state}})
+    now[0] += 5
+    assert (first.seconds, second.seconds) == (82.0, 75.0)
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_the_duration_of_a_run_that_was_interrupted(
+    knows: bool, config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, before, later = time.monotonic, train._begin, [0.0]
+    monkeypatch.setattr(run_clock, "time", SimpleNamespace(monotonic=lambda: clock() + later[0]))
+
+    def slowly(experiment: train.Experiment) -> None:
+        later[0] += 1000.0
+        before(experiment)
+
+    def fail(*_: Any) -> None:
+        later[0] += 100_000.0
+        raise OSError("disk full")
+
+    cfg = config(*SHORT_RUN, "trainer.max_steps=2", "logger=csv")
+    run = RunFolder(tmp_path / "run")
+    monkeypatch.setattr(train, "_begin", slowly)
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+        patch.setattr(train, "report", fail)
+        train.train_in(run.path, cfg)
+    if not knows:
+        last = run.read_checkpoint("last")
+        del last["callbacks"]["RunClock"]
+        torch.save(last, run.checkpoint("last"))
+    train.train_in(run.path, cfg, resume=True)
+    seconds = run.metrics().wall_seconds
+    assert (seconds is not None and 2000 < seconds < 2900) if knows else seconds is None
