@@ -31,6 +31,17 @@ def test_compare(tmp_path: Path, gold: np.ndarray, capsys: pytest.CaptureFixture
     assert "+0.00 [+0.00, +0.00]" in capsys.readouterr().out
 
 
+def test_compare_refuses_a_run_that_would_count_twice(tmp_path: Path, gold: np.ndarray) -> None:
+    one, other = (tmp_path / name for name in ("one", "other"))
+    write_run(one, 1.0, 1, gold)
+    write_run(other, 2.0, 1, gold)
+    again = f"{tmp_path}/other/../one"
+    with pytest.raises(SystemExit, match=r"runs: .*one is named twice, as .*one and .*other/\.\./one"):
+        main(["compare", str(one), again, "--to", str(other)])
+    with pytest.raises(SystemExit, match=r"--to: .*one is named twice, and would count as often"):
+        main(["compare", str(other), "--to", str(one), str(one)])
+
+
 def test_compare_refuses_other_pairs_and_missing_runs(tmp_path: Path, gold: np.ndarray) -> None:
     write_run(tmp_path / "one", 1.0, 1, gold)
     write_run(tmp_path / "other", 1.0, 1, gold[::-1].copy())

@@ -36,7 +36,7 @@ def test_writes_a_run_and_prints_what_was_tried(
     ("arguments", "message"),
     [
         (["a"], "one run has no average"),
-        (["a", "./a"], "a run is named twice"),
+        (["a", "./a"], "runs: a is named twice, and"),
         (["a", "--greedy", "--with-start", "0.5"], "--greedy selects among runs"),
         (["a", "b"], "a is not a run folder"),
         (["loop", "b"], "loop is not a run folder"),

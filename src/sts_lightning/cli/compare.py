@@ -30,9 +30,12 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print scores, differences and their 95 % intervals; a star marks intervals without zero."""
-    from sts_lightning.evaluation.compare import compare  # --help does not wait for it
+    from sts_lightning.evaluation.compare import compare  # --help does not wait for these
+    from sts_lightning.runs.distinct import check_distinct
 
     first, second = options.first, options.to
+    check_distinct(first)
+    check_distinct(second, "--to")
     one, two, difference = compare(first, second, options.resamples)
     table = Table(
         title="Spearman x 100 with 95 % intervals over test pairs; *: the interval excludes zero",

@@ -104,6 +104,7 @@ def make_figure(options: argparse.Namespace) -> Figure:
     _check(options, spec)
 
     from sts_lightning.config.trust import Trust
+    from sts_lightning.runs.distinct import check_distinct
     from sts_lightning.runs.folder import RunFolder
     from sts_lightning.workflows import figures
     from sts_lightning.workflows.figure_runs import name_runs
@@ -116,6 +117,7 @@ def make_figure(options: argparse.Namespace) -> Figure:
     paths = [path for path in options.runs if not path.is_file()]
     if not paths:
         raise CheckpointError("--runs names files only; name run folders.", key="runs")
+    check_distinct(paths, "--runs")
     folders = [RunFolder(path) for path in paths]
     if spec.drawn_from == "evaluations":
         return figures.rank_figure4(folders, _source(paths), trust)

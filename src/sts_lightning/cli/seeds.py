@@ -30,15 +30,13 @@ def run(options: argparse.Namespace) -> None:
     """Print the scores of runs, their mean and their standard deviation."""
     from sts_lightning.data.training_files import short_names  # --help does not wait for these
     from sts_lightning.reproduce.run_settings import evaluation_text
+    from sts_lightning.runs.distinct import check_distinct
     from sts_lightning.runs.folder import RunFolder
 
     runs = [folder for folder in options.runs if folder.is_dir()]
     if len(runs) < 2:
         raise UserError("name at least two run folders.")
-    places = [folder.resolve() for folder in runs]
-    twice = [str(folder) for folder, place in zip(runs, places, strict=True) if places.count(place) > 1]
-    if twice:
-        raise UserError(f"{twice[0]} is named twice, and would count as often.")
+    check_distinct(runs)
     names = short_names(map(str, runs))
     names |= {path: str(Path(path).resolve()) for path, name in names.items() if name in ("mean", "std")}
     found = {names[str(folder)]: RunFolder(folder).last_stage().metrics() for folder in runs}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 from pathlib import Path
 
 from sts_lightning.cli.arguments import Commands, add_trust, fraction
@@ -41,18 +40,18 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the average and print the scores of what was tried."""
-    folders = [os.path.realpath(folder) for folder in options.runs]
-    if len(set(folders)) < len(folders):
-        raise ConfigError("a run is named twice.", key="runs")
-    if len(folders) < 2 and not options.with_start:
+    from sts_lightning.runs.distinct import check_distinct  # --help does not wait for these
+
+    check_distinct(options.runs)
+    if len(options.runs) < 2 and not options.with_start:
         raise ConfigError(
             "one run has no average.",
             key="runs",
             hint="Name two runs, or give --with-start for an average with what the run started from.",
         )
-    if options.greedy and len(folders) < 2:
+    if options.greedy and len(options.runs) < 2:
         raise ConfigError("--greedy selects among runs, but there is one.", key="greedy")
-    from sts_lightning.config.trust import Trust  # --help does not wait for these
+    from sts_lightning.config.trust import Trust
     from sts_lightning.console import print_scores
     from sts_lightning.files import check_new_folder
     from sts_lightning.workflows.soup import make_soup
