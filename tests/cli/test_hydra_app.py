@@ -110,6 +110,8 @@ def script(
         (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
         (["loss=pearsn"], "there is no loss named 'pearsn'. Did you mean pearson"),
         (["optim.lr=high"], "optim.lr=high"),
+        (["prompt.template={sentence}: it"], """the shell: 'prompt.template="{sentence}: it"'."""),
+        (["callbacks=emma"], "there is no callback named 'emma'. Did you mean ema?"),
         (["loss=infonce", "data=toy"], "InfoNCELoss needs 2 or 3 views and no label, but ToyData gives"),
         (["data_root=nowhere"], "nowhere: no STS data here"),
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
@@ -125,6 +127,14 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert said.startswith("error: ")
     assert said.count("\n") == 1
     assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize("option", ["--seed=1", "-seed=1"])
+def test_settings_have_no_dashes(option: str, script: Script) -> None:
+    status, said = script("train.py", option)
+    assert status == 2
+    assert "unrecognized arguments: " in said
+    assert said.endswith("Settings are given as key=value, without dashes, as in seed=1.\n")
 
 
 def test_debug_shows_the_stack(script: Script) -> None:

@@ -1,16 +1,20 @@
-"""A training run that fails."""
+"""A training run that fails or is stopped."""
 
 from __future__ import annotations
 
+import errno
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.errors import TrainingError
+from sts_lightning.cli.hydra_app import storage_error
+from sts_lightning.errors import InterruptedRunError, TrainingError
 from sts_lightning.interrupts import Stopped
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import train
@@ -68,3 +72,20 @@ def test_a_training_that_ended_early_is_not_continued(
     assert whole.history()[-1]["step"] < 30
     assert [row["step"] for row in run.history()] == [row["step"] for row in whole.history()]
     assert run.metrics().scores == whole.metrics().scores
+
+
+def test_the_resume_command_can_be_typed(
+    config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = RunFolder(tmp_path / "runs" / "it's a trial (é)")
+    with pytest.raises(InterruptedRunError) as caught, train.held(run, config()) as command:
+        run.checkpoints.mkdir(parents=True)
+        run.checkpoint("last").touch()
+        raise KeyboardInterrupt
+    assert str(caught.value).endswith(command)
+    override = OverridesParser.create().parse_override(shlex.split(command)[-1])
+    assert (override.key_or_group, override.value()) == ("resume", run.name)
+    error = storage_error(OSError(errno.ENOSPC, "full"), str(run.path))
+    override = OverridesParser.create().parse_override(shlex.split(str(error).partition(": ")[2])[-1])
+    assert override.value() == str(run.path)

@@ -74,4 +74,5 @@ def _check(argument: str, group: str, value: Any, choices: list[str]) -> None:
             raise ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)
         if name not in choices:
             hint = suggest(name, choices) or f"There are: {known}."
-            raise ConfigError(f"{argument}: there is no {group} named {name!r}.", key=group, hint=hint)
+            noun = "callback" if group == "callbacks" else group
+            raise ConfigError(f"{argument}: there is no {noun} named {name!r}.", key=group, hint=hint)

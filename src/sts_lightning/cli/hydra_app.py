@@ -26,7 +26,7 @@ from sts_lightning.conf_folders import own_folder, take_folder
 from sts_lightning.config.composing import broken_yaml
 from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.constraints import check_flags
-from sts_lightning.config.keys import check_known
+from sts_lightning.config.keys import check_known, path_override
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal, unmasked
@@ -48,13 +48,16 @@ STORAGE = (
 )
 """errno values meaning that a file could not be written."""
 
+USAGE = 2
+"""Exit status of Hydra's command line for options that it does not have."""
+
 
 def run(main: Callable[[], Any], entry: Entry) -> None:
     """Run a function decorated with ``hydra.main`` and turn errors into messages and exit codes.
 
-    Exit statuses: 0 success, 1 error, 3 the run has already finished, 75 another process runs in the folder,
-    128 + N stopped by signal N (130 for Ctrl-C, 143 for SIGTERM). ``debug=true`` on the command line shows
-    the traceback of every error.
+    Exit statuses: 0 success, 1 error, 2 an unknown option, 3 the run has already finished, 75 another process
+    runs in the folder, 128 + N stopped by signal N (130 for Ctrl-C, 143 for SIGTERM). ``debug=true`` on the
+    command line shows the traceback of every error.
 
     Args:
         main: Decorated function.
@@ -72,6 +75,10 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
                 main()
         except UserError as error:
             _exit(error, debug)
+        except SystemExit as error:
+            if error.code == USAGE:
+                print("Settings are given as key=value, without dashes, as in seed=1.", file=sys.stderr)
+            raise
         except KeyboardInterrupt as error:  # a run that has begun raises its own error
             number = stopping_signal(error) or signal.SIGINT
             message = f"stopped by {signal_name(number)}. The same command starts it again."
@@ -150,7 +157,7 @@ def storage_error(error: OSError, folder: str | None) -> StorageError:
     message = f"{error.strerror}{where}. Files written earlier are intact."
     state = "new" if folder is None else RunFolder(Path(folder)).state
     if state == "cut":
-        message += f" Fix it, then resume with: {command_line('train', f'resume={folder}')}"
+        message += f" Fix it, then resume with: {command_line('train', path_override('resume', str(folder)))}"
     elif state != "finished":
         message += " Fix it, then start again with the same command."
     return StorageError(message)

@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.conf_folders import files_of
 from sts_lightning.config.composing import composing
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
+from sts_lightning.config.override_syntax import syntax_error
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError
 
@@ -38,6 +39,8 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
         return ConfigError(
             "hydra/sweeper=search needs Optuna's sweeper.", hint="pip install 'sts-lightning[optuna]'."
         )
+    if (wrong := syntax_error(error)) is not None:
+        return wrong
     if isinstance(error.__cause__, ConfigError):  # raised by a launcher as Hydra built it
         return error.__cause__
     if isinstance(error, OmegaConfBaseException) and error.full_key:

@@ -26,6 +26,7 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import (
     NOTHING,
     SHARED,
@@ -281,12 +282,12 @@ class RunFolder:
         if isinstance(which, int):
             kept = ", ".join(str(step) for step in self.kept_steps())
             return f": the steps kept are {kept}" if kept else ": trainer.keep_every=N keeps every N-th step"
+        resume = path_override("resume", self.name)
         return {
             "new": "",
-            "started": ": the run was stopped before its first checkpoint; start it again with resume="
-            f"{self.name}",
+            "started": f": the run was stopped before its first checkpoint; start it again with {resume}",
             "cut": ": the run was stopped before its first dev evaluation, or the file was removed; "
-            f"resume={self.name} resumes the run",
+            f"{resume} resumes the run",
             "finished": ": the run has finished, and the file was removed afterwards",
         }[self.state]
 

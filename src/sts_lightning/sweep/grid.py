@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
 
 from sts_lightning.config.cells import unset
+from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.identity import VOLATILE
 from sts_lightning.config.stages import Compose, compose_stages
 from sts_lightning.errors import ConfigError
@@ -153,5 +154,5 @@ def named(overrides: Sequence[str]) -> Iterator[None]:
         cause = unset(error)
         raise ConfigError(f"job {' '.join(overrides)}: {cause}", key=cause.key) from error
     except (HydraException, OmegaConfBaseException) as error:
-        reason = " ".join(str(error.__cause__ or error).split())
-        raise ConfigError(f"job {' '.join(overrides)}: {reason}") from error
+        cause = explain(error, "train", overrides)
+        raise ConfigError(f"job {' '.join(overrides)}: {cause}", key=cause.key) from error

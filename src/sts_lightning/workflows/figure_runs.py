@@ -14,6 +14,7 @@ from sts_lightning.analysis.figures import Trace
 from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.system_figures import System
 from sts_lightning.config.identity import without_volatile
+from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
@@ -96,9 +97,8 @@ def _finished(folder: RunFolder) -> RunFolder:
     if not folder.config_file.is_file():
         raise no_run(Path(folder.name), folder.config_file.name)
     if not folder.finished:
-        raise CheckpointError(
-            f"{folder.name} is not a finished run.", hint=f"resume={folder.name} resumes it."
-        )
+        command = command_line("train", path_override("resume", folder.name))
+        raise CheckpointError(f"{folder.name} is not a finished run.", hint=f"{command} resumes it.")
     return folder
 
 

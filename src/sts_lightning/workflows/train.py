@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import interrupts
 from sts_lightning.config.build import name_setting
+from sts_lightning.config.keys import path_override
 from sts_lightning.config.machine import decided, fix_workspace, weights_device, without_repetition
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
@@ -163,7 +164,7 @@ def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
     """Return the command that resumes a run, with the consent that its configuration needs."""
     with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
         trust |= wanted(cfg)
-    return command_line("train", f"resume={run.name}", *trust.arguments())
+    return command_line("train", path_override("resume", run.name), *trust.arguments())
 
 
 @dataclass(frozen=True)

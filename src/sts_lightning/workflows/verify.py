@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.constraints import check_config, check_target
-from sts_lightning.config.keys import flat_keys
+from sts_lightning.config.keys import flat_keys, path_override
 from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
 from sts_lightning.counted import counted
@@ -138,7 +138,7 @@ class _Folder:
         if run.state in ("started", "cut"):
             raise CheckpointError(
                 "the run has not finished.",
-                hint=f"Resume it with: {command_line('train', f'resume={run.name}')}",
+                hint=f"Resume it with: {command_line('train', path_override('resume', run.name))}",
             )
         metrics = run.metrics()
         self.metrics = metrics

@@ -1,0 +1,58 @@
+"""Plain messages for overrides that Hydra cannot read, whose parser speaks of its own tokens."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from hydra.errors import ConfigCompositionException, OverrideParseException
+
+from sts_lightning.config.keys import path_override
+from sts_lightning.errors import ConfigError
+
+_NAME = re.compile(r"[~+]{0,2}[\w./@:\-]+")
+_SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\s*\n", re.DOTALL)
+_SWEEP = re.compile(r"Sweep parameters '(.*)' requires --multirun", re.DOTALL)
+
+
+def syntax_error(error: Exception) -> ConfigError | None:
+    """Return what is wrong with an override that cannot be read, and how to write it; None for other errors.
+
+    Args:
+        error: Error of Hydra.
+    """
+    if isinstance(error, OverrideParseException):
+        return _unreadable(str(error.override))
+    if not isinstance(error, ConfigCompositionException):
+        return None
+    if several := _SEVERAL.search(str(error)):
+        key, _, values = several[1].partition("=")
+        return ConfigError(
+            f"{several[1]} gives {key} several values, which are a sweep.",
+            key=key,
+            hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{values}]')}, or quote a text "
+            f"with a comma: {_quoted(key, values)}.",
+        )
+    if sweep := _SWEEP.search(str(error)):
+        key = sweep[1].partition("=")[0]
+        return ConfigError(f"{sweep[1]} is a sweep.", key=key, hint="Add -m to run each of its values.")
+    return None
+
+
+def _unreadable(override: str) -> ConfigError:
+    key, equals, value = override.partition("=")
+    if not equals:
+        return ConfigError(f"{override} has no value.", hint="A setting is given as key=value.")
+    if _NAME.fullmatch(key) is None:
+        return ConfigError(f"{override}: {key!r} cannot be the name of a setting.")
+    return ConfigError(
+        f"{override}: Hydra cannot read this value.",
+        key=key.lstrip("~+"),
+        hint=f"A text with such characters needs quotes within those for the shell: {_quoted(key, value)}.",
+    )
+
+
+def _quoted(key: str, text: str) -> str:
+    """Return the override for a text as it is typed in a shell."""
+    plain = '"' not in text and "\\" not in text
+    return shlex.quote(f'{key}="{text}"' if plain else path_override(key, text))
