@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from hydra import compose
@@ -12,14 +13,15 @@ from hydra.errors import HydraException
 
 from sts_lightning.config.composing import composing
 from sts_lightning.config.override_syntax import syntax_error
+from sts_lightning.entry_points import Entry
 from sts_lightning.errors import ConfigError
 
 
-def message(override: str) -> ConfigError:
+def message(override: str, entry: Entry = "train") -> ConfigError:
     """What is said of an override on a command line without ``-m``."""
     with composing(), pytest.raises(HydraException) as caught:
-        compose("train", ["data=toy", override])
-    error = syntax_error(caught.value)
+        compose(entry, [override])
+    error = syntax_error(caught.value, entry)
     assert error is not None
     return error
 
@@ -67,8 +69,17 @@ def test_what_is_no_setting() -> None:
     assert "'optim lr' cannot be the name of a setting" in str(message("optim lr=3"))
 
 
+@pytest.mark.parametrize(("entry", "key"), [("train", "resume"), ("eval", "ckpt")])
+def test_a_run_folder_has_a_key(
+    entry: Entry, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs/one").mkdir(parents=True)
+    assert str(message("runs/one", entry)).endswith(f"has no value. A run folder is given as {key}=runs/one.")
+
+
 def test_other_errors_are_not_of_syntax() -> None:
-    assert syntax_error(ValueError("x")) is None
+    assert syntax_error(ValueError("x"), "train") is None
     with composing(), pytest.raises(HydraException) as caught:
         compose("train", ["data=toy", "optim.lrr=3"])
-    assert syntax_error(caught.value) is None
+    assert syntax_error(caught.value, "train") is None

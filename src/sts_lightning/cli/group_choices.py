@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -11,7 +13,7 @@ from hydra.errors import HydraException
 
 from sts_lightning.conf_folders import files_of
 from sts_lightning.config.cells import GROUP, published_cells
-from sts_lightning.config.keys import suggest
+from sts_lightning.config.keys import path_override, suggest
 from sts_lightning.errors import ConfigError
 
 SEVERAL = ("callbacks", "logger")
@@ -19,6 +21,8 @@ SEVERAL = ("callbacks", "logger")
 
 ELSEWHERE = ("--config-path", "-cp", "hydra.searchpath")
 """Beginnings of arguments that name further folders of choices."""
+
+ANY_MODEL = " Any other is model=encoder model.name=ID, or model=decoder for a decoder."
 
 
 def check_choices(arguments: Iterable[str]) -> None:
@@ -73,6 +77,22 @@ def _check(argument: str, group: str, value: Any, choices: list[str]) -> None:
         if not isinstance(name, str):
             raise ConfigError(f"{argument}: {group} is chosen by name among {known}.", key=group)
         if name not in choices:
-            hint = suggest(name, choices) or f"There are: {known}."
+            listed = f"There are: {known}.{ANY_MODEL if group == 'model' else ''}"
+            hint = _own(group, name) or suggest(name, choices) or listed
             noun = "callback" if group == "callbacks" else group
             raise ConfigError(f"{argument}: there is no {noun} named {name!r}.", key=group, hint=hint)
+
+
+def _own(group: str, name: str) -> str:
+    """Return how a model, file or template of the user's own is given; empty if the name is of none."""
+    exists = bool(name) and Path(name).exists()
+    if group == "model" and ("/" in name or exists):
+        setting = shlex.quote(path_override("model.name", name))
+        return f"Any model is model=encoder {setting}, or model=decoder for a decoder."
+    if group == "data" and (Path(name).suffix or exists):
+        return f"Scored pairs of your own are data=pairs_file {shlex.quote(path_override('path', name))}."
+    if group == "data" and "/" in name:
+        return f"Scored pairs of the hub are data=pairs_hub {shlex.quote(path_override('path', name))}."
+    if group == "prompt" and (" " in name or "{" in name):
+        return f"A template of your own is {shlex.quote(path_override('prompt.template', name))}."
+    return ""

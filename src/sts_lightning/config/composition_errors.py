@@ -39,7 +39,7 @@ def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigE
         return ConfigError(
             "hydra/sweeper=search needs Optuna's sweeper.", hint="pip install 'sts-lightning[optuna]'."
         )
-    if (wrong := syntax_error(error)) is not None:
+    if (wrong := syntax_error(error, entry)) is not None:
         return wrong
     if isinstance(error.__cause__, ConfigError):  # raised by a launcher as Hydra built it
         return error.__cause__

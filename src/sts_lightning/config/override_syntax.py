@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
 from hydra.errors import ConfigCompositionException, OverrideParseException
 
 from sts_lightning.config.keys import path_override
+from sts_lightning.entry_points import Entry
 from sts_lightning.errors import ConfigError
 
 _NAME = re.compile(r"[~+]{0,2}[\w./@:\-]+")
@@ -15,14 +17,15 @@ _SEVERAL = re.compile(r"Ambiguous value for argument '(.*?)'\s*\n", re.DOTALL)
 _SWEEP = re.compile(r"Sweep parameters '(.*)' requires --multirun", re.DOTALL)
 
 
-def syntax_error(error: Exception) -> ConfigError | None:
+def syntax_error(error: Exception, entry: Entry) -> ConfigError | None:
     """Return what is wrong with an override that cannot be read, and how to write it; None for other errors.
 
     Args:
         error: Error of Hydra.
+        entry: Command whose configuration was composed.
     """
     if isinstance(error, OverrideParseException):
-        return _unreadable(str(error.override))
+        return _unreadable(str(error.override), entry)
     if not isinstance(error, ConfigCompositionException):
         return None
     if several := _SEVERAL.search(str(error)):
@@ -39,10 +42,14 @@ def syntax_error(error: Exception) -> ConfigError | None:
     return None
 
 
-def _unreadable(override: str) -> ConfigError:
+def _unreadable(override: str, entry: Entry) -> ConfigError:
     key, equals, value = override.partition("=")
     if not equals:
-        return ConfigError(f"{override} has no value.", hint="A setting is given as key=value.")
+        hint = "A setting is given as key=value."
+        if Path(override).is_dir():
+            key = "ckpt" if entry == "eval" else "resume"
+            hint = f"A run folder is given as {shlex.quote(path_override(key, override))}."
+        return ConfigError(f"{override} has no value.", hint=hint)
     if _NAME.fullmatch(key) is None:
         return ConfigError(f"{override}: {key!r} cannot be the name of a setting.")
     return ConfigError(
