@@ -47,7 +47,7 @@ def test_compare_refuses_other_pairs_and_missing_runs(tmp_path: Path, gold: np.n
     write_run(tmp_path / "other", 1.0, 1, gold[::-1].copy())
     with pytest.raises(SystemExit, match="were not scored on the same test pairs"):
         main(["compare", str(tmp_path / "one"), "--to", str(tmp_path / "other")])
-    with pytest.raises(SystemExit, match="the run has no test report"):
+    with pytest.raises(SystemExit, match="is not a run folder: it has no"):
         main(["compare", str(tmp_path / "one"), "--to", str(tmp_path)])
 
 

@@ -56,6 +56,7 @@ def test_repeats_of_a_seed_are_named(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_unfinished_and_broken_runs(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch()
     with pytest.raises(CheckpointError, match="not a finished run"):
         _ = RunFolder(tmp_path).metrics().scores
     (tmp_path / "metrics.json").write_text('{"dev": ')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.no_run import check_sections, no_run
+from sts_lightning.runs.predictions import load_predictions
 
 FILE = Path("run/config.yaml")
 WHOLE: dict[str, Any] = {"model": {"_target_": "a.B"}, "prompt": {}, "evaluation": {}}
@@ -43,3 +46,31 @@ def test_what_is_whole_passes() -> None:
     check_sections(WHOLE, FILE)
     check_sections(WHOLE | {"model": {}}, FILE, strict=False)
     check_sections({"suite": "sts", "model": {}}, FILE, strict=False)
+
+
+def test_what_was_meant_is_named(tmp_path: Path) -> None:
+    for number, name in enumerate(("old", "a/new")):
+        file = tmp_path / name / "config.yaml"
+        file.parent.mkdir(parents=True)
+        file.touch()
+        os.utime(file, (number, number))
+    message = f"The newest run folder in it is {tmp_path / 'a' / 'new'}."
+    assert no_run(tmp_path, "config.yaml").hint == message
+    checkpoint = tmp_path / "old" / "checkpoints" / "best.ckpt"
+    checkpoint.parent.mkdir()
+    checkpoint.touch()
+    for part in (checkpoint, checkpoint.parent):
+        assert no_run(part, "config.yaml").hint == f"It is a part of the run folder {tmp_path / 'old'}."
+
+
+def test_a_folder_of_runs_has_no_results(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "config.yaml").touch()
+    with pytest.raises(CheckpointError, match="It holds the run folder .*one"):
+        RunFolder(tmp_path).metrics()
+    with pytest.raises(CheckpointError, match="It holds the run folder .*one"):
+        load_predictions(RunFolder(tmp_path))
+    with pytest.raises(CheckpointError, match="it is not a finished run"):
+        RunFolder(tmp_path / "one").metrics()
+    with pytest.raises(CheckpointError, match="the run has no test report"):
+        load_predictions(RunFolder(tmp_path / "one"))

@@ -30,6 +30,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 def test_missing_and_broken_files(tmp_path: Path) -> None:
+    RunFolder(tmp_path).config_file.touch()
     with pytest.raises(CheckpointError, match="the run has no test report"):
         load_predictions(RunFolder(tmp_path))
     (RunFolder(tmp_path).predictions_file).write_bytes(b"PK\x03\x04 half a file")

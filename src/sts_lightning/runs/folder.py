@@ -226,6 +226,8 @@ class RunFolder:
         Raises:
             CheckpointError: The file is missing or broken.
         """
+        if self.path.is_dir() and not (self.metrics_file.exists() or self.config_file.exists()):
+            raise no_run(self.path, self.config_file.name)
         return read_metrics(self.metrics_file)
 
     def costs(self) -> list[dict[str, Any]]:

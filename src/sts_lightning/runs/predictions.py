@@ -13,6 +13,7 @@ from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.no_run import no_run
 
 MOST = 1.001
 """Largest absolute value of a cosine, with its rounding."""
@@ -47,6 +48,8 @@ def load_predictions(run: RunFolder) -> dict[str, tuple[np.ndarray, np.ndarray]]
     try:
         arrays = read_arrays(path)
     except FileNotFoundError as error:
+        if not run.config_file.is_file():
+            raise no_run(run.path, run.config_file.name) from error
         raise CheckpointError(f"{run.path} has no {path.name}: the run has no test report.") from error
     return as_predictions(arrays, path)
 
