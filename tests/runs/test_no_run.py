@@ -66,9 +66,9 @@ def test_what_was_meant_is_named(tmp_path: Path) -> None:
 def test_a_folder_of_runs_has_no_results(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "config.yaml").touch()
-    with pytest.raises(CheckpointError, match="It holds the run folder .*one"):
+    with pytest.raises(CheckpointError, match=r"It holds the run folder .*one"):
         RunFolder(tmp_path).metrics()
-    with pytest.raises(CheckpointError, match="It holds the run folder .*one"):
+    with pytest.raises(CheckpointError, match=r"It holds the run folder .*one"):
         load_predictions(RunFolder(tmp_path))
     with pytest.raises(CheckpointError, match="it is not a finished run"):
         RunFolder(tmp_path / "one").metrics()
