@@ -132,7 +132,8 @@ def _check_targets(path: str, node: DictConfig) -> None:
 
 
 def _missing(key: str) -> ConfigError:
-    return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
+    typed = "path" if key == "data.path" else key  # which is ${path}
+    return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {typed}=...")
 
 
 def _check_groups(cfg: DictConfig) -> None:
@@ -191,7 +192,8 @@ def _check_choice(key: str, value: Any, choices: Sequence[Any]) -> None:
     if not any(value == choice and type(value) is type(choice) for choice in choices):  # 1 == True
         words = {None: "null", True: "true", False: "false"}
         known = [words.get(choice, str(choice)) for choice in choices]
-        close = difflib.get_close_matches(str(value), known, n=1)
+        longer = [choice for choice in known if str(value) and choice.startswith(str(value))]
+        close = [*longer, *difflib.get_close_matches(str(value), known, n=1)]
         raise ConfigError(
             f"{key}={value} is not among {', '.join(known)}.",
             key=key,
