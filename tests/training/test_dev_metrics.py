@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from omegaconf import DictConfig
 from scipy import stats
 from torchmetrics import PearsonCorrCoef, SpearmanCorrCoef
 
 from sts_lightning.errors import TrainingError
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.dev_metrics import MONITOR, DevMetrics
+from sts_lightning.workflows.train import train_in
 
 PARTS = {"one": slice(0, 130), "two": slice(130, 150), "three": slice(150, 300)}
 
@@ -22,9 +28,13 @@ def pairs() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def collected() -> DevMetrics:
+    return collected_with(*pairs())
+
+
+def collected_with(cosines: torch.Tensor, gold: torch.Tensor) -> DevMetrics:
     metrics = DevMetrics()
-    for cosines, gold in zip(*(column.split(128) for column in pairs()), strict=True):
-        metrics.update(cosines, gold)
+    for batch in zip(cosines.split(128), gold.split(128), strict=True):
+        metrics.update(*batch)
     return metrics
 
 
@@ -46,6 +56,36 @@ def test_a_suite_has_the_mean_over_its_parts_however_batches_fall() -> None:
     assert found[MONITOR].item() == pytest.approx(sum(expected.values()) / 3, abs=1e-6)
     pearson = [stats.pearsonr(cosines[rows], gold[rows]).statistic for rows in PARTS.values()]
     assert found["dev/pearson"].item() == pytest.approx(sum(pearson) / 3, abs=1e-6)
+
+
+def test_identical_sentences_are_tied_at_one() -> None:
+    cosines, gold = pairs()
+    same = np.zeros(300, dtype=bool)
+    same[::3] = True
+    found = collected_with(cosines, gold).compute({}, same)
+    expected = np.where(same, 1.0, cosines.numpy())
+    assert found[MONITOR].item() == pytest.approx(stats.spearmanr(expected, gold).statistic, abs=1e-6)
+    assert found["dev/pearson"].item() == pytest.approx(stats.pearsonr(expected, gold).statistic, abs=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_training_and_report_agree_on_identical_sentences(
+    precision: str, config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    rng, words = np.random.default_rng(0), ["a", "quick", "small", "cat", "sees", "the", "green", "house"]
+    rows = ["sentence1,sentence2,score"]
+    for number in range(120):
+        first, second = (" ".join(rng.choice(words, rng.integers(3, 30))) for _ in range(2))
+        same = number % 2 == 1
+        rows.append(f"{first},{first if same else second},{rng.uniform(4, 5) - 4 * (not same):.3f}")
+    (tmp_path / "pairs.csv").write_text("\n".join(rows) + "\n")
+    data = ["data=pairs_file", f"path={tmp_path}/pairs.csv", "data.dev_fraction=0.5", "data.batch_size=16"]
+    short = ["model=tiny_bert", "trainer.max_steps=1", "logger=csv", f"precision={precision}"]
+    run = RunFolder(tmp_path / "run")
+    train_in(run.path, config(*data, *short))
+    trained, reported = run.history()[-1][MONITOR], run.metrics().dev
+    assert reported is not None
+    assert trained == pytest.approx(reported["spearman"], abs=0.5)  # the other 30 pairs in bfloat16
 
 
 def test_pairs_are_forgotten() -> None:

@@ -73,6 +73,11 @@ def pairs_of(table: Dataset) -> list[tuple[str, str]]:
     return list(zip(values_of(table, "sentence1"), values_of(table, "sentence2"), strict=True))
 
 
+def identical_pairs(table: Dataset) -> np.ndarray:
+    """Return the rows whose two sentences are the same, as a mask (N,)."""
+    return np.array([first == second for first, second in pairs_of(table)], dtype=bool)
+
+
 def hash_tables(tables: Iterable[Dataset]) -> str:
     """Return a hash of the columns and values of tables, in order."""
     digest = hashlib.sha256()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
 from torch import Tensor
 from torchmetrics import PearsonCorrCoef
@@ -29,11 +30,13 @@ class DevMetrics:
         """Add the next pairs: cosines and gold scores, both (B,)."""
         self._batches.append((cosines, gold))
 
-    def compute(self, parts: Mapping[str, slice]) -> dict[str, Tensor]:
+    def compute(self, parts: Mapping[str, slice], identical: np.ndarray | None = None) -> dict[str, Tensor]:
         """Return the correlations, in [-1, 1], and forget the pairs.
 
         Args:
             parts: Rows of each part of a suite; empty for dev pairs of one kind.
+            identical: Which rows have the same sentence twice, (N,). They are tied at a cosine of 1, as in
+                the report: two vectors of one sentence differ by rounding, in bfloat16 by 0.001.
 
         Returns:
             `MONITOR`, Pearson's correlation and, of a suite, Spearman's for each part.
@@ -47,7 +50,9 @@ class DevMetrics:
             self._batches.clear()
             pairs = counted(len(cosines), "dev pair")
             raise TrainingError(f"the cosines of {wrong:,} of {pairs} are NaN or infinite")
-        pieces = [[(cosines[rows], gold[rows])] for rows in parts.values()] or [self._batches]
+        if identical is not None and identical.any():
+            cosines[torch.from_numpy(identical[: len(cosines)]).to(cosines.device)] = 1.0
+        pieces = [[(cosines[rows], gold[rows])] for rows in parts.values() or [slice(None)]]
         pearson = [_pearson(piece) for piece in pieces]
         # On the CPU, since ranks have no deterministic form on CUDA.
         ranked = [(cosines[rows].cpu(), gold[rows].cpu()) for rows in parts.values() or [slice(None)]]

@@ -17,6 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from sts_lightning.choices import Frozen
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.dev_suite import parts_of
+from sts_lightning.data.pair_tables import identical_pairs
 from sts_lightning.errors import TrainingError
 from sts_lightning.losses.base import Loss, cosine_rows
 from sts_lightning.losses.checks import check_gradient, check_scalar
@@ -246,9 +247,9 @@ class STSModule(pl.LightningModule):
             TrainingError: A cosine is not finite.
         """
         data = getattr(self.trainer, "datamodule", None)
-        parts = {} if data is None else parts_of(data.dev)
+        parts, same = ({}, None) if data is None else (parts_of(data.dev), identical_pairs(data.dev))
         try:
-            values = self.dev_metrics.compute(parts)
+            values = self.dev_metrics.compute(parts, same)
         except TrainingError as error:
             raise TrainingError(f"{error} after step {self.global_step}; {self._remedy()}") from error
         for name, value in values.items():
