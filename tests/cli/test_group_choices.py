@@ -31,7 +31,7 @@ from sts_lightning.errors import ConfigError
         ("model=all-MiniLM", "tiny_opt. Any other is model=encoder model.name=ID, or model=decoder for"),
         ("data=pairs.csv", "Scored pairs of your own are data=pairs_file path=pairs.csv."),
         ("data=org/name", "Scored pairs of the hub are data=pairs_hub path=org/name."),
-        ("prompt='query: {sentence}'", "is 'prompt.template='\"'\"'query: {sentence}'\"'\"''."),
+        ("prompt='query: {sentence}'", """is 'prompt.template="query: {sentence}"'."""),
     ],
 )
 def test_a_mistake_names_its_group(argument: str, named: str) -> None:

@@ -54,21 +54,21 @@ def test_what_was_meant_is_named(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         file.touch()
         os.utime(file, (number, number))
-    message = f"The newest run folder in it is {tmp_path / 'a' / 'new'}."
-    assert no_run(tmp_path, "config.yaml").hint == message
+    meant = f"Did you mean {tmp_path / 'a' / 'new'}, the newest in it?"
+    assert no_run(tmp_path, "config.yaml").hint == meant
     checkpoint = tmp_path / "old" / "checkpoints" / "best.ckpt"
     checkpoint.parent.mkdir()
     checkpoint.touch()
     for part in (checkpoint, checkpoint.parent):
-        assert no_run(part, "config.yaml").hint == f"It is a part of the run folder {tmp_path / 'old'}."
+        assert no_run(part, "config.yaml").hint == f"Did you mean {tmp_path / 'old'}?"
 
 
 def test_a_folder_of_runs_has_no_results(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "config.yaml").touch()
-    with pytest.raises(CheckpointError, match=r"It holds the run folder .*one"):
+    with pytest.raises(CheckpointError, match=r"Did you mean .*one\?"):
         RunFolder(tmp_path).metrics()
-    with pytest.raises(CheckpointError, match=r"It holds the run folder .*one"):
+    with pytest.raises(CheckpointError, match=r"Did you mean .*one\?"):
         load_predictions(RunFolder(tmp_path))
     with pytest.raises(CheckpointError, match="it is not a finished run"):
         RunFolder(tmp_path / "one").metrics()

@@ -90,6 +90,8 @@ def path_override(key: str, path: str | Path) -> str:
     text = str(path)
     if _BARE.fullmatch(text) and text == text.strip():
         return f"{key}={text}"
+    if '"' not in text and "\\" not in text:
+        return f'{key}="{text}"'  # a shell, too, can quote this simply
     # A backslash is one, but for those before a quote.
     quoted = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + end[2].replace("'", "\\'"), text)
     return f"{key}='{quoted}'"

@@ -34,7 +34,7 @@ def syntax_error(error: Exception, entry: Entry) -> ConfigError | None:
             f"{several[1]} gives {key} several values, which are a sweep.",
             key=key,
             hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{values}]')}, or quote a text "
-            f"with a comma: {_quoted(key, values)}.",
+            f"with a comma: {shlex.quote(path_override(key, values))}.",
         )
     if sweep := _SWEEP.search(str(error)):
         key = sweep[1].partition("=")[0]
@@ -52,14 +52,9 @@ def _unreadable(override: str, entry: Entry) -> ConfigError:
         return ConfigError(f"{override} has no value.", hint=hint)
     if _NAME.fullmatch(key) is None:
         return ConfigError(f"{override}: {key!r} cannot be the name of a setting.")
+    typed = shlex.quote(path_override(key, value))
     return ConfigError(
         f"{override}: Hydra cannot read this value.",
         key=key.lstrip("~+"),
-        hint=f"A text with such characters needs quotes within those for the shell: {_quoted(key, value)}.",
+        hint=f"A text with such characters needs quotes within those for the shell: {typed}.",
     )
-
-
-def _quoted(key: str, text: str) -> str:
-    """Return the override for a text as it is typed in a shell."""
-    plain = '"' not in text and "\\" not in text
-    return shlex.quote(f'{key}="{text}"' if plain else path_override(key, text))

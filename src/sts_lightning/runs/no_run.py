@@ -18,7 +18,7 @@ OF_MODELS = ("sts_lightning.json", "modules.json", "adapter_config.json", "confi
 def no_run(folder: Path, config_file: str) -> CheckpointError:
     """Return the error about a folder without the configuration of a run, or that does not exist.
 
-    It says so if a model is there, run folders are in it, or it is a part of one.
+    It says so if a model is there, and asks for a run folder in it or around it.
 
     Args:
         folder: The folder.
@@ -34,15 +34,14 @@ def _meant(folder: Path, config_file: str) -> str | None:
     """Return what the user may have meant by something that is no run folder."""
     if any((folder / name).is_file() for name in OF_MODELS):
         return f"It holds a model: name it by model=encoder {path_override('model.name', folder)}."
-    whole = next((parent for parent in folder.parents if (parent / config_file).is_file()), None)
+    whole = next((parent for parent in folder.parents[:2] if (parent / config_file).is_file()), None)
     if whole is not None:
-        return f"It is a part of the run folder {whole}."
+        return f"Did you mean {whole}?"
     inside = [path for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{config_file}")]
     if not inside:
         return None
     newest = max(inside, key=lambda path: path.stat().st_mtime).parent
-    one = len(inside) == 1
-    return f"It holds the run folder {newest}." if one else f"The newest run folder in it is {newest}."
+    return f"Did you mean {newest}{'' if len(inside) == 1 else ', the newest in it'}?"
 
 
 def check_sections(cfg: Mapping[Any, Any] | DictConfig, config_file: Path, strict: bool = True) -> None:
