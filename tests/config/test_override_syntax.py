@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 from hydra import compose
@@ -65,17 +64,10 @@ def test_several_values_are_a_sweep_a_list_or_a_text() -> None:
 
 
 def test_what_is_no_setting() -> None:
-    assert str(message("pearson")) == "pearson has no value. A setting is given as key=value."
+    words = "has no value. A setting is given as key=value, a run folder as"
+    assert str(message("pearson")) == f"pearson {words} resume=RUN."
+    assert str(message("runs/one", "eval")) == f"runs/one {words} ckpt=RUN."
     assert "'optim lr' cannot be the name of a setting" in str(message("optim lr=3"))
-
-
-@pytest.mark.parametrize(("entry", "key"), [("train", "resume"), ("eval", "ckpt")])
-def test_a_run_folder_has_a_key(
-    entry: Entry, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("runs/one").mkdir(parents=True)
-    assert str(message("runs/one", entry)).endswith(f"has no value. A run folder is given as {key}=runs/one.")
 
 
 def test_other_errors_are_not_of_syntax() -> None:

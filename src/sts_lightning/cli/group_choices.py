@@ -23,6 +23,7 @@ ELSEWHERE = ("--config-path", "-cp", "hydra.searchpath")
 """Beginnings of arguments that name further folders of choices."""
 
 ANY_MODEL = " Any other is model=encoder model.name=ID, or model=decoder for a decoder."
+"""What the list of models leaves out."""
 
 
 def check_choices(arguments: Iterable[str]) -> None:
@@ -85,14 +86,15 @@ def _check(argument: str, group: str, value: Any, choices: list[str]) -> None:
 
 def _own(group: str, name: str) -> str:
     """Return how a model, file or template of the user's own is given; empty if the name is of none."""
-    exists = bool(name) and Path(name).exists()
-    if group == "model" and ("/" in name or exists):
+    elsewhere = "/" in name or (bool(name) and Path(name).exists())
+    if group == "model" and elsewhere:
         setting = shlex.quote(path_override("model.name", name))
         return f"Any model is model=encoder {setting}, or model=decoder for a decoder."
-    if group == "data" and (Path(name).suffix or exists):
-        return f"Scored pairs of your own are data=pairs_file {shlex.quote(path_override('path', name))}."
-    if group == "data" and "/" in name:
-        return f"Scored pairs of the hub are data=pairs_hub {shlex.quote(path_override('path', name))}."
+    if group == "data" and (elsewhere or Path(name).suffix):
+        setting = shlex.quote(path_override("path", name))
+        if Path(name).suffix:
+            return f"Scored pairs of your own are data=pairs_file {setting}."
+        return f"Scored pairs of the hub or of a folder are data=pairs_hub {setting}."
     if group == "prompt" and (" " in name or "{" in name):
         return f"A template of your own is {shlex.quote(path_override('prompt.template', name))}."
     return ""

@@ -132,8 +132,7 @@ def _check_targets(path: str, node: DictConfig) -> None:
 
 
 def _missing(key: str) -> ConfigError:
-    typed = "path" if key == "data.path" else key  # which is ${path}
-    return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {typed}=...")
+    return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
 
 
 def _check_groups(cfg: DictConfig) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 from hydra.errors import ConfigCompositionException, OverrideParseException
 
@@ -45,10 +44,8 @@ def syntax_error(error: Exception, entry: Entry) -> ConfigError | None:
 def _unreadable(override: str, entry: Entry) -> ConfigError:
     key, equals, value = override.partition("=")
     if not equals:
-        hint = "A setting is given as key=value."
-        if Path(override).is_dir():
-            key = "ckpt" if entry == "eval" else "resume"
-            hint = f"A run folder is given as {shlex.quote(path_override(key, override))}."
+        run = "ckpt=RUN" if entry == "eval" else "resume=RUN"
+        hint = f"A setting is given as key=value, a run folder as {run}."
         return ConfigError(f"{override} has no value.", hint=hint)
     if _NAME.fullmatch(key) is None:
         return ConfigError(f"{override}: {key!r} cannot be the name of a setting.")
