@@ -46,3 +46,12 @@ def test_scores_in_a_fifth_of_their_range_are_remarked_on(
     path.write_text("sentence1,sentence2,score\n" + "".join(f"a{i},b{i},{i % 2}\n" for i in range(40)))
     PairsFileData(str(path), batch_size=4, seed=0, score_range=score_range).setup()
     assert ("lie between 0 and 1, a fifth or less of the range [0, 5]" in caplog.text) == warned
+
+
+def test_a_file_on_a_narrower_scale_than_the_others_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = [save(tmp_path, name, rows(20, top=top), "csv") for name, top in (("wide", 5.0), ("narrow", 1.0))]
+    PairsFileData([str(file) for file in files], batch_size=4, seed=0).setup()
+    warnings = [record.getMessage() for record in caplog.records if "a fifth or less" in record.getMessage()]
+    assert [str(files[1]) in warning for warning in warnings] == [True]

@@ -61,3 +61,11 @@ def test_missing_files(tmp_path: Path) -> None:
         data(tmp_path / "absent.txt").load_train()
     with pytest.raises(DataError, match=r"no wiki1m_for_simcse\.txt or unsup/sentences\.txt here"):
         SentencesData(root=str(tmp_path), batch_size=4, seed=1).load_train()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+def test_a_table_is_no_text_file(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
+    with pytest.raises(DataError, match=f"{name}: is a table by its name"):
+        data(path).load_train()

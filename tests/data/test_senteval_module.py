@@ -11,6 +11,7 @@ from sts_lightning.data.nli_pairs import NLIPairsData
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval_module import SentEvalData
+from sts_lightning.errors import ConfigError, DataError
 
 
 def put(folder: Path, name: str, *lines: str) -> str:
@@ -102,3 +103,30 @@ def test_settings_of_files_that_are_not_given(name: str) -> None:
     settings: dict[str, Any] = {"scored_columns": ("q", "a", "s"), "score_range": (0.0, 1.0)}
     with pytest.raises(ValueError, match=f"^{name} has no effect"):
         SentencesData("absent", 2, 1, path="mine.txt", **{name: settings[name]})
+
+
+@pytest.mark.parametrize(
+    ("pairs", "where"),
+    [
+        (["A cat.,A dog barks.,x", '"A dog, barks.",A cat.,x', "a,b,x"], "test pairs (the seven test sets)"),
+        (["b,c,x", "Dog,Cat,x", "a,b,x"], "dev pairs (STS-B dev)"),
+    ],
+)
+def test_own_training_files_are_compared_with_the_usual_pairs(
+    pairs: list[str], where: str, root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = put(root, "mine.csv", "sent0,sent1,hard_neg", *pairs)
+    NLITripletsData(str(root), 2, 1, path, senteval_text="prepared").setup()
+    count = sum("A cat." in pair and "barks" in pair and "dog, " in pair for pair in pairs) or 2
+    assert f"{count} of 3 training pairs also occur in the {where}" in caplog.text
+    assert caplog.text.count("also occur") == 1
+
+
+def test_the_setting_of_the_columns_is_named(tmp_path: Path) -> None:
+    path = put(tmp_path, "t.csv", "sent0,sent1,hard_neg", "a,b,c", "d,e,f")
+    given = own(tmp_path, path=path)
+    with pytest.raises(ConfigError, match=r"^data\.scored_columns must name three different columns"):
+        NLITripletsData(**given | {"scored_columns": ("q", "q", "s")}).setup()
+    with pytest.raises(DataError, match=r"Give the names of the columns with data\.scored_columns") as caught:
+        NLITripletsData(**given | {"scored_columns": ("q", "b", "s")}).setup()
+    assert caught.value.key == "data.dev_path"

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--{str(error).replace('_', '-', 1)}", key=name) from error
     folder = RunFolder(options.run_folder).last_stage()
     made_for = fingerprint(folder)
-    [task] = load_test_files([str(options.file)], tuple(options.columns), bounds)
+    [task] = load_test_files([str(options.file)], tuple(options.columns), bounds, "--columns")
     table = task.subsets["test"]
     if len(table) < needed:
         raise DataError(

@@ -62,7 +62,7 @@ def read_golds(path: Path | None, column: str, data_root: str) -> dict[str, np.n
 
     if path is None:
         return {task.name: gold_of(task.subsets.values()) for task in load_sts_tasks(data_root)}
-    rows = read_records(path, [column], numbers=[column])
+    rows = read_records(path, [column], [column], "--score")
     return {path.name: np.array([number(text, path, line) for line, (text,) in rows])}
 
 

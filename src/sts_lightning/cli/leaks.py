@@ -132,7 +132,7 @@ def _read_pairs(path: Path, columns: tuple[str, str]) -> tuple[list[tuple[str, s
     from sts_lightning.data.readers.text_files import read_records
 
     pairs, lines = [], []
-    for line, (first, second) in read_records(path, list(columns)):
+    for line, (first, second) in read_records(path, list(columns), setting="--columns"):
         pairs.append((sentence(first, path, line), sentence(second, path, line)))
         lines.append(line)
     return pairs, lines

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
     calibration = _calibration(options)
     pairs = [
         (sentence(first, options.file, line), sentence(second, options.file, line))
-        for line, (first, second) in read_records(options.file, options.columns)
+        for line, (first, second) in read_records(options.file, options.columns, setting="--columns")
     ]
     first, second = zip(*pairs, strict=True)
     encoder = load(options.run_folder, options.trust, options.trust_remote_code)

@@ -32,6 +32,7 @@ def load_test_files(
     files: Sequence[str],
     columns: tuple[str, str, str] = ("sentence1", "sentence2", "score"),
     score_range: tuple[float, float] | None = None,
+    setting: str = "sentence1, sentence2 and score",
 ) -> list[STSTask]:
     """Read each file as a test task of its name without the suffix.
 
@@ -42,6 +43,7 @@ def load_test_files(
         files: Paths of CSV, TSV or JSONL files.
         columns: Names of the columns of the first sentence, the second sentence and the score.
         score_range: Lowest and highest allowed score; not checked if not given.
+        setting: What the user names the columns with, for errors.
 
     Raises:
         DataError: A file cannot be read, a row is malformed, or all scores of a file are equal.
@@ -49,15 +51,15 @@ def load_test_files(
     """
     if len(set(columns)) < 3:
         raise ConfigError(
-            f"sentence1, sentence2 and score must name three different columns, got {', '.join(columns)}.",
-            key="sentence1",
+            f"{setting} must name three different columns, got {', '.join(columns)}.",
+            key=setting.partition(",")[0],
         )
     paths = [Path(file) for file in files]
     names = _names(paths)
     tasks = []
     for name, path in zip(names, paths, strict=True):
         rows = []
-        for line, (first, second, gold) in read_records(path, list(columns), numbers=columns[2:]):
+        for line, (first, second, gold) in read_records(path, list(columns), columns[2:], setting):
             value = number(gold, path, line) if score_range is None else score(gold, score_range, path, line)
             rows.append((sentence(first, path, line), sentence(second, path, line), value))
         firsts, seconds, scores = zip(*rows, strict=True)

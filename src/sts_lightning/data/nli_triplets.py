@@ -77,7 +77,7 @@ class NLITripletsData(SentEvalData):
     def _read(self, path: Path, name: str) -> Dataset:
         rows = [
             tuple(sentence(field, path, line) for field in fields)
-            for line, fields in read_records(path, list(self.columns))
+            for line, fields in read_records(path, list(self.columns), setting="data.columns")
         ]
         self.counts.append(SourceCount(name, len(rows)))
         return make_table(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))

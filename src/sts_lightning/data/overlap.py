@@ -75,17 +75,19 @@ def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
     return None
 
 
-def report_common(train: Dataset, sources: Sequence[SourceCount], table: Dataset, where: str) -> None:
+def report_common(
+    train: Dataset, sources: Sequence[SourceCount], tables: Iterable[Dataset], where: str
+) -> None:
     """Warn of training pairs that also occur in other pairs, in either order.
 
     Args:
         train: Training pairs, one source after another.
         sources: Counts of the sources, to name those with such pairs if there are several.
-        table: The other pairs.
+        tables: The other pairs.
         where: Name of the other pairs.
     """
     common = np.ones(len(train), dtype=bool)
-    common[rows_to_keep(train, not_in([table], "exact"))] = False
+    common[rows_to_keep(train, not_in(tables, "exact"))] = False
     if not common.any():
         return
     parts = np.split(common, np.cumsum([source.kept for source in sources])[:-1])

@@ -80,7 +80,8 @@ class PairsFileData(ScoredPairsData):
         """Return the pairs of a file."""
         path = Path(source)
         name = self._names.get(source, path.name) if role == TRAINING else path.name
-        rows = read_records(path, self.columns, numbers=self.columns[2:])
+        setting = "data.sentence1, data.sentence2 and data.score"
+        rows = read_records(path, self.columns, self.columns[2:], setting)
         return self.table(rows, source, role, name, lambda why, line: DataError(why, path, line))
 
     def place(self, source: str) -> str:

@@ -22,7 +22,6 @@ from sts_lightning.data.pair_tables import (
     require_varied_scores,
     sample_rows,
     select_rows,
-    values_of,
     warn_of_narrow_scores,
 )
 from sts_lightning.data.readers.row_values import checked_range, number, score, sentence
@@ -114,10 +113,6 @@ class ScoredPairsData(SentenceDataModule):
     def _load_train(self, place: str) -> Dataset:
         table = self.read_sources(self.training_sources(), lambda source: self.read(source, TRAINING))
         require_varied_scores(table, place)
-        if self.score_range is not None:
-            low, high = self.score_range
-            scores = [low + label * (high - low) / SCORE_RANGE[1] for label in values_of(table, "label")]
-            warn_of_narrow_scores(scores, self.score_range, place)
         if self.limit is not None:
             table = sample_rows(table, self.limit, self.counts)
         if self.places[1] is None:
@@ -146,7 +141,7 @@ class ScoredPairsData(SentenceDataModule):
         with at_setting(self.settings[role]):
             table = self.read(source, role)
             require_varied_scores(table, self.place(source))
-        report_common(self.train, self.sources, table, f"{role} ({self.place(source)})")
+        report_common(self.train, self.sources, [table], f"{role} ({self.place(source)})")
         return table
 
     def task_name(self, source: str) -> str:
@@ -184,6 +179,8 @@ class ScoredPairsData(SentenceDataModule):
         if self.score_range is None:
             self.score_range = self._recognised([value for *_, value in parsed], source)
         low, high = self.score_range
+        if parsed:
+            warn_of_narrow_scores([value for *_, value in parsed], self.score_range, self.place(source))
         return make_table(
             {
                 "sentence1": [first for first, _, _ in parsed],

@@ -13,7 +13,7 @@ from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
 from sts_lightning.data.readers.row_values import is_blank, sentence
-from sts_lightning.data.readers.text_files import read_lines
+from sts_lightning.data.readers.text_files import SUFFIXES, read_lines
 from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
 from sts_lightning.data.training_files import Files, only_file, short_names, weighted
 from sts_lightning.errors import DataError
@@ -94,6 +94,12 @@ class SentencesData(SentEvalData):
         return sample_rows(table, self.limit, self.counts)
 
     def _read(self, path: Path, name: str) -> Dataset:
+        if path.suffix.lower() in SUFFIXES:
+            raise DataError(
+                "is a table by its name; a text file with one sentence a line is expected. Write the column "
+                "of the sentences to a file of its own, without a header.",
+                path,
+            )
         lines = read_lines(path)
         texts = [
             sentence(line, path, number) for number, line in enumerate(lines, start=1) if not is_blank(line)

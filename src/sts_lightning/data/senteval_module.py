@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack, get_args
 
@@ -17,7 +18,7 @@ from sts_lightning.data.pair_tables import SourceCount
 from sts_lightning.data.readers.row_values import checked_range
 from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb
 from sts_lightning.data.training_files import Files, find_files, weighted
-from sts_lightning.errors import DataError
+from sts_lightning.errors import DataError, at_setting
 
 SCORED_COLUMNS = ("sentence1", "sentence2", "score")
 """Usual names of the columns of the user's own pairs."""
@@ -88,6 +89,8 @@ class SentEvalData(SentenceDataModule):
         if path is not None:
             return self._load_own(path, DEV).subsets["test"]
         if self.dev_set == "stsb":
+            if self.published_rows is None:  # the user's own training data
+                self._report_common([load_stsb(self.root, "dev")], f"{DEV} (STS-B dev)")
             return load_stsb(self.root, "dev", self.senteval_text)
         own = [] if self.own.get("test_path") is None else self.tables_to_avoid()
         load = load_dev_suite if self.dev_set == "suite" else load_clean_stsb
@@ -104,19 +107,26 @@ class SentEvalData(SentenceDataModule):
             return [self._load_own(path, TEST)]
         if self.own.get("dev_path") is not None:
             return []
+        if self.published_rows is None:
+            self._report_common(self.tables_to_avoid(), f"{TEST} (the seven test sets)")
         return load_sts_tasks(self.root, text=self.senteval_text)
 
     def _load_own(self, path: str, role: str) -> STSTask:
-        task = self._read_own(path)
+        with at_setting("data.dev_path" if role == DEV else "data.test_path"):
+            task = self._read_own(path)
         table = task.subsets["test"]
         self.counts.append(SourceCount(f"{Path(path).name}, {role}", len(table)))
-        if "sentence2" in self.train.column_names:
-            report_common(self.train, self.sources, table, f"{role} ({path})")
+        self._report_common([table], f"{role} ({path})")
         return task
+
+    def _report_common(self, tables: Sequence[Dataset], where: str) -> None:
+        """Warn of training pairs that also occur in other pairs, both with the text of their files."""
+        if "sentence2" in self.train.column_names:
+            report_common(self.train, self.sources, tables, where)
 
     def _read_own(self, path: str) -> STSTask:
         columns = self.own.get("scored_columns") or SCORED_COLUMNS
-        return load_test_files([path], columns, self.own.get("score_range"))[0]
+        return load_test_files([path], columns, self.own.get("score_range"), "data.scored_columns")[0]
 
     def tables_to_avoid(self) -> list[Dataset]:
         """Return the pairs of the test sets as the files have them, to compare training pairs with."""

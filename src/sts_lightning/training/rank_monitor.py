@@ -18,6 +18,7 @@ from sts_lightning.analysis.alignment import (
 from sts_lightning.analysis.phases import PeakDetector
 from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
 from sts_lightning.choices import Views
+from sts_lightning.data.pair_tables import SCORE_RANGE
 from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import correlate, pair_cosines
 from sts_lightning.evaluation.dev_scores import dev_tasks
@@ -28,7 +29,7 @@ from sts_lightning.training.dropout_views import dropout_views
 log = logging.getLogger(__name__)
 
 POSITIVE = 4.0
-"""Lowest gold score of a dev pair that counts as a positive for alignment."""
+"""Lowest gold score of a dev pair, on STS's scale, that counts as a positive for alignment."""
 
 
 class RankMonitor(Callback):
@@ -37,7 +38,8 @@ class RankMonitor(Callback):
     Each measurement is logged as ``rank/energy``, ``rank/effective`` (Roy & Vetterli),
     ``rank/entropy`` (exponential of the von Neumann entropy), ``rank/alignment``, ``rank/uniformity`` and
     ``rank/spearman``. It encodes without dropout and draws no random numbers, so training is the same with
-    and without it. When the energy rank has passed its peak, `RankReduction` enters phase 2.
+    and without it. When the energy rank has passed its peak, `RankReduction` enters phase 2. Alignment is
+    that of the dev pairs with a score of at least 4, and is left out on another scale than [0, 5].
 
     With ``views="dropout"`` it also measures two dropout views of each sentence, with random numbers of
     its own. ``rank/dropout_alignment`` and ``rank/dropout_uniformity`` are those of the rank-reduction paper
@@ -112,7 +114,17 @@ class RankMonitor(Callback):
             "rank/spearman": correlate(pair_cosines(first, second), gold)["spearman"],
         }
         positive = gold >= POSITIVE
-        if positive.any():
+        known = gold.min() >= SCORE_RANGE[0] and gold.max() <= SCORE_RANGE[1] and positive.any()
+        if not known and trainer.global_step == 0:
+            log.warning(
+                "WARNING: rank/alignment is left out: it is that of dev pairs with a score of at least %g "
+                "of %g, and the scores lie between %g and %g.",
+                POSITIVE,
+                SCORE_RANGE[1],
+                gold.min(),
+                gold.max(),
+            )
+        if known:
             metrics["rank/alignment"] = contrastive_alignment(first[positive], second[positive])
         if self.views == "dropout":
             metrics |= _view_metrics(*dropout_views(pl_module.encoder, list(embedded.index)))  # type: ignore[arg-type]

@@ -36,7 +36,11 @@ def test_whole_file(hub: Hub, tmp_path: Path) -> None:
     old = hub.add("me/data", {"folder/big.bin": b"old" * 100})
     new = hub.add("me/data", {"folder/big.bin": CONTENT})
     file = resolve(source(), "folder/big.bin")
-    assert (file.revision, file.digest, file.size) == (new, hashlib.sha256(CONTENT).hexdigest(), len(CONTENT))
+    assert (file.revision, file.digests, file.size) == (
+        new,
+        (hashlib.sha256(CONTENT).hexdigest(),),
+        len(CONTENT),
+    )
     assert download(file, tmp_path).read_bytes() == CONTENT
     assert fetch(source(revision=old), tmp_path).read_bytes() == b"old" * 100
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".bin", ".bin"]
@@ -45,7 +49,7 @@ def test_whole_file(hub: Hub, tmp_path: Path) -> None:
 def test_small_files_are_checked_by_gits_name(hub: Hub, tmp_path: Path) -> None:
     hub.add("me/data", {"small.txt": b"a b\n"})
     file = resolve(source(name="small.txt"), "small.txt")
-    assert file.digest == git_blob_id(b"a b\n")
+    assert file.digests == (git_blob_id(b"a b\n"),)
     assert download(file, tmp_path).read_bytes() == b"a b\n"
     hub.false_hashes["small.txt"] = git_blob_id(b"other")
     with pytest.raises(FetchError) as caught:
@@ -117,6 +121,15 @@ def test_a_hub_that_states_another_hash_than_the_table(hub: Hub, tmp_path: Path)
         fetch(source(digest="0" * 64), tmp_path)
     assert caught.value.key == "wiki.digest"
     assert hub.downloads() == []
+
+
+def test_both_hashes_of_a_small_file_are_checked(hub: Hub, tmp_path: Path) -> None:
+    """The hub states git's name of it, the table another kind of hash."""
+    hub.add("me/data", {"small.txt": b"a b\n"})
+    digest = hashlib.sha256(b"a b\n").hexdigest()
+    assert fetch(source(name="small.txt", digest=digest), tmp_path).read_bytes() == b"a b\n"
+    with pytest.raises(FetchError, match="0" * 64):
+        fetch(source(name="small.txt", digest="0" * 64), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,34 @@ def test_changes_in_a_file(tmp_path: Path) -> None:
         ("wiki.repo", "wiki.repo"),
         ("wiki.digest=abc", "wiki.digest"),
         ("probing.file=a.txt", "probing.file"),
+        ("wiki.repo=https://huggingface.co/datasets/me/wiki", "wiki.repo"),
+        ("wiki.repo=my sentences", "wiki.repo"),
+        ("wiki.url=https://127.0.0.1/{name}", "wiki.url"),
+        ("wiki.url=http://[::1", "wiki.url"),
+        ("wiki.url=/data/wiki.txt", "wiki.url"),
     ],
 )
 def test_mistakes(setting: str, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_sources(settings=[setting])
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("wiki: {files: [a.txt]}", "wiki.files"),
+        ("wiki: {files: null}", "wiki.files"),
+        ("wiki: {files: {a.txt: [1]}}", "wiki.files"),
+        ("wiki: {file: [a]}", "wiki.file"),
+        ("wiki: {revision: null}", "wiki.revision"),
+    ],
+)
+def test_wrong_kinds_of_values(text: str, key: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_sources(path)
     assert caught.value.key == key
 
 

@@ -7,7 +7,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -257,6 +258,44 @@ def test_numbers_of_several_kinds_are_read(streaming: bool, tmp_path: Path) -> N
     found = {row["sentence1"]: row["label"] for part in (data.train, data.dev) for row in part}
     assert {f"x{i}": float(i) for i in range(5)}.items() <= found.items()
     assert len(found) == 25
+
+
+@pytest.mark.parametrize("write", [csv, lines])
+def test_whole_numbers_before_decimal_ones(write: Callable[[Sequence[Row]], bytes], tmp_path: Path) -> None:
+    """The library takes the type of a column from the first file, and of CSV from its first 10,000 rows."""
+    whole = [(f"w{i}", "y", i % 5) for i in range(12_000 if write is csv else 20)]
+    halves = [(f"h{i}", "y", i % 4 + 0.5) for i in range(5)]
+    files = {"a.csv": write([*whole, *halves])} if write is csv else {"a.jsonl": write(whole)}
+    put(tmp_path / "own", {**files, f"b.{'csv' if write is csv else 'jsonl'}": write(halves)})
+    data = read(tmp_path / "own")
+    found = [row["label"] for part in (data.train, data.dev) for row in part if row["sentence1"] == "h1"]
+    assert set(found) == {1.5}
+    assert len(data.train) + len(data.dev) == len(whole) + (10 if write is csv else 5)
+
+
+def test_decimal_scores_of_parquet(tmp_path: Path) -> None:
+    put(tmp_path / "own", {"train.parquet": table([(f"x{i}", "y", Decimal(i % 5) / 4) for i in range(20)])})
+    data = read(tmp_path / "own")
+    assert sorted({*data.train["label"], *data.dev["label"]}) == [0, 1.25, 2.5, 3.75, 5]
+
+
+def test_a_separator_that_the_card_states(tmp_path: Path) -> None:
+    text = b"sentence1;sentence2;score\n" + b"".join(b'"a; %d";b;%d\n' % (i, i % 5) for i in range(20))
+    card = b'---\nconfigs:\n- config_name: default\n  data_files: train.csv\n  sep: ";"\n---\n'
+    put(tmp_path / "own", {"train.csv": text, "README.md": card})
+    data = read(tmp_path / "own")
+    assert len(data.train) + len(data.dev) == 20
+    assert "a; 0" in {*data.train["sentence1"], *data.dev["sentence1"]}
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_rows_of_tsv_that_look_quoted_are_named(
+    streaming: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = "sentence1\tsentence2\tscore\n" + "".join(f'"a ""{i}"""\t"b"\t{i % 5}\n' for i in range(20))
+    put(tmp_path / "own", {"train.tsv": text.encode()})
+    read(tmp_path / "own", streaming)
+    assert "20 rows look quoted as in CSV" in caplog.text
 
 
 @pytest.mark.parametrize(("streaming", "key"), [(False, "data.path"), (True, "data.sentence1")])

@@ -16,6 +16,21 @@ def test_classes_by_name_in_any_case_and_by_index(tmp_path: Path) -> None:
     assert read_nli_pairs(path) == [("a", "b", 1), ("c", "d", 0), ("e", "f", 2)]
 
 
+def test_numbers_are_indices_only_where_no_class_is_a_number(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("premise\thypothesis\tlabel\na\tb\t1\nc\td\t3\n")
+    assert read_nli_pairs(path, classes=("1", "2", "3")) == [("a", "b", 0), ("c", "d", 2)]
+    assert "labels are numbers" not in caplog.text
+    path.write_text("premise\thypothesis\tlabel\na\tb\t1\nc\td\t0\n")
+    with pytest.raises(DataError, match=r"line 3: the label '0' is not 1, 2, 3\.$"):
+        read_nli_pairs(path, classes=("1", "2", "3"))
+    with caplog.at_level("INFO", logger="sts_lightning"):
+        read_nli_pairs(path)
+    assert "labels are numbers: 0 is contradiction, 1 is neutral, 2 is entailment" in caplog.text
+
+
 def test_columns_and_classes_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("kind,one,two\nsame,a,b\nother,c,d\n")

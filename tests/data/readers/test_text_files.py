@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import csv
+import gzip
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sts_lightning.data.readers.text_files import read_lines, read_records, read_tsv
@@ -33,6 +36,42 @@ def test_csv_quoting_and_physical_line_numbers(tmp_path: Path) -> None:
 def test_tsv_has_no_quoting(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", 'sentence1\tsentence2\tscore\n"a\tb"\t3\n')
     assert list(read_records(path, NAMES)) == [(2, ['"a', 'b"', "3"])]
+
+
+def test_rows_of_tsv_that_look_quoted_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As pandas writes them; quotes that belong to the text do not count."""
+    texts = ['He said "no"', '"Yes" it was, "yes"', '"All of it"']
+    table = pd.DataFrame({"sentence1": texts, "sentence2": "b"})
+    table["score"] = [1, 2, 3]
+    path = tmp_path / "a.tsv"
+    table.to_csv(path, sep="\t", index=False)
+    assert len(list(read_records(path, NAMES))) == 3
+    assert f"{path}: 3 rows look quoted as in CSV" in caplog.text
+    caplog.clear()
+    table.to_csv(path, sep="\t", index=False, quoting=csv.QUOTE_NONE)
+    assert [row[0] for _, row in read_records(path, NAMES)] == list(table["sentence1"])
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"one\ntwo\n"), "is compressed; unpack it"),
+        (b"PK\x03\x04...", "is a ZIP archive or a spreadsheet"),
+        (b"PAR1...", "is Parquet"),
+    ],
+)
+def test_files_that_are_no_text(content: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=rf"a\.txt: {message}"):
+        read_lines(write(tmp_path / "a.txt", content))
+
+
+def test_what_names_the_columns_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "q,a,s\na,b,1\n")
+    with pytest.raises(DataError, match=r"Give the names of the columns with --columns\."):
+        list(read_records(path, NAMES, setting="--columns"))
+    with pytest.raises(DataError, match=r"has 'q', 'a', 's'\.$"):
+        list(read_records(path, NAMES))
 
 
 def test_jsonl(tmp_path: Path) -> None:

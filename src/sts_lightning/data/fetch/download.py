@@ -17,7 +17,7 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_url
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import build_hf_headers
 
-from sts_lightning.data.fetch.sources import Source
+from sts_lightning.data.fetch.sources import DIGEST, Source
 from sts_lightning.errors import FetchError, StorageError
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,8 @@ class RemoteFile:
         name: Its path there.
         revision: Commit.
         address: URL of the content.
-        digest: SHA-256 (64 digits) or git's name of the content (40 digits), or None if unknown.
+        digests: What is known of the content: its SHA-256 (64 digits), git's name of it (40 digits), both or
+            nothing.
         size: Number of bytes, or None if unknown.
     """
 
@@ -45,7 +46,7 @@ class RemoteFile:
     name: str
     revision: str
     address: str
-    digest: str | None
+    digests: tuple[str, ...]
     size: int | None
 
 
@@ -58,7 +59,7 @@ def resolve(source: Source, name: str) -> RemoteFile:
     known = source.files[name]
     if source.repo is None:
         address = source.place.format(revision=source.revision, file=name)
-        return RemoteFile(source, name, source.revision, address, known, None)
+        return RemoteFile(source, name, source.revision, address, _digests(known), None)
     address = hf_hub_url(source.repo, name, repo_type="dataset", revision=source.revision)
     with _explained(source, name):
         metadata = get_hf_file_metadata(address)
@@ -74,8 +75,11 @@ def resolve(source: Source, name: str) -> RemoteFile:
             key=f"{source.name}.digest",
             hint=f"If you trust it: --source {source.name}.digest={stated}.",
         )
-    digest = stated if stated and len(stated) in (40, 64) else known
-    return RemoteFile(source, name, commit, metadata.location, digest, metadata.size)
+    return RemoteFile(source, name, commit, metadata.location, _digests(known, stated), metadata.size)
+
+
+def _digests(*found: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(digest for digest in found if digest and DIGEST.fullmatch(digest)))
 
 
 def download(file: RemoteFile, folder: Path) -> Path:
@@ -92,7 +96,8 @@ def download(file: RemoteFile, folder: Path) -> Path:
         FetchError: The connection broke, or the content is not what was published.
         StorageError: The disk is full, or cannot be written.
     """
-    label = hashlib.sha256(f"{file.source.place} {file.revision} {file.name} {file.digest}".encode())
+    what = " ".join((file.source.place, file.revision, file.name, *file.digests))
+    label = hashlib.sha256(what.encode())
     whole = folder / f"{label.hexdigest()[:16]}-{Path(file.name).name}"
     if whole.is_file():  # of another part of the same command
         return whole
@@ -138,22 +143,23 @@ def _may_see_token(file: RemoteFile) -> bool:
 
 
 def _check_digest(file: RemoteFile, path: Path) -> None:
-    if file.digest is None:
-        return
-    if len(file.digest) == 64:
-        found = sha256(path)
-    else:
-        with path.open("rb") as stream:
-            start = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
-            found = hashlib.file_digest(stream, lambda: start).hexdigest()
-    if found != file.digest:
-        path.unlink()
-        raise FetchError(
-            f"{file.source.place}: {file.name} arrived with the hash {found}, not {file.digest}, and was "
-            "deleted.",
-            key=f"{file.source.name}.digest",
-            hint="Run the command again; if it happens twice, the file or a proxy is at fault.",
-        )
+    for digest in file.digests:
+        found = sha256(path) if len(digest) == 64 else _git_name(path)
+        if found != digest:
+            path.unlink()
+            raise FetchError(
+                f"{file.source.place}: {file.name} arrived with the hash {found}, not {digest}, and was "
+                "deleted.",
+                key=f"{file.source.name}.digest",
+                hint="Run the command again; if it happens twice, the file or a proxy is at fault.",
+            )
+
+
+def _git_name(path: Path) -> str:
+    """Return the hash by which git names the content of a file."""
+    start = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: start).hexdigest()
 
 
 def _check_room(folder: Path, needed: int) -> None:

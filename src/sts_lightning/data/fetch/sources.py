@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
 from sts_lightning.errors import ConfigError
 
@@ -97,9 +100,46 @@ def _source(name: str, entry: Mapping[str, Any]) -> Source:
     return Source(name, entry.get("repo"), entry.get("url"), entry["revision"], dict(entry["files"]))
 
 
+def _check_values(name: str, change: Mapping[str, Any]) -> None:
+    """Check the kind and form of the settings of a source.
+
+    Raises:
+        ConfigError: One is malformed.
+    """
+    for setting, value in change.items():
+        key = f"{name}.{setting}"
+        if setting == "files":
+            hashes = list(value.values()) if isinstance(value, dict) else []
+            if not hashes or not all(isinstance(item, str | int | None) for item in [*value, *hashes]):
+                raise ConfigError(f"{key} must map the name of each file to its hash or null.", key=key)
+        elif not isinstance(value, str | int):
+            raise ConfigError(f"{key} must be a text, got {value!r}.", key=key)
+    if "repo" in change:
+        try:
+            validate_repo_id(str(change["repo"]))
+        except HFValidationError as error:
+            raise ConfigError(
+                f"{name}.repo must be a data set on the hub (owner/name), got {change['repo']}.",
+                key=f"{name}.repo",
+                hint=f"Another server's address is {name}.url=... .",
+            ) from error
+    if "url" in change:
+        try:
+            address = urlsplit(str(change["url"]).format(revision="main", file="a.txt"))
+        except (ValueError, KeyError, IndexError, AttributeError):
+            address = urlsplit("")
+        if address.scheme not in ("http", "https") or not address.hostname:
+            raise ConfigError(
+                f"{name}.url must be an http(s) address, in which {{file}} and {{revision}} stand for the "
+                f"name of the file and the revision, got {change['url']!r}.",
+                key=f"{name}.url",
+            )
+
+
 def _changed(source: Source, change: Mapping[str, Any]) -> Source:
     if not change:
         return source
+    _check_values(source.name, change)
     files = dict.fromkeys(source.files)
     if change.get("file") is not None or change.get("digest") is not None:
         if len(files) != 1:
@@ -107,15 +147,15 @@ def _changed(source: Source, change: Mapping[str, Any]) -> Source:
                 f"{source.name} has {len(files)} files; name them under `files`, in a file for --sources.",
                 key=f"{source.name}.file",
             )
-        files = {change.get("file", next(iter(files))): None}
+        files = {str(change.get("file", next(iter(files)))): None}
     if "files" in change:
-        files = dict(change["files"])
+        files = {str(file): None if known is None else str(known) for file, known in change["files"].items()}
     elif set(change) == {"digest"}:
         files = dict(source.files)
     digest = change.get("digest")
     if digest is not None:
-        files = dict.fromkeys(files, None if digest == "none" else digest)
-    wrong = [value for value in files.values() if value is not None and not DIGEST.fullmatch(str(value))]
+        files = dict.fromkeys(files, None if digest == "none" else str(digest))
+    wrong = [value for value in files.values() if value is not None and not DIGEST.fullmatch(value)]
     if wrong:
         raise ConfigError(
             f"{source.name}: {wrong[0]!r} is no SHA-256 (64 digits) and no git hash (40 digits).",

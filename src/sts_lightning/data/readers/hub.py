@@ -19,6 +19,7 @@ from datasets import DatasetBuilder, disable_progress_bars, get_dataset_config_n
 
 from sts_lightning.data.readers.hub_errors import explained, suggest
 from sts_lightning.data.readers.hub_files import HubFiles
+from sts_lightning.data.readers.text_files import looks_quoted, warn_of_quotes
 from sts_lightning.data.training_files import summary
 from sts_lightning.errors import DataError
 
@@ -31,7 +32,8 @@ AS_TEXT: Mapping[str, Mapping[str, Any]] = {
 }
 """Options of CSV and TSV files by their separator, which read them as `data=pairs_file` does.
 
-The words None, null and NA are words; CSV is quoted as in spreadsheets; TSV has no quoting.
+The words None, null and NA are words; CSV is quoted as in spreadsheets, whatever separator the card of the
+data set states; TSV has no quoting.
 """
 
 BATCH = 1000
@@ -98,7 +100,8 @@ class HubTable:
             raise DataError(f"it has no split {split!r}.", self.path, key=setting, hint=hint)
         self.files.columns = columns
         self.files.begin(split)
-        count = 0
+        count = quoted = 0
+        unquoted = _kind(self.builder) == "csv" and self.builder.config.sep == "\t"
         with explained(self.path, files=self.files):
             for file, part in self._parts(split, columns):
                 self.files.enter(split, count, file)
@@ -110,9 +113,11 @@ class HubTable:
                     for values in zip(*(batch[column] for column in columns), strict=True):
                         yield count, list(values)
                         count += 1
+                        quoted += unquoted and any(map(looks_quoted, values))
                 if count == limit:
                     break
             self.files.current = None
+        warn_of_quotes(quoted, f"{self.path}, split {split}")
 
     def _batches(self, part: Any, limit: int | None) -> Iterator[dict[str, Any]]:
         if limit is not None:
@@ -211,7 +216,7 @@ class HubTable:
         if _kind(builder) == "csv":
             csv.field_size_limit(2**31 - 1)  # the default is too low for long texts
             commit = None if self.local else str(builder.hash)
-            options = AS_TEXT[builder.config.sep]
+            options = AS_TEXT.get(builder.config.sep, AS_TEXT[","])
             return load_dataset_builder(where, config, revision=commit, cache_dir=cache, **options)
         return builder
 

@@ -126,7 +126,11 @@ class HubFiles:
         return max(ends, key=len, default=Path(file).name)
 
     def _check_kinds(self, table: pa.Table, *given: Any, **named: Any) -> pa.Table:
-        """Cast a table as the builder does, but not true and false to 1 and 0."""
+        """Cast a table as the builder does, but not true and false to 1 and 0, and scores as decimals.
+
+        The library takes the type of a column from the first rows of CSV and JSON, and rejects 3.5 after
+        whole numbers.
+        """
         for field in table.schema:
             if field.name not in self.columns or pa.types.is_null(field.type):
                 continue
@@ -139,4 +143,8 @@ class HubFiles:
                     self.path if self.current is None else f"{self.path}, {self.current}",
                     key="data.path",
                 )
+        for index, field in enumerate(table.schema):
+            if field.name == self.columns[-1] and pa.types.is_integer(field.type):
+                decimals = table.column(index).cast(pa.float64())
+                table = table.set_column(index, field.with_type(pa.float64()), decimals)
         return self._cast(table, *given, **named)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import DataError
+
+log = logging.getLogger(__name__)
 
 COLUMNS = ("premise", "hypothesis", "label")
 """Usual names of the columns."""
@@ -17,31 +20,32 @@ CLASSES: tuple[str, ...] = ("contradiction", "neutral", "entailment")
 
 
 def read_nli_pairs(
-    path: Path, columns: Sequence[str] = COLUMNS, classes: Sequence[str] = CLASSES
+    path: Path, columns: Sequence[str] = COLUMNS, classes: Sequence[str] = CLASSES, setting: str | None = None
 ) -> list[tuple[str, str, int]]:
     """Read the premise, the hypothesis and the index of the class of each pair.
 
     Args:
         path: CSV, TSV or JSONL file.
         columns: Names of the columns of premise, hypothesis and label.
-        classes: Names of the classes in lower case; a label is one of them in any case, or its index.
+        classes: Names of the classes in lower case; a label is one of them in any case, or its index where
+            no name is a number.
+        setting: What the user names the columns with, for errors.
 
     Raises:
         DataError: The file is missing or malformed, or a label is neither.
     """
-    return [
-        (sentence(premise, path, line), sentence(hypothesis, path, line), _class(label, classes, path, line))
-        for line, (premise, hypothesis, label) in read_records(path, list(columns), numbers=columns[2:])
-    ]
-
-
-def _class(text: str, classes: Sequence[str], path: Path, line: int) -> int:
-    word = text.strip().lower()
-    if word in classes:
-        return classes.index(word)
-    indices = [str(index) for index in range(len(classes))]
-    if word in indices:
-        return int(word)
-    raise DataError(
-        f"the label {text!r} is not {', '.join(classes)} (or {', '.join(indices)} in this order).", path, line
-    )
+    numbers = any(name.isdecimal() for name in classes)
+    known = {} if numbers else {str(index): index for index in range(len(classes))}
+    pairs, by_index = [], False
+    for line, (premise, hypothesis, label) in read_records(path, list(columns), columns[2:], setting):
+        word = label.strip().lower()
+        if word not in classes and word not in known:
+            also = f" (or {', '.join(known)} in this order)" if known else ""
+            raise DataError(f"the label {label!r} is not {', '.join(classes)}{also}.", path, line)
+        by_index |= word in known
+        index = known[word] if word in known else classes.index(word)
+        pairs.append((sentence(premise, path, line), sentence(hypothesis, path, line), index))
+    if by_index:
+        meaning = ", ".join(f"{index} is {name}" for index, name in enumerate(classes))
+        log.info("%s: labels are numbers: %s; data.classes=[...] states another order", path, meaning)
+    return pairs

@@ -10,6 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def text_of(
     """
     if value is None:
         return ""
-    if number and isinstance(value, int | float) and not isinstance(value, bool):
+    if number and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
         wanted = "a string or a number" if number else "a string"

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from sts_lightning.counted import counted
 from sts_lightning.data.readers.row_values import text_of
-from sts_lightning.errors import DataError
+from sts_lightning.errors import DataError, MissingColumnError
 from sts_lightning.strict_json import parse_json
 
+log = logging.getLogger(__name__)
+
 SUFFIXES = (".csv", ".tsv", ".jsonl")
+
+BINARY = {
+    b"\x1f\x8b": "is compressed; unpack it with `gunzip`.",
+    b"PK\x03\x04": "is a ZIP archive or a spreadsheet; unpack it, or save the sheet as CSV.",
+    b"PAR1": "is Parquet; data=pairs_hub reads it where it holds pairs, and pandas converts it to CSV.",
+}
+"""What a file that is no text begins with, and what to do with it."""
 
 Row = tuple[int, list[str]]
 """Line number (from 1) and fields."""
@@ -28,13 +39,16 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         latin1: Whether to read a file that is not UTF-8 as Latin-1, the encoding of some old releases.
 
     Raises:
-        DataError: The file is missing, empty or UTF-16, most of its lines end with CR alone, or a line is
-            not UTF-8 or contains a NUL character.
+        DataError: The file is missing, empty, UTF-16 or of a format of `BINARY`, most of its lines end with
+            CR alone, or a line is not UTF-8 or contains a NUL character.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror}).", path) from error
+    for start, message in BINARY.items():
+        if raw.startswith(start):
+            raise DataError(message, path)
     raw = raw.removeprefix(BOM_UTF8)
     if not raw.strip():
         raise DataError("the file is empty.", path)
@@ -94,7 +108,9 @@ def read_tsv(path: Path, columns: int) -> Iterator[Row]:
         yield number, fields
 
 
-def read_records(path: Path, columns: list[str], numbers: Collection[str] = ()) -> Iterator[Row]:
+def read_records(
+    path: Path, columns: list[str], numbers: Collection[str] = (), setting: str | None = None
+) -> Iterator[Row]:
     """Read the named columns of a CSV, TSV or JSONL file; the suffix determines the format.
 
     CSV is quoted as in spreadsheets; TSV has no quoting; both start with a header line. Blank lines at the
@@ -104,6 +120,7 @@ def read_records(path: Path, columns: list[str], numbers: Collection[str] = ()) 
         path: Path of the file.
         columns: Names of the columns, in the order of the returned fields.
         numbers: Names of the columns in which JSONL may hold a number instead of a string.
+        setting: What the user names the columns with, for errors; None if the names are fixed.
 
     Raises:
         DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed or the
@@ -117,9 +134,14 @@ def read_records(path: Path, columns: list[str], numbers: Collection[str] = ()) 
     else:
         rows = (_read_csv if suffix == ".csv" else _read_headed_tsv)(path, columns)
     count = 0
-    for row in rows:
-        count += 1
-        yield row
+    try:
+        for row in rows:
+            count += 1
+            yield row
+    except MissingColumnError as error:
+        if setting is not None:
+            error.add_hint(f"Give the names of the columns with {setting}.")
+        raise
     if count == 0:
         raise DataError("the file has a header but no rows.", path)
 
@@ -139,13 +161,41 @@ def _read_csv(path: Path, columns: list[str]) -> Iterator[Row]:
 def _read_headed_tsv(path: Path, columns: list[str]) -> Iterator[Row]:
     lines = strip_blank_end(read_lines(path))
     rows = ((number, line.split("\t")) for number, line in enumerate(lines[1:], start=2))
-    yield from _select(path, columns, lines[0].split("\t"), rows)
+    quoted = 0
+    for number, fields in _select(path, columns, lines[0].split("\t"), rows):
+        quoted += any(map(looks_quoted, fields))
+        yield number, fields
+    warn_of_quotes(quoted, path)
+
+
+def looks_quoted(field: object) -> bool:
+    """Return whether a field has the quotes of CSV: around it, and doubled within."""
+    if not isinstance(field, str) or not (field.startswith('"') and field.endswith('"')):
+        return False
+    inner = field[1:-1]
+    return '""' in inner and '"' not in inner.replace('""', "")
+
+
+def warn_of_quotes(rows: int, place: Path | str) -> None:
+    """Warn of rows of a TSV file whose fields look quoted; their quotes are read as part of the sentence.
+
+    Args:
+        rows: Number of such rows.
+        place: Name of the file.
+    """
+    if rows:
+        log.warning(
+            'WARNING: %s: %s quoted as in CSV ("like ""this"""), but TSV has no quoting, and the quotes '
+            "count as text. If they do not belong to the sentences, save the file as .csv.",
+            place,
+            f"{counted(rows, 'row')} {'looks' if rows == 1 else 'look'}",
+        )
 
 
 def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Row]) -> Iterator[Row]:
     missing = [column for column in columns if column not in header]
     if missing:
-        raise DataError(
+        raise MissingColumnError(
             f"no column named {', '.join(map(repr, missing))}; the file has {_listed(header)}.",
             path,
             1,
@@ -175,7 +225,7 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Ite
             raise DataError("expected a JSON object on each line.", path, number)
         missing = [column for column in columns if column not in record]
         if missing:
-            raise DataError(
+            raise MissingColumnError(
                 f"no key {', '.join(map(repr, missing))}; the object has {_listed(record)}.",
                 path,
                 number,
