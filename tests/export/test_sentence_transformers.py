@@ -59,6 +59,20 @@ def test_long_sentences_are_cut_where_the_run_cuts_them(
     np.testing.assert_allclose(loaded.encode([apply_edit(text, edit) for text in texts]), ours, atol=1e-5)
 
 
+@pytest.mark.parametrize("template", [None, "say: {sentence} .", 'of "{sentence}" is {mask}.'])
+def test_the_limit_of_the_base_models_tokenizer_cuts_nothing(template: str | None, tmp_path: Path) -> None:
+    """The run reads what the model has positions for; elsewhere the tokenizer's own limit would cut."""
+    encoder = tiny_bert(template=template, pooling="mask_token" if "mask" in str(template) else "mean").eval()
+    encoder.tokenizer.tokenizer.model_max_length = 16
+    encoder.tokenizer.set_evaluation_length(None)
+    texts = ["a much longer sentence than sixteen tokens of one letter each", "short", "a " * 600]
+    ours = encoder.encode(texts)
+    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(model.encode(texts), ours, atol=1e-5)
+    np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(texts), ours, atol=1e-5)
+
+
 def test_the_exported_folder_needs_nothing_of_this_project(config: Config, tmp_path: Path) -> None:
     encoder = trained(tmp_path / "run", config, *DECODER)
     export(tmp_path / "run", tmp_path / "out", "sentence-transformers")

@@ -115,6 +115,21 @@ def test_all_layers_bidirectional_is_what_the_library_does_with_is_causal_false(
     np.testing.assert_allclose(encoder.encode(["Some words"])[0], expected.numpy(), atol=2e-6)
 
 
+@pytest.mark.parametrize("model_type", ["llama", "mistral", "qwen2", "qwen3"])
+def test_a_decoder_that_is_bidirectional_by_its_configuration(model_type: str) -> None:
+    """Its attention modules state the contrary; without a mask it would attend to padding."""
+    encoder = build(model_type, {"is_causal": False}, pooling="last_token", max_length=64)
+    assert not encoder.causal
+    texts = ["abcd", "ebcd", "ebcd and much more than that"]
+    np.testing.assert_allclose(
+        encoder.encode(texts), np.concatenate([encoder.encode([text]) for text in texts]), atol=2e-6
+    )
+    first = build(model_type, {"is_causal": False}, pooling="cls", max_length=64)
+    assert abs(first.encode(["abcd"]) - first.encode(["abce"])).max() > 1e-4
+    with pytest.raises(ValueError, match="not causal, its layers are bidirectional already"):
+        build(model_type, {"is_causal": False}, max_length=64, bidirectional_layers=-1)
+
+
 def test_only_the_last_layer_bidirectional() -> None:
     """Below it tokens see what stands before them, as in BeLLM: hidden states of that layer are as ever."""
     last = tiny_llama(pooling="cls", bidirectional_layers=1).eval()

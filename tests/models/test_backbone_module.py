@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from peft import PrefixTuningConfig
 
 from sts_lightning.errors import ConfigError
@@ -34,3 +35,17 @@ def test_layers_after_a_prefix_cannot_be_recomputed() -> None:
 def test_a_model_whose_layers_cannot_be_recomputed() -> None:
     with pytest.raises(ConfigError, match=r"trainer\.gradient_checkpointing"):
         SentenceEncoder(tiny("mpnet"), character_tokenizer(), max_length=64).checkpoint_layers()
+
+
+@pytest.mark.parametrize("model_type", ["llama", "modernbert"])
+def test_angles_of_rotary_positions_keep_their_precision(model_type: str) -> None:
+    """As in a model that transformers loads in this precision."""
+    encoder = SentenceEncoder(tiny(model_type), character_tokenizer(), max_length=64)
+    before = {name: value.clone() for name, value in encoder.named_buffers() if "inv_freq" in name}
+    encoder.set_precision("bf16-true")
+    after = dict(encoder.named_buffers())
+    assert before
+    for name, value in before.items():
+        torch.testing.assert_close(after[name], value, rtol=0, atol=0)
+    assert encoder.backbone.dtype == torch.bfloat16
+    assert np.isfinite(encoder.encode(SENTENCES)).all()

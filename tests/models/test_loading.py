@@ -16,6 +16,7 @@ import sts_lightning
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder
+from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 
@@ -85,3 +86,16 @@ def test_errors_name_the_key_of_the_setting(overrides: list[str], message: str, 
     cfg = config("model=tiny_bert", "data=toy", *overrides)
     with pytest.raises(ConfigError, match=message):
         build_encoder(cfg.model, cfg.prompt)
+
+
+@pytest.mark.parametrize("source", ["owner/name@seed-1", "owner/name@v1.0", "owner/name@refs/pr/2", "o/n"])
+def test_a_revision_of_a_model_on_the_hub(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def found(name: str, **settings: object) -> SentenceEncoder:
+        asked.append(name)
+        return tiny_bert()
+
+    monkeypatch.setattr("sts_lightning.models.loading.from_pipeline", found)
+    sts_lightning.load(source)
+    assert asked == [source]

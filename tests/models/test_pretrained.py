@@ -108,6 +108,17 @@ def test_a_prompt_by_name(tmp_path: Path) -> None:
     assert caught.value.key == "model.prompt_name"
 
 
+@pytest.mark.parametrize("tokens", [8, 20])
+def test_a_prompt_that_leaves_no_room(tokens: int, tmp_path: Path) -> None:
+    prompts = {"a": "search the web for : "}
+    folder, _ = st_folder(tmp_path, prompts=prompts, default_prompt_name="a")
+    path = Path(folder) / "sentence_bert_config.json"
+    path.write_text(json.dumps({"max_seq_length": tokens}))
+    with pytest.raises(ConfigError, match="leaves 0 tokens of a row for the sentence") as caught:
+        from_pipeline(folder)
+    assert caught.value.key == "prompt.template"
+
+
 def test_a_setting_takes_precedence_over_the_pipeline(tmp_path: Path) -> None:
     folder, library = st_folder(
         tmp_path,

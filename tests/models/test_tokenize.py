@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import copy
+import pickle
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import processors
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.pooling import Pooling
@@ -49,6 +54,42 @@ def test_a_character_of_several_tokens_is_kept_or_left_out() -> None:
             text = "a" * letters + "\N{GRINNING FACE}" * 9
             kept = max(n for n in range(len(text) + 1) if len(text[:n].encode()) <= length)
             assert cut([text]) == alone([text[:kept]]), (length, letters)
+
+
+@pytest.mark.parametrize("template", [None, 'of "{sentence}" is {mask}.', "of {sentence}"])
+def test_threads_may_share_it(template: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fast tokenizer has its truncation as a state, which is set and then used."""
+    fast = character_tokenizer()
+    tokenizer = SentenceTokenizer(fast, 6, template)
+    set_state = type(fast).set_truncation_and_padding
+
+    def slow(self: Any, *args: Any, **options: Any) -> None:
+        set_state(self, *args, **options)
+        time.sleep(0.002)
+
+    monkeypatch.setattr(type(fast), "set_truncation_and_padding", slow)
+    texts = ["abcdefghij", "xy"]
+    expected = tokenizer(texts)
+    with ThreadPoolExecutor(2) as threads:
+        counts = [threads.submit(tokenizer.count_cut, texts, 6) for _ in range(10)]
+        found = [threads.submit(tokenizer, texts) for _ in range(10)]
+        assert all(future.result() == expected for future in found)
+        assert len({future.result() for future in counts}) == 1
+    assert copy.deepcopy(tokenizer)(texts) == pickle.loads(pickle.dumps(tokenizer))(texts) == expected
+
+
+def test_a_row_that_grows_in_the_template_is_cut_before_its_end() -> None:
+    """A word of byte-level BPE that is one token at the start of a text may be two after a space."""
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    bpe.train_from_iterator(["it : a a a .", "dog", "dog"] * 9, trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="!", eos_token="!")
+    tokenizer = SentenceTokenizer(fast, 8, "it : {sentence} .")
+    tokenizer.set_limits(8, None)
+    rows = [fast.convert_ids_to_tokens(row) for row in tokenizer(["dog" * 20, "a"])]
+    start, end = ["it", "\u0120:"], ["\u0120."]
+    assert rows == [[*start, "\u0120", *["dog"] * 7, *end], [*start, "\u0120a", *end]]
 
 
 @pytest.mark.parametrize("template", ["no slot", "{sentence} twice {sentence}"])

@@ -8,7 +8,9 @@ import pytest
 from omegaconf import DictConfig
 
 import sts_lightning
+from sts_lightning.choices import ExportFormat
 from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.export.export import export
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.word_vectors import read_vectors, word_vectors
 from sts_lightning.workflows.evaluate import evaluate_in
@@ -124,3 +126,15 @@ def test_a_run_of_word_vectors_loads(config: Config, tmp_path: Path) -> None:
 def test_eval_on_the_suite(config: Config, tmp_path: Path, path: Path, data_root: str) -> None:
     cfg = config("model=glove", f"model.path={path}", "tasks=[STSB]", f"data_root={data_root}", of="eval")
     assert np.isfinite(evaluate_in(tmp_path / "out", cfg))
+
+
+@pytest.mark.parametrize("form", ["merged", "sentence-transformers"])
+def test_an_export_that_nothing_could_load_is_rejected(
+    form: ExportFormat, path: Path, config: Config, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    overrides = [*SHORT_DATA, "model=glove", f"model.path={path}", "trainer.max_steps=2"]
+    train_in(run, config(*overrides, "evaluation.final=false"))
+    with pytest.raises(ConfigError, match=r"an architecture that transformers lacks"):
+        export(run, tmp_path / "out", form)
+    assert not (tmp_path / "out").exists()

@@ -18,8 +18,7 @@ from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 class MTEBScore(TypedDict):
     """The main score of a task times 100, the name of that metric, and what was scored.
 
-    ``splits`` has the score of each subset of each split; ``score`` is the mean over the subsets of a split,
-    then over splits.
+    ``splits`` has the score of each subset of each split; ``score`` is MTEB's, the mean over all of these.
     """
 
     score: float

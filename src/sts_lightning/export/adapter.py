@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sts_lightning.errors import CheckpointError
+from sts_lightning.export.tokenizer import save_tokenizer
 from sts_lightning.models.adapter import changes_base, initial_factors
 from sts_lightning.models.encoder import SentenceEncoder
 
@@ -43,7 +44,7 @@ def write_adapter(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     encoder.backbone.save_pretrained(str(folder), save_embedding_layers=False)
     if weights is not None:
         save_file(weights, folder / SAFETENSORS_WEIGHTS_NAME, metadata={"format": "pt"})
-    encoder.tokenizer.tokenizer.save_pretrained(folder)
+    save_tokenizer(encoder, folder)
 
 
 def _as_lora(adapted: PeftModel, config: Any) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
+from sts_lightning.export.tokenizer import save_tokenizer
 from sts_lightning.models.adapter import add_adapter, changes_base, separate_replicas
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
@@ -31,7 +32,7 @@ def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
         ConfigError: The adapter cannot be merged.
     """
     save_backbone(merged(encoder), folder)
-    encoder.tokenizer.tokenizer.save_pretrained(folder)
+    save_tokenizer(encoder, folder)
 
 
 def merged(encoder: SentenceEncoder) -> PreTrainedModel:

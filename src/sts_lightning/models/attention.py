@@ -17,7 +17,12 @@ def is_causal(backbone: PreTrainedModel) -> bool:
 
 
 def _flags(backbone: PreTrainedModel) -> list[bool]:
-    """Return ``is_causal`` of each attention layer that has it; some families (Bloom) do not."""
+    """Return ``is_causal`` of each attention layer that has it; some families (Bloom) do not.
+
+    A decoder whose configuration states that it is not causal is bidirectional, whatever its layers say.
+    """
+    if getattr(backbone.config, "is_causal", None) is False:
+        return [False]
     flags = [module.__dict__.get("is_causal") for module in backbone.modules()]
     return [flag for flag in flags if isinstance(flag, bool)]
 
@@ -46,11 +51,11 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
     ]
     name = type(backbone).__name__
     depth = backbone.config.num_hidden_layers
+    if (flags := _flags(backbone)) and not any(flags):
+        raise ValueError(
+            f"bidirectional_layers must be 0: {name} is not causal, its layers are bidirectional already."
+        )
     if len(layers) != depth:
-        if not layers and (flags := _flags(backbone)) and not any(flags):
-            raise ValueError(
-                f"bidirectional_layers must be 0: {name} is not causal, its layers are bidirectional already."
-            )
         raise ValueError(
             f"bidirectional_layers is not supported for {name}: {len(layers)} of its {depth} "
             "layers have a causal self_attn whose mask can be replaced. Set it to 0."

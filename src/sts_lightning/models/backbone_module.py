@@ -86,7 +86,13 @@ class BackboneModule(nn.Module):
         if precision not in DTYPES:
             known = DTYPES if precision == "int8" else get_args(InferencePrecision)
             raise ConfigError(f"precision must be one of {', '.join(known)} here, got {precision!r}.")
-        return self.to(DTYPES[precision])
+        # Angles of rotary positions stay float32, as in a model that is loaded in this precision.
+        angles = {name: value for name, value in self.named_buffers() if name.endswith("inv_freq")}
+        self.to(DTYPES[precision])
+        for name, value in angles.items():
+            path, _, own_name = name.rpartition(".")
+            setattr(self.get_submodule(path), own_name, value)
+        return self
 
 
 def plain(backbone: nn.Module) -> PreTrainedModel:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
 from sts_lightning.errors import ConfigError
@@ -115,10 +116,12 @@ def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
     Raises:
         ConfigError: The library has no such architecture.
     """
-    if isinstance(backbone, JinaBertModel):
+    own = backbone.config.model_type not in CONFIG_MAPPING and not hasattr(backbone.config, "auto_map")
+    if isinstance(backbone, JinaBertModel) or own:
         raise ConfigError(
-            "Jina's BERT is an architecture that transformers lacks, so no other library could load the "
-            "export; use the run itself with sts_lightning.load, or --format adapter."
+            f"{type(backbone).__name__} is an architecture that transformers lacks, so no other library "
+            "could load the export; use the run itself with sts_lightning.load, or --format adapter where "
+            "it has an adapter."
         )
     origin = origin_of(backbone)
     if origin is None:

@@ -114,7 +114,7 @@ def _is_model(source: str | Path) -> bool:
             (path / name).is_file()
             for name in ("config.json", "modules.json", "adapter_config.json", OWN_FILE)
         )
-    is_id = isinstance(source, str) and re.fullmatch(r"[\w.-]+/[\w.-]+(@\w+)?", source) is not None
+    is_id = isinstance(source, str) and re.fullmatch(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", source) is not None
     return is_id and not path.parent.is_dir()
 
 

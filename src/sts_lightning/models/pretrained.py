@@ -58,7 +58,7 @@ def from_pipeline(
 
     Read are ``modules.json`` with what it refers to, or the ``sts_lightning.json`` of an export. Each setting
     that is given takes precedence over the pipeline. A model without such a file gets mean pooling, or the
-    last token if it is causal.
+    last token if its attention layers state that they are causal (those of Bloom, XGLM and Mamba do not).
 
     Args:
         name: Local folder, also that of an adapter, or id on the model hub, optionally with ``@commit``.
@@ -98,8 +98,15 @@ def from_pipeline(
     settings["bidirectional_layers"] = (
         settings.get("bidirectional_layers", 0) or pipeline.bidirectional_layers
     )
+    if length is not None and length < 3:
+        raise ConfigError(
+            f"{pipeline.source}: the prompt {template!r} leaves {max(length, 0)} tokens of a row for the "
+            "sentence.",
+            key="prompt.template",
+            hint="Choose a shorter one.",
+        )
     if max_length is None:
-        max_length = min(TRAINING_TOKENS, length or TRAINING_TOKENS)
+        max_length = TRAINING_TOKENS if length is None else min(TRAINING_TOKENS, length)
     encoder = SentenceEncoder(
         backbone,
         tokenizer,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise, TextEdit
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.fresh_lock import FreshLock
 from sts_lightning.models.template import SLOT, fill_mask
 from sts_lightning.models.text_edit import edit
 from sts_lightning.models.tokenized_batch import TokenizedBatch, chunk, pad
-from sts_lightning.models.truncation import cut_texts
+from sts_lightning.models.truncation import cut_rows, cut_texts
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
 """Change of a row: from its token ids, and 1 for each special token, to new token ids."""
@@ -77,6 +78,7 @@ class SentenceTokenizer:
             raise ValueError("view_templates need a template too, for evaluation.")
         tokenizer.truncation_side = "right"
         self.tokenizer = tokenizer
+        self._lock = FreshLock()
         self.max_length = max_length
         self.evaluation_length: int | None = max_length
         self.set_limits(None, None)
@@ -135,14 +137,12 @@ class SentenceTokenizer:
         if template is not None:
             prefix, suffix = template.split(SLOT)
             if suffix:
-                texts = cut_texts(self.tokenizer, texts, max_length)
+                texts = cut_texts(self._encode, texts, max_length)
             texts = [f"{prefix}{text}{suffix}" for text in texts]
-        encoded = self.tokenizer(
+        encoded = self._encode(
             texts,
             truncation=row_length is not None,
             max_length=row_length,
-            return_attention_mask=False,
-            return_token_type_ids=False,
             return_special_tokens_mask=augment is not None,
         )
         ids: list[list[int]] = encoded["input_ids"]
@@ -151,7 +151,17 @@ class SentenceTokenizer:
                 raise ValueError("an augmentation would change the template too; use prompt=none.")
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
+        if template is not None and row_length is None and self.fits is not None:
+            start, end = map(len, self._split(template))
+            ids = cut_rows(ids, start + self.fits + end, end)
         return [row or [self._empty_id] for row in ids]
+
+    def _encode(self, texts: list[str] | str, **options: Any) -> BatchEncoding:
+        """Call the tokenizer from one thread at a time: whether and where it cuts is a state of it."""
+        options |= {"return_attention_mask": False, "return_token_type_ids": False}
+        with self._lock:
+            encoded: BatchEncoding = self.tokenizer(texts, **options)
+        return encoded
 
     def row_length(self, template: str | None, max_length: int | None) -> int | None:
         """Return the number of tokens after which a row is cut; None if its sentence is cut, or nothing.
@@ -184,13 +194,7 @@ class SentenceTokenizer:
         """
         if max_length is None or not sentences:
             return 0
-        encoded = self.tokenizer(
-            list(sentences),
-            add_special_tokens=self.template is None,
-            return_attention_mask=False,
-            return_token_type_ids=False,
-            verbose=False,
-        )
+        encoded = self._encode(list(sentences), add_special_tokens=self.template is None, verbose=False)
         return sum(len(row) > max_length for row in encoded["input_ids"])
 
     def rows(
@@ -298,13 +302,13 @@ class SentenceTokenizer:
         room = self.max_length - (special if self.template is None else 0)
         texts = [text or SLOT for text in (self.template, *(self.view_templates or []))]
         prefix, suffix = max(map(self._split, texts), key=lambda parts: len(parts[0]) + len(parts[1]))
-        filler = self.tokenizer("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
+        filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
         return pad([[*prefix, *filler * room, *suffix]] * count, len(prefix) + room + len(suffix), 0)
 
     def _split(self, template: str) -> tuple[list[int], list[int]]:
         """Return the tokens of a template before and after its slot, special tokens included."""
         prefix, suffix = template.split(SLOT)
-        encoded = self.tokenizer(f"{prefix}a{suffix}", return_offsets_mapping=True)
+        encoded = self._encode(f"{prefix}a{suffix}", return_offsets_mapping=True)
         inside = [
             index
             for index, (start, end) in enumerate(encoded["offset_mapping"])

@@ -1,0 +1,21 @@
+"""A lock that belongs to one object."""
+
+from __future__ import annotations
+
+import threading
+
+
+class FreshLock:
+    """Lock that its holder may take again; a copy of it, also by pickling, is another lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[FreshLock], tuple[()]]:
+        return FreshLock, ()
