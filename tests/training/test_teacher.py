@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 import sts_lightning
 from sts_lightning.choices import InferencePrecision
+from sts_lightning.config.trust import Trust
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.vector_cache import PROBES
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
@@ -158,3 +159,17 @@ def test_a_run_of_stages_teaches_by_its_last(config: Callable[..., DictConfig], 
     teacher = Teacher([str(tmp_path / "run")])
     teacher.connect(tiny_bert())
     assert np.array_equal(teacher.encoders[0].encode(FIRST), sts_lightning.load(last).encode(FIRST))
+
+
+def test_the_users_consent_is_that_for_its_teachers(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def found(source: str, *consent: object) -> SentenceEncoder:
+        asked.append((source, *consent))
+        return tiny_bert()
+
+    monkeypatch.setattr("sts_lightning.training.teacher.load", found)
+    teacher = Teacher(["runs/other"])
+    teacher.trust = Trust.of(["mine.Loss"], remote_code=True)
+    teacher.connect(tiny_bert())
+    assert asked == [("runs/other", frozenset({"mine.Loss"}), True)]

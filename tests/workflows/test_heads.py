@@ -17,6 +17,7 @@ from sts_lightning.workflows.head_cells import compose_cells
 from sts_lightning.workflows.heads import train_heads
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
+from tests.data.hub_folder import rows, save
 from tests.scenarios.helpers import metrics
 
 FROZEN = [
@@ -140,3 +141,40 @@ def test_rejects_a_loss_without_a_regression_head(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         train_heads(cells, tmp_path / "grid")
     assert caught.value.key in ("freeze", "loss")
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_seeds_that_draw_other_dev_pairs_are_no_grid(same: bool, tmp_path: Path) -> None:
+    path = save(tmp_path, "mine", rows(40), "csv")
+    data = ["data=pairs_file", f"path={path}", "data.batch_size=16", *(["data.seed=0"] if same else [])]
+    short = [text for text in SHORT_RUN if not text.startswith("data")]
+    cells = compose_cells([*short, *data, "freeze=encoder", "loss=smooth_k2", "seed=1,2"])
+    if same:
+        assert len(train_heads(cells, tmp_path / "grid").heads) == 2
+        return
+    with pytest.raises(ConfigError, match="takes other dev pairs") as caught:
+        train_heads(cells, tmp_path / "grid")
+    assert caught.value.key == "data.seed"
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("resume=x", "resume"),
+        ("evaluation.rank=true", "evaluation.rank"),
+        ("trainer.keep_every=1", "trainer.keep_every"),
+    ],
+)
+def test_settings_without_effect_on_a_grid(override: str, key: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        train_heads(compose_cells([*FROZEN, override]), tmp_path / "grid")
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("override", "key"), [("+foo=1", "foo"), ("trainer.val_every=0", "trainer.val_every")]
+)
+def test_settings_that_a_run_rejects_are_rejected(override: str, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose_cells([*FROZEN, override])
+    assert caught.value.key == key

@@ -111,3 +111,14 @@ def test_weights_of_other_names(first: Path, tmp_path: Path) -> None:
     torch.save(checkpoint, RunFolder(other).checkpoint("best"))
     with pytest.raises(CheckpointError, match=r"other cannot be averaged: encoder.* is not among"):
         mean_encoder(read_parents([first, other], NOTHING))
+
+
+def test_a_damaged_parent_is_rejected(first: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", 0.01, 2)
+    path = RunFolder(other).checkpoint("best")
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(64)
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="the check sum of its part"):
+        read_parents([first, other], NOTHING)

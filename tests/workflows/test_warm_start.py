@@ -11,9 +11,12 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.errors import CheckpointError
+from sts_lightning.errors import CheckpointError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.train import train_in
+from tests.conftest import EXACT, SHORT_DATA, SHORT_RUN
+from tests.data.hub_folder import rows, save
+from tests.scenarios.interruptions import StopAt
 from tests.scenarios.test_recipes import overrides
 
 Config = Callable[..., DictConfig]
@@ -82,3 +85,39 @@ def test_starting_from_another_adapter_is_refused(config: Config, tmp_path: Path
             CheckpointError, match=rf"was trained with another adapter .*{was}.*, not .*{given}"
         ):
             train_in(tmp_path / "second", more)
+
+
+def test_a_head_of_another_shape_is_left_out(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From classes of NLI to scores, the usual order of the two."""
+    short = [*SHORT_RUN, "evaluation.final=false", "trainer.max_steps=2", "trainer.max_epochs=-1"]
+    train_in(tmp_path / "nli", config(*short, "data.kind=classes", "loss=cross_entropy"))
+    train_in(tmp_path / "sts", config(*short, "loss=mse", f"init_from={tmp_path / 'nli'}"))
+    assert "no head" in caplog.text
+
+
+@pytest.mark.parametrize(("seed", "warned"), [(1, False), (2, True)])
+def test_dev_pairs_that_the_start_has_seen_are_told(
+    seed: int, warned: bool, config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The seed draws the dev pairs from the training pairs."""
+    path = save(tmp_path, "mine", rows(40), "csv")
+    data = [*SHORT_DATA, "data=pairs_file", f"path={path}", "data.batch_size=8", "data.dev_fraction=0.2"]
+    data = [
+        text for text in data if not text.startswith(("data=toy", "data.train", "data.dev_s", "data.test"))
+    ]
+    short = [*data, "model=tiny_bert", "trainer.max_steps=2", "trainer.max_epochs=-1", EXACT]
+    train_in(tmp_path / "one", config(*short, "seed=1"))
+    train_in(tmp_path / "two", config(*short, f"seed={seed}", f"init_from={tmp_path / 'one'}"))
+    assert ("has trained on dev pairs of this run" in caplog.text) == warned
+
+
+def test_a_start_that_has_not_finished_is_named(
+    config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    short = [*SHORT_RUN, "evaluation.final=false"]
+    with pytest.raises(InterruptedRunError):
+        train_in(tmp_path / "cut", config(*short), callbacks=[StopAt(3)])
+    train_in(tmp_path / "next", config(*short, f"init_from={tmp_path / 'cut'}", "init=final"))
+    assert "has not finished; resume=" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -107,7 +108,7 @@ class JobLauncher(Launcher):
         try:
             costs = Costs(plan if isinstance(plan, str) else None)
         except ConfigError as error:
-            raise ConfigError(f"plan={plan}: {error}", key="plan", hint=error.hint) from error
+            raise ConfigError(f"plan={plan}: {error}", key="plan") from error
         planned = grid.planned()
         own = {job.folder for job in self.own([one.job for one in planned])}
         print_plan([one for one in planned if one.job.folder in own], RunCheck(), costs, self.gpus_per_job)
@@ -150,7 +151,10 @@ class ProcessLauncher(JobLauncher):
         wait: bool = False,
         part: str | None = None,
     ) -> None:
-        check_numbers(gpus_per_job, jobs=jobs, timeout_minutes=timeout_minutes)
+        check_numbers(gpus_per_job=gpus_per_job, jobs=jobs, timeout_minutes=timeout_minutes)
+        if wait not in (False, True):  # any text is true
+            message = f"hydra.launcher.wait must be true or false, got {wait}."
+            raise ConfigError(message, key="hydra.launcher.wait")
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
@@ -161,7 +165,7 @@ class ProcessLauncher(JobLauncher):
         """Return the jobs of this machine's part."""
         from sts_lightning.sweep.part import part_of
 
-        return jobs if self.part is None else part_of(jobs, self.part)
+        return jobs if self.part is None else part_of(jobs, str(self.part))
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
@@ -200,7 +204,7 @@ class SlurmLauncher(JobLauncher):
         extra: dict[str, Any],
     ) -> None:
         positive = {"jobs": jobs, "cpus_per_job": cpus_per_job, "memory_gb": memory_gb}
-        check_numbers(gpus_per_job, timeout_minutes=timeout_minutes, **positive)
+        check_numbers(gpus_per_job=gpus_per_job, timeout_minutes=timeout_minutes, **positive)
         self.cluster = cluster
         self.gpus_per_job = gpus_per_job
         wanted = {
@@ -237,7 +241,7 @@ class RayLauncher(JobLauncher):
     def __init__(
         self, address: str | None, gpus_per_job: int | None, cpus_per_job: int, timeout_minutes: float | None
     ) -> None:
-        check_numbers(gpus_per_job, cpus_per_job=cpus_per_job, timeout_minutes=timeout_minutes)
+        check_numbers(gpus_per_job=gpus_per_job, cpus_per_job=cpus_per_job, timeout_minutes=timeout_minutes)
         self.address = address
         self.gpus_per_job = gpus_per_job
         self.cpus_per_job = cpus_per_job
@@ -254,22 +258,25 @@ class RayLauncher(JobLauncher):
         )
 
 
-def check_numbers(gpus_per_job: int | None, **positive: float | None) -> None:
-    """Reject numbers with which a sweep would wait forever; None is allowed.
+def check_numbers(**settings: float | None) -> None:
+    """Reject settings that are no numbers, or with which a sweep would wait forever; None is allowed.
 
     Args:
-        gpus_per_job: At least 0.
-        positive: Other settings of the launcher, above 0.
+        settings: Settings of the launcher by name: ``gpus_per_job``, which is at least 0, or numbers above 0.
 
     Raises:
-        ConfigError: One is too small.
+        ConfigError: One is wrong.
     """
-    wrong = [(name, value, "above 0") for name, value in positive.items() if value is not None and value <= 0]
-    if gpus_per_job is not None and gpus_per_job < 0:
-        wrong.append(("gpus_per_job", gpus_per_job, "at least 0"))
-    for name, value, words in wrong:
-        key = f"hydra.launcher.{name}"
-        raise ConfigError(f"{key} must be {words} or null, got {value}.", key=key)
+    for name, value in settings.items():
+        if value is None:
+            continue
+        kind = (int, float) if name in ("timeout_minutes", "memory_gb") else int
+        least = 0 if name == "gpus_per_job" else math.ulp(0)
+        if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+            number = "a number" if kind is not int else "a whole number"
+            words = "of at least 0" if least == 0 else "above 0"
+            key = f"hydra.launcher.{name}"
+            raise ConfigError(f"{key} must be {number} {words} or null, got {value}.", key=key)
 
 
 def _returned(job: Job) -> JobReturn:

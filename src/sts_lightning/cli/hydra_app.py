@@ -45,6 +45,8 @@ STORAGE = (
     errno.EIO,
     errno.EFBIG,
     errno.ENAMETOOLONG,
+    errno.EEXIST,
+    errno.ENOTDIR,
 )
 """errno values meaning that a file could not be written."""
 

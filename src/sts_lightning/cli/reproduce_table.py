@@ -249,6 +249,7 @@ def write_report(
     if record:
         from sts_lightning.reproduce.record import record_of, update_record
 
+        RECORDS.mkdir(parents=True, exist_ok=True)
         update_record(RECORDS / f"{stem}.json", record_of(collected, name, evaluate))
     log.info("%s", folder / f"{stem}.{{md,tex,csv,html}}")
     return text

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.runs.distinct import check_distinct
     from sts_lightning.runs.folder import RunFolder
 
-    runs = [folder for folder in options.runs if folder.is_dir()]
+    runs = [folder for folder in options.runs if not folder.is_file()]
     if len(runs) < 2:
         raise UserError("name at least two run folders.")
     check_distinct(runs)

@@ -58,7 +58,7 @@ ARGUMENTS: dict[str, dict[str, frozenset[str]]] = {
             "monitor min_delta patience verbose mode strict check_finite stopping_threshold "
             "divergence_threshold check_on_train_epoch_end log_rank_zero_only"
         ),
-        "lightning.pytorch.callbacks.EMAWeightAveraging": _words(
+        "sts_lightning.training.ema.WeightEMA": _words(
             "device use_buffers decay update_every_n_steps update_starting_at_step update_starting_at_epoch"
         ),
     },

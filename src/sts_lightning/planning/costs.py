@@ -70,7 +70,11 @@ class Costs:
         return self._known[key]
 
     def _cost(self, cfg: DictConfig) -> str:
+        # The largest micro batch that fits is not known without a card.
+        assumed = not self.named and self.card is ANY_CARD and cfg.trainer.micro_batch_size == "auto"
         try:
+            if assumed:
+                return f"{self._text(estimate(cfg, find_card('24GB'), quick=True))} on a card of 24 GB"
             return self._text(estimate(cfg, self.card, quick=True))
         except UserError as error:
             reason = str(error).partition("\n")[0]

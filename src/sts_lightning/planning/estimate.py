@@ -120,7 +120,7 @@ def estimate(cfg: DictConfig, card: Card | str | None = None, quick: bool = Fals
         whole,
         work.steps,
         work.tokens,
-        _seconds(device, trace, traced_tokens, work),
+        _seconds(device, trace, traced_tokens, work, tracer.processes),
         (*notes, *sheet.notes, *work.notes),
     )
 
@@ -296,11 +296,12 @@ def _line(low: Counter[Cost], high: Counter[Cost], more: int) -> Counter[Cost]:
     return Counter({cost: low[cost] + more * (high[cost] - low[cost]) for cost in low | high})
 
 
-def _seconds(card: Card, trace: Trace, traced_tokens: int, work: Workload) -> float | None:
+def _seconds(card: Card, trace: Trace, traced_tokens: int, work: Workload, processes: int) -> float | None:
     encoder, forward, rest = map(card.seconds, (trace.encoder, trace.forward, trace.rest))
     if encoder is None or forward is None or rest is None:
         return None
     training, dev, report = card.slowness
+    traced_tokens *= processes if card.gpu else 1  # on a CPU processes share its cores
     per_step = training * encoder * work.step_tokens / traced_tokens + rest
     scored = dev * work.dev_tokens + report * work.report_tokens
     return work.steps * per_step + scored * forward / traced_tokens

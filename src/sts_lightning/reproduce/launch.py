@@ -39,6 +39,8 @@ def open_launcher(name: str, settings: Sequence[str], root: Path) -> RunJobs:
     except (HydraException, OmegaConfBaseException) as error:
         cause = explain(error, "train", overrides)
         raise ConfigError(f"--launcher {name}: {cause}", key=cause.key) from error
+    if getattr(launcher, "part", None) not in (None, "0/1"):
+        raise ConfigError("part divides a sweep, and has no effect on a table.", key="hydra.launcher.part")
     launcher.config = cfg
     run_jobs: RunJobs = launcher.run_jobs
     return run_jobs

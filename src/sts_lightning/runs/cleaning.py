@@ -81,7 +81,7 @@ def _leftover(run: RunFolder) -> Leftover | None:
         return None
     if Path(os.path.realpath(path)) != Path(os.path.realpath(run.path)) / path.relative_to(run.path):
         return None  # a link: the file is another run's
-    checkpoint = run.read_checkpoint("last", mmap=True)
+    checkpoint = run.read_checkpoint("last", mmap=True, whole=False)
     unneeded = tree_leaves([value for key, value in checkpoint.items() if key not in NEEDED])
     storages = [tensor.untyped_storage() for tensor in unneeded if isinstance(tensor, torch.Tensor)]
     sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}

@@ -256,12 +256,13 @@ class RunFolder:
         """Read the rows of the history; empty if there is none."""
         return read_history(self.history_file)
 
-    def read_checkpoint(self, which: Which, mmap: bool = False) -> dict[str, Any]:
+    def read_checkpoint(self, which: Which, mmap: bool = False, whole: bool = True) -> dict[str, Any]:
         """Read a checkpoint to the CPU.
 
         Args:
             which: Checkpoint.
             mmap: Whether tensors stay in the file until their values are read.
+            whole: Whether all of the file is read, to compare its check sums.
 
         Raises:
             CheckpointError: The checkpoint is missing or broken.
@@ -269,7 +270,7 @@ class RunFolder:
         path = self.checkpoint(which)
         if not path.is_file():
             raise CheckpointError(f"{path} does not exist{self._why_missing(which)}.")
-        return read_checkpoint(path, mmap)
+        return read_checkpoint(path, mmap, whole)
 
     def write_checkpoint(self, which: Which, content: Mapping[str, Any]) -> None:
         """Write a checkpoint.

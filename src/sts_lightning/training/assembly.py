@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from sts_lightning.config.build import build, check_kind
+from sts_lightning.config.build import build, check_kind, name_setting
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.base import Regularizer
@@ -92,6 +92,8 @@ def make_module(
         companion: What the loss reads besides the embeddings.
     """
     optimizer, schedule = optimization(cfg.optim, precision, plan)
+    with name_setting("queue", cfg.queue):
+        queue = MomentumQueue(encoder, **cfg.queue) if cfg.queue.size else None
     return STSModule(
         encoder,
         loss,
@@ -100,7 +102,7 @@ def make_module(
         cfg.freeze,
         keep,
         regularizer,
-        MomentumQueue(encoder, **cfg.queue) if cfg.queue.size else None,
+        queue,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
         companion,

@@ -286,8 +286,12 @@ class STSModule(pl.LightningModule):
         buffers = {name for name, _ in self.named_buffers()}
         copies = {f"queue.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
         stored = trained | buffers | copies | self.keep
-        whole = super().state_dict(*args, **kwargs)
-        return {name: value for name, value in whole.items() if name in stored}
+        whole: dict[str, Any] = super().state_dict(*args, **kwargs)
+        prefix = kwargs.get("prefix", "")  # of a module around this one, which has values of its own
+        for name in [name for name in whole if name.startswith(prefix)]:
+            if name.removeprefix(prefix) not in stored:
+                del whole[name]
+        return whole
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Reject the checkpoint of another model.

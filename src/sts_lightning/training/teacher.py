@@ -126,10 +126,10 @@ class Teacher(Companion):
         given: dict[str, Any] = {"pooling": self.pooling, "max_length": self.max_length}
         given = {name: value for name, value in given.items() if value is not None}
         if given and not is_run(source):
-            encoder = from_pipeline(source, **given).eval()
+            encoder = from_pipeline(source, trust_remote_code=self.trust.remote_code, **given).eval()
             encoder.tokenizer.set_evaluation_length(self.max_length)
         else:
-            encoder = load(source)
+            encoder = load(source, self.trust.names, self.trust.remote_code)
         if self.precision is not None:
             encoder.set_precision(self.precision)
         return encoder.requires_grad_(False)

@@ -33,7 +33,7 @@ from sts_lightning.training.kept_weights import KeptWeights
 from sts_lightning.training.recorder import RunRecorder
 from sts_lightning.training.sharded_strategy import ShardedStrategy
 
-EXTRA_ERRORS = (TypeError, ValueError, MisconfigurationException)
+EXTRA_ERRORS = (AttributeError, TypeError, ValueError, MisconfigurationException)
 """Errors that Lightning's Trainer raises for an argument that it rejects."""
 
 

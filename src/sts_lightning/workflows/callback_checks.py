@@ -26,6 +26,10 @@ NOT_HERE = {
 """Callbacks of Lightning's that do not go with the framework, and why."""
 
 
+TRAIN = ("train/loss", "train/regularizer")
+"""Metrics of the training that may end it."""
+
+
 def check_callback(name: str, callback: Callback) -> None:
     """Reject a callback of Lightning's that would change the loss or the selection unnoticed, or fail late.
 
@@ -60,11 +64,11 @@ def check_monitors(cfg: DictConfig, callbacks: Sequence[Callback], found: Mappin
     """
     for name, callback in zip(cfg.callbacks, callbacks, strict=False):
         monitor = str(callback.monitor) if isinstance(callback, EarlyStopping) else None
-        if monitor is None or monitor in found or monitor.startswith(("train/", "rank/")):
+        if monitor is None or monitor in found or monitor in TRAIN:
             continue
-        known = sorted(key for key in found if key.startswith("dev/"))
+        known = [*sorted(key for key in found if key.startswith("dev/")), *TRAIN]
         raise ConfigError(
-            f"callbacks.{name}.monitor={monitor} is not measured on the dev pairs.",
+            f"callbacks.{name}.monitor={monitor} is not measured where early stopping decides.",
             key=f"callbacks.{name}.monitor",
             hint=suggest(monitor, known) or f"There are: {', '.join(known)}.",
         )

@@ -18,7 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config.composing import composing
 from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.constraints import check_config
+from sts_lightning.config.keys import check_known
 from sts_lightning.errors import ConfigError
+from sts_lightning.workflows.trainer_checks import check_settings
 
 VARIED = ("seed", "loss", "optim.")
 """Settings that may differ between the heads of a grid: these, and what is below ``loss`` and ``optim``."""
@@ -98,5 +100,7 @@ def _composed(fixed: list[str], cells: list[dict[str, str]]) -> list[Cell]:
             if key != "loss":
                 value = OverridesParser.create().parse_override(f"{key}={text}").value()
                 OmegaConf.update(cfg, key, value, force_add=False)
+        check_known(cfg)
         made.append(Cell(values, check_config(cfg)))
+        check_settings(made[-1].cfg.trainer, made[-1].cfg.data.batch_size)
     return made

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sts_lightning.config.machine import decide, fix_workspace, weights_device
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.pair_tables import values_of
+from sts_lightning.data.pair_tables import hash_tables, values_of
 from sts_lightning.errors import ConfigError, FinishedRunError
 from sts_lightning.evaluation.sts import encode_tables, table_cosines
 from sts_lightning.evaluation.vector_cache import CachedVectors
@@ -70,6 +70,11 @@ def check_cell(cfg: DictConfig) -> None:
         "regularizer": (not cfg.regularizer, "must be none: it has no effect on a frozen encoder"),
         "companion": (not cfg.companion, "must be none: a regression head takes none"),
         "queue.size": (not cfg.queue.size, "must be 0: a regression head takes no negatives"),
+        "resume": (cfg.resume is None, "must be null: the command with the same --to resumes a grid"),
+        "plan": (not cfg.plan, "must be false: it lists the jobs of a sweep"),
+        "trainer.keep_every": (cfg.trainer.keep_every is None, "must be null: a grid keeps the best heads"),
+        "evaluation.untuned": (not cfg.evaluation.untuned, "must be false: an untrained head is no model"),
+        "evaluation.rank": (not cfg.evaluation.rank, "must be false: all heads read the same vectors"),
         "callbacks": (not cfg.callbacks, "must be empty: a grid has none"),
         "trainer.extra": (not cfg.trainer.extra, "must be empty: a grid does not use Lightning's Trainer"),
         "trainer.devices": (cfg.trainer.devices == 1, "must be 1: a grid trains in one process"),
@@ -90,6 +95,25 @@ def check_cell(cfg: DictConfig) -> None:
         if not holds:
             raise ConfigError(f"{key} {reason}.", key=key)
     check_optim(cfg.optim)
+
+
+def _check_data(cells: Sequence[Cell], data: SentenceDataModule, run: RunFolder) -> None:
+    """Reject heads that would train on, or be selected by, other pairs than those of the first one."""
+    tables = hash_tables([data.train, data.dev])
+    known = {OmegaConf.to_yaml(cells[0].cfg.data, resolve=True)}
+    for cell in cells:
+        if (text := OmegaConf.to_yaml(cell.cfg.data, resolve=True)) in known:
+            continue
+        known.add(text)
+        other = build_parts(run, cell.cfg).data
+        other.setup()
+        if hash_tables([other.train, other.dev]) != tables:
+            raise ConfigError(
+                f"{cell.name} takes other dev pairs from the training pairs than {cells[0].name}, but the "
+                "heads of a grid share their data.",
+                key="data.seed",
+                hint="Set data.seed=0, give dev pairs (data.dev_path), or run the command for each seed.",
+            )
 
 
 def train_heads(cells: Sequence[Cell], folder: Path) -> Grid:
@@ -116,6 +140,7 @@ def train_heads(cells: Sequence[Cell], folder: Path) -> Grid:
         times = [time.monotonic()]
         data = build_parts(RunFolder(folder), cfg).data
         data.setup()
+        _check_data(cells, data, RunFolder(folder))
         shared, losses = build_heads(cells, data)
         times.append(time.monotonic())
         own = folder / "vectors" / fingerprint(shared.encoder)[:16]

@@ -84,9 +84,10 @@ def report(fitted: Fitted, clock: RunClock) -> float:
     if tuned.test is not None:
         save_predictions(run, data.tests, tuned.test_cosines)
     before, selected = scores_before_and_at(history, MONITOR, best_step)
-    if mixture is not None and mixture["share"] < 1:
-        selected = tuned.dev["spearman"]
-    worse = None if before is None or selected is None else selected < before
+    start = before
+    if mixture is not None and mixture["share"] < 1:  # both in the precision of the report
+        selected, start = tuned.dev["spearman"], mixture.get("start", before)
+    worse = None if start is None or selected is None else selected < start
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
         plot_curves(history, run.plots / "curves.png", best_step, title)
@@ -109,7 +110,7 @@ def report(fitted: Fitted, clock: RunClock) -> float:
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
             "optim.lr or train longer; trainer.select_untuned=true would keep the untuned weights.",
             selected,
-            before,
+            start,
         )
     _print_scores(tuned, fitted.untuned, history, parts, encoder)
     log.info(

@@ -224,7 +224,7 @@ def _details(
         "senteval_text": data.text,
         "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in data.counts],
         "trained_on": as_plain(tuple(trained_on)),
-        "earlier": [cost for parent in parents for cost in parent.run.costs()],
+        "earlier": list({cost["run"]: cost for parent in parents for cost in parent.run.costs()}.values()),
         **({} if scores.ranks is None else {"rank": scores.ranks}),
         **environment(),
     }

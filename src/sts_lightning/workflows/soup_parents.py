@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from sts_lightning.config.trust import Trust
-from sts_lightning.data.training_files import find_files, weighted
-from sts_lightning.errors import CheckpointError, DataError
+from sts_lightning.errors import CheckpointError
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.loading import build_encoder, load_part
 from sts_lightning.models.weight_sum import Weights, weighted_sum
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 ENCODER = "encoder."
 """Prefix of the names of the encoder's weights in a checkpoint."""
-
-DEV_SPLIT = ("seed", "dev_fraction", "limit", "dev_path", "dev_split")
-"""Settings of data that decide which of the training pairs become dev pairs."""
 
 
 @dataclass(frozen=True)
@@ -95,41 +90,14 @@ def _check_same(first: Parent, other: Parent) -> None:
 
 
 def _check_dev(first: Parent, other: Parent) -> None:
-    """Reject a run of which dev pairs of the first one are training pairs."""
-    one, two = first.cfg.data, other.cfg.data
-    drawn = "dev_fraction" in one and one.get("dev_path") is None and one.get("dev_split") is None
-    ours, theirs = _sources(one), _sources(two)
-    other_split = ours != theirs or any(one.get(key) != two.get(key) for key in DEV_SPLIT)
-    if drawn and set(ours) & set(theirs) and other_split:
+    """Reject a run of which dev pairs of the first one are, or may be, training pairs."""
+    seen = describe_seen(first.run.name, first.cfg.data, other.cfg.data)
+    if seen is not None:
         raise CheckpointError(
-            f"{other.run.name} has trained on dev pairs of {first.run.name}: both take them from the "
-            "training pairs, with another data.path, data.seed, data.dev_fraction, data.limit or source of "
-            "dev pairs.",
-            hint="Train the runs with one data.seed (data.seed=0), or give dev pairs (data.dev_path, "
-            "data.dev_split).",
+            f"{other.run.name} {seen}",
+            hint="Average runs with the same data.seed (data.seed=0) and dev, or with dev pairs of their own "
+            "(data.dev_path, data.dev_split).",
         )
-    if one.get("dev_path") is not None and os.path.realpath(one.dev_path) in [place for place, *_ in theirs]:
-        raise CheckpointError(
-            f"{other.run.name} has trained on the dev pairs of {first.run.name} ({one.dev_path}).",
-            hint="Average runs that were trained on other pairs.",
-        )
-    if one.get("dev") == "suite" != two.get("dev", "suite"):
-        raise CheckpointError(
-            f"{other.run.name} may have trained on dev pairs of {first.run.name}, whose dev=suite holds "
-            f"training pairs out; it has dev={two.dev}.",
-            hint="Average runs with the same dev.",
-        )
-
-
-def _sources(data: DictConfig) -> list[tuple[str, object, object]]:
-    """Return the files that a run was trained on, or the set on the hub with its split and configuration."""
-    if data.get("path") is None:
-        return []
-    path: Any = OmegaConf.to_container(data.path) if OmegaConf.is_config(data.path) else data.path
-    weights = weighted(path)
-    with contextlib.suppress(DataError):  # they are gone, or on the hub
-        weights = find_files(weights)
-    return [(os.path.realpath(path), data.get("split"), data.get("config")) for path in weights]
 
 
 def mean_encoder(parents: Sequence[Parent]) -> dict[str, Tensor]:
@@ -173,9 +141,16 @@ def _start(parent: Parent) -> dict[str, Tensor]:
         torch.manual_seed(cfg.seed)
         encoder = build_encoder(cfg.model, cfg.prompt)
     if cfg.init_from is not None:
-        earlier = RunFolder(cfg.init_from).last_stage()
+        earlier = _stage_before(parent.run) or RunFolder(cfg.init_from).last_stage()
         kind: Literal["best", "last"] = "best" if cfg.init == "best" else "last"
         freeze(encoder, earlier.settings().get("freeze", "none"))  # what it did not train may be absent
         load_part(encoder, ENCODER, earlier.read_checkpoint(kind), earlier.checkpoint(kind))
     whole = {ENCODER + name: value for name, value in encoder.state_dict().items()}
     return {name: whole[name] for name in parent.encoder()}
+
+
+def _stage_before(run: RunFolder) -> RunFolder | None:
+    """Return the stage before a later stage of a run, wherever its folder is now."""
+    stages = [stage.path.resolve() for stage in RunFolder(run.path.resolve().parent).stages()]
+    place = stages.index(run.path.resolve()) if run.path.resolve() in stages else 0
+    return RunFolder(stages[place - 1]) if place else None

@@ -23,6 +23,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.trainer import several
+from sts_lightning.workflows.check import RunCheck
 from sts_lightning.workflows.run_config import load_run_config
 from sts_lightning.workflows.shared_stage import run_shared_stage, train_shared
 from sts_lightning.workflows.train import train_in
@@ -163,6 +164,10 @@ def run_stages(
                 check_same(folder, OmegaConf.create(plain))
             folder.save_stages(stages, shared)
         try:
+            if first:
+                check = RunCheck()
+                for name in list(stages)[1:]:  # the first one begins with these checks
+                    check(folder.stage(name), stages[name])
             return _continue_stages(folder, trust)
         except UserError as error:
             interrupted = isinstance(error, InterruptedRunError)
@@ -206,6 +211,8 @@ def _continue_stages(folder: RunFolder, trust: Trust, data_root: str | None = No
             log.info("stage %s: %s", name, run.name)
             cut = run == folder.stage(name) and run.state == "cut"
             cfg = load_run_config(run, trust) if cut else stage
+            if previous is not None:
+                cfg.init_from = stage.init_from  # the folder may have moved since
             if data_root is not None:
                 move_data(cfg, data_root)
             if run == folder.stage(name):

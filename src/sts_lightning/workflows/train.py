@@ -214,6 +214,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
     if parts.companion is not None:
         with name_setting("companion", cfg.companion):
+            parts.companion.trust = trust | wanted(cfg)
             parts.companion.connect(encoder)
         check_teacher_size(loss, parts.companion, encoder.dimension)
     if cfg.trainer.gradient_checkpointing:

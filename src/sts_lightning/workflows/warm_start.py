@@ -14,6 +14,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.loading import load_part
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +49,11 @@ def warm_start(
             f"init_from={run.name} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), "
             f"not {_shape_of(model) or 'none'}; leave model.adapter as it was."
         )
-    if cfg.data.get("dev") == "suite" != earlier.data.get("dev"):
-        log.warning(
-            "WARNING: init_from=%s was trained without dev=suite, so that it may have seen dev pairs of this "
-            "run, and a checkpoint near the start may look too good.",
-            run.name,
-        )
+    seen = describe_seen("this run", cfg.data, earlier.data) if "data" in earlier else None
+    if seen is not None:
+        log.warning("WARNING: init_from=%s %s A checkpoint near the start may look too good.", run.name, seen)
+    if run.resumable:
+        log.warning("WARNING: init_from=%s has not finished; resume=%s finishes it.", run.name, run.name)
     kind: Literal["best", "last"] = "best" if which == "best" else "last"
     path = run.checkpoint(kind)
     checkpoint = run.read_checkpoint(kind)
@@ -62,8 +62,8 @@ def warm_start(
     names = load_part(encoder, "encoder.", checkpoint, path)
     for parameter, requires_grad in trains.items():
         parameter.requires_grad_(requires_grad)
-    heads = {name for name in checkpoint["state_dict"] if name.startswith("loss.")}
-    same_head = heads == {f"loss.{name}" for name in loss.state_dict()}
+    heads = {name: v.shape for name, v in checkpoint["state_dict"].items() if name.startswith("loss.")}
+    same_head = heads == {f"loss.{name}": value.shape for name, value in loss.state_dict().items()}
     if heads and same_head:
         load_part(loss, "loss.", checkpoint, path)
     log.info(

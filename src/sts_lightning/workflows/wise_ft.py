@@ -64,12 +64,14 @@ def mix_with_start(
     }
     selected = max(dev, key=lambda share: dev[share])  # of equal ones the first, which is 1
     chosen = average(selected)
-    load_part(encoder, ENCODER, {"state_dict": chosen}, run.checkpoint("best"))
     told = ", ".join(f"{share:g}: {value:.2f}" for share, value in dev.items())
     log.info(
         "dev by the share of the best weights in an average with the start: %s; selected: %g", told, selected
     )
-    mixture = {"share": selected, "dev": {f"{share:g}": value for share, value in dev.items()}}
+    start = dev[0.0] if 0.0 in dev else dev_of_weights(encoder, average(0.0), data, cfg.evaluation, run)
+    load_part(encoder, ENCODER, {"state_dict": chosen}, run.checkpoint("best"))
+    by_share = {f"{share:g}": value for share, value in dev.items()}
+    mixture = {"share": selected, "dev": by_share, "start": start}
     if writes:
         weights = {**checkpoint["state_dict"], **chosen}
         run.write_checkpoint("best", {**checkpoint, "state_dict": weights, ENTRY: mixture})

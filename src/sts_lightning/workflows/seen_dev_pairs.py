@@ -1,0 +1,60 @@
+"""Whether a run has trained on the dev pairs of another one, told from their configurations."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.data.training_files import find_files, weighted
+from sts_lightning.errors import DataError
+
+DEV_SPLIT = ("seed", "dev_fraction", "limit", "dev_path", "dev_split")
+"""Settings of data that decide which of the training pairs become dev pairs."""
+
+
+def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str | None:
+    """Describe why a run has, or may have, trained on the dev pairs by which another one selects.
+
+    Args:
+        name: Name of the other run.
+        selecting: Group ``data`` of the other run.
+        trained: Group ``data`` of the run that trained.
+
+    Returns:
+        What follows the name of the run in a message; None if it has not.
+    """
+    drawn = (
+        "dev_fraction" in selecting
+        and selecting.get("dev_path") is None
+        and selecting.get("dev_split") is None
+    )
+    ours, theirs = _sources(selecting), _sources(trained)
+    other_split = ours != theirs or any(selecting.get(key) != trained.get(key) for key in DEV_SPLIT)
+    if drawn and set(ours) & set(theirs) and other_split:
+        return (
+            f"has trained on dev pairs of {name}: both take them from the training pairs, with another "
+            "data.path, data.seed, data.dev_fraction, data.limit or source of dev pairs."
+        )
+    path = selecting.get("dev_path")
+    if path is not None and os.path.realpath(path) in [place for place, *_ in theirs]:
+        return f"has trained on the dev pairs of {name} ({path})."
+    if selecting.get("dev") == "suite" != trained.get("dev", "suite"):
+        return (
+            f"may have trained on dev pairs of {name}, whose dev=suite holds training pairs out; it has "
+            f"dev={trained.dev}."
+        )
+    return None
+
+
+def _sources(data: DictConfig) -> list[tuple[str, object, object]]:
+    """Return the files that a run was trained on, or the set on the hub with its split and configuration."""
+    if data.get("path") is None:
+        return []
+    path: Any = OmegaConf.to_container(data.path) if OmegaConf.is_config(data.path) else data.path
+    weights = weighted(path)
+    with contextlib.suppress(DataError):  # they are gone, or on the hub
+        weights = find_files(weights)
+    return [(os.path.realpath(path), data.get("split"), data.get("config")) for path in weights]

@@ -1,0 +1,58 @@
+"""Exponential moving averages of runs that do not train all weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig
+
+from sts_lightning.errors import InterruptedRunError
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.ema import _average
+from sts_lightning.workflows.train import train_in
+from tests.conftest import EXACT
+from tests.scenarios.helpers import EPOCHS, same_results
+from tests.scenarios.interruptions import StopAt
+
+Config = Callable[..., DictConfig]
+
+EMA = [*EPOCHS, EXACT, "callbacks=ema", "callbacks.ema.decay=0.9"]
+
+PARTS = {
+    "adapter": ["model=tiny_llama", "prompt=eol"],
+    "4 bit": ["model=tiny_llama", "prompt=eol", "model.quantization=4bit"],
+    "head": ["loss=l1", "freeze=encoder"],
+    "masked words": ["experiment=infocse", "model=tiny_bert", "data=toy", "data.kind=sentences"],
+}
+
+
+@pytest.mark.parametrize("part", ["adapter", "head"])
+def test_interrupted_and_resumed_equals_uninterrupted(part: str, config: Config, tmp_path: Path) -> None:
+    overrides = [*EMA, *PARTS[part]]
+    train_in(tmp_path / "whole", config(*overrides))
+    with pytest.raises(InterruptedRunError):
+        train_in(tmp_path / "run", config(*overrides), callbacks=[StopAt(7)])
+    train_in(tmp_path / "run", RunFolder(tmp_path / "run").load_config(), resume=True)
+    same_results(tmp_path / "whole", tmp_path / "run")
+
+
+def test_the_average_of_a_quantised_model_is_reported(config: Config, tmp_path: Path) -> None:
+    """Packed weights stay as they are: dev scores at a learning rate near zero do not change."""
+    train_in(tmp_path / "run", config(*EMA, *PARTS["4 bit"], "optim.lr=1e-12"))
+    rows = [row["dev/spearman"] for row in RunFolder(tmp_path / "run").history() if "dev/spearman" in row]
+    assert len(rows) > 2
+    np.testing.assert_allclose(rows, rows[0], atol=1e-3)
+    stored = RunFolder(tmp_path / "run").read_checkpoint("best")["state_dict"]
+    assert not [name for name in stored if "absmax" in name]
+
+
+def test_the_average_by_hand() -> None:
+    old, new = torch.tensor([1.0, 0.1, 3.0]), torch.tensor([2.0, 0.1, -3.0])
+    torch.testing.assert_close(_average(0.25, old, new, 5), torch.tensor([1.25, 0.1, 1.5]))
+    assert torch.equal(_average(0.02, old, old.clone(), 5), old)
+    packed = torch.tensor([3, 200], dtype=torch.uint8)
+    assert torch.equal(_average(0.02, packed, packed, 5), packed)
