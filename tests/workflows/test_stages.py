@@ -64,6 +64,29 @@ def test_stages_are_started_again_and_resumed_as_a_whole(
         resume_stages(RunFolder(folder))
 
 
+def test_a_run_that_has_moved_starts_its_stage_from_the_one_beside_it(
+    config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = [*SHORT_RUN, "trainer.max_steps=4", "evaluation.final=false"]
+    stages = {"one": config(*short), "two": config(*short, "seed=2")}
+    compute = STSModule.training_step
+
+    def stop_second(module: STSModule, *args: Any) -> Any:
+        if (tmp_path / "was" / "two").exists() and module.global_step == 1:
+            signal.raise_signal(signal.SIGTERM)
+        return compute(module, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(STSModule, "training_step", stop_second)
+        with pytest.raises(InterruptedRunError, match="after step 2"):
+            run_stages(RunFolder(tmp_path / "was"), stages)
+    (tmp_path / "was").rename(tmp_path / "moved")
+    resume_stages(RunFolder(tmp_path / "moved"))
+    two = RunFolder(tmp_path / "moved").stage("two")
+    assert len(two.metrics().trained_on) == 2
+    assert two.load_config().init_from == str(tmp_path / "moved" / "one")
+
+
 def test_a_run_of_an_earlier_version_goes_on(
     config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

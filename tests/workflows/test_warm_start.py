@@ -91,6 +91,7 @@ def test_a_head_of_another_shape_is_left_out(
     config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """From classes of NLI to scores, the usual order of the two."""
+    caplog.set_level("INFO", logger="sts_lightning")
     short = [*SHORT_RUN, "evaluation.final=false", "trainer.max_steps=2", "trainer.max_epochs=-1"]
     train_in(tmp_path / "nli", config(*short, "data.kind=classes", "loss=cross_entropy"))
     train_in(tmp_path / "sts", config(*short, "loss=mse", f"init_from={tmp_path / 'nli'}"))
