@@ -91,7 +91,7 @@ bench-lora-dropout: install  ## memory that LoRA's dropout keeps against peft's 
 	$(BIN)/python benchmarks/lora_dropout.py
 
 bench-heads: install  ## time 126 regression heads on a frozen MiniLM at once against their runs one by one (5 minutes)
-	$(BIN)/python benchmarks/head_grid.py runs/bench_heads
+	$(BIN)/python benchmarks/head_grid.py runs/bench_heads/$$(date +%s)
 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
 	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \

@@ -129,6 +129,20 @@ def test_a_mistake_is_one_message_and_leaves_nothing(
     assert list(tmp_path.rglob("*")) == []
 
 
+def test_a_file_in_the_place_of_a_folder(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").touch()
+    for folder in ("one.csv", "one.csv/x"):
+        status, told = script("train.py", "model=tiny_bert", "data=toy", f"hydra.run.dir={folder}")
+        assert status == 1
+        assert told.startswith("error: ")
+        assert "one.csv" in told
+
+
+def test_options_of_hydra_that_exclude_each_other(script: Script) -> None:
+    status, told = script("train.py", "-m", "--cfg", "job", "seed=1,2")
+    assert (status, told.startswith("error: Only one of --run, --multirun")) == (1, True)
+
+
 @pytest.mark.parametrize("option", ["--seed=1", "-seed=1"])
 def test_settings_have_no_dashes(option: str, script: Script) -> None:
     status, said = script("train.py", option)

@@ -32,21 +32,6 @@ def test_each_stage_of_a_recipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "stage2: " in printed
 
 
-@pytest.mark.parametrize(
-    ("override", "named"),
-    [
-        ("optim.lrr=1", "optim.lrr"),
-        ("model=tiny_brt", "tiny_brt"),
-        ("+stages.a.seed=3", "stages.a.experiment"),
-    ],
-)
-def test_a_mistake(override: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(SystemExit) as stopped:
-        main(["plan", override])
-    assert named in str(stopped.value)
-
-
 def test_units() -> None:
     assert (size(2**30), size(2**20)) == ("1.00 GiB", "1.0 MiB")
     assert (duration(90), duration(600), duration(9000)) == ("90 s", "10 minutes", "2.5 hours")

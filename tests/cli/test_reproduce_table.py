@@ -57,19 +57,20 @@ def test_a_report_has_four_forms(table: Table) -> None:
 def test_scores_are_recorded_if_asked_for(
     table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(reproduce_table, "RECORDS", tmp_path)
+    records = tmp_path / "docs" / "results"  # outside a checkout there is none
+    monkeypatch.setattr(reproduce_table, "RECORDS", records)
     write_report(table, "toy", 20)
-    assert not list(tmp_path.glob("*.json"))
+    assert not records.exists()
     write_report(table, "toy", 20, record=True)
-    assert [result.runs for result in read_record(tmp_path / "toy.json").results] == [3, 0, 0]
+    assert [result.runs for result in read_record(records / "toy.json").results] == [3, 0, 0]
     capsys.readouterr()
     monkeypatch.setattr(
         "sts_lightning.reproduce.progress.state_page", lambda records: f"state of {records}\n"
     )
     write_state(None)
-    assert capsys.readouterr().out == f"state of {tmp_path}\n"
+    assert capsys.readouterr().out == f"state of {records}\n"
     write_state(tmp_path / "page.md")
-    assert (tmp_path / "page.md").read_text() == f"state of {tmp_path}\n"
+    assert (tmp_path / "page.md").read_text() == f"state of {records}\n"
     monkeypatch.setattr(reproduce_table, "RECORDS", tmp_path / "absent")
     with pytest.raises(ConfigError, match="--record"):
         write_state(None)

@@ -104,3 +104,13 @@ def test_runs_that_were_evaluated_differently(changed: dict[str, object], tmp_pa
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
     with pytest.raises(SystemExit, match=r"evaluated differently .*one: aggregate=all, .*; other: "):
         main(["seeds", str(tmp_path / "one"), str(tmp_path / "other")])
+
+
+def test_a_run_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    """It was left out of the mean; files, which a pattern may match too, are."""
+    for name in ("one", "two"):
+        save(tmp_path / name, 88.0, 80.0)
+    (tmp_path / "scores.csv").touch()
+    main(["seeds", *(str(tmp_path / name) for name in ("one", "two", "scores.csv"))])
+    with pytest.raises(SystemExit, match=r"three has no metrics\.json"):
+        main(["seeds", *(str(tmp_path / name) for name in ("one", "two", "three"))])

@@ -100,6 +100,12 @@ def test_the_plan_of_a_part(cli: Cli) -> None:
         ("process", "gpus_per_job=-1"),
         ("process", "timeout_minutes=0"),
         ("slurm", "jobs=0"),
+        ("process", "jobs=1.5"),
+        ("process", "jobs=a"),
+        ("process", "jobs=true"),
+        ("process", "timeout_minutes=soon"),
+        ("process", "wait=maybe"),
+        ("ray", "gpus_per_job=0.5"),
         ("ray", "timeout_minutes=-5"),
     ],
 )

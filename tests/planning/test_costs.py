@@ -56,6 +56,13 @@ def test_without_a_card_there_is_no_time(config: Config) -> None:
     assert "fit" not in text and "hours" not in text and not text.endswith(" s")
 
 
+@pytest.mark.slow
+def test_without_a_card_micro_batches_are_those_of_a_common_one(config: Config) -> None:
+    """Of a card without limit the largest micro batch is the whole batch, whatever its memory."""
+    text = Costs()(config(*TINY, "data.train_size=64", "trainer.micro_batch_size=auto"))
+    assert text.endswith(" on a card of 24 GB")
+
+
 def test_a_card_that_is_not_known() -> None:
     with pytest.raises(ConfigError) as caught:
         Costs("rtx")

@@ -140,3 +140,13 @@ def test_the_search_finds_the_largest_size_of_any_growing_memory(
     for answer in range(most):
         usable = curve(answer) + 1 if answer else curve(1) - 1
         assert module._largest(curve, most, usable) == answer
+
+
+def test_several_gpus_share_the_work(config: Config) -> None:
+    gpu = Card("test", 2**40, 1e12, 1e12, 1e12, "32-true", gpu=True)
+    overrides = [*MISTRAL, "data.train_size=2048", "data.batch_size=256"]
+    one, four = (estimate(config(*overrides, f"trainer.devices={count}"), gpu) for count in (1, 4))
+    assert one.steps == four.steps
+    assert one.seconds is not None
+    assert four.seconds is not None
+    assert 0.2 < four.seconds / one.seconds < 0.6

@@ -32,6 +32,8 @@ def test_settings_reach_the_launcher(tmp_path: Path) -> None:
         ),
         ("process", "jobs", "--launcher process: "),
         ("lsf", "jobs=1", "--launcher lsf: "),
+        ("process", "part=0/2", "part divides a sweep"),
+        ("process", "jobs=1.5", "jobs must be a whole number above 0"),
     ],
 )
 def test_what_does_not_exist_is_named(name: str, setting: str, named: str, tmp_path: Path) -> None:

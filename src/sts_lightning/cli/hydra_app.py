@@ -95,6 +95,8 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
                 raise
             _exit(storage_error(error, None), debug)
         except ValueError as error:  # Hydra raises it for hydra/launcher=null, and elsewhere
+            if str(error).startswith("Only one of --"):
+                _exit(ConfigError(" ".join(str(error).split())), debug)
             if not str(error).startswith("Config group override must be"):
                 raise
             _exit(

@@ -56,10 +56,11 @@ def test_rows_of_tsv_that_look_quoted_are_named(tmp_path: Path, caplog: pytest.L
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(b"one\ntwo\n"), "is compressed; unpack it"),
+        (gzip.compress(b"one\ntwo\n", mtime=0), "is compressed; unpack it"),
         (b"PK\x03\x04...", "is a ZIP archive or a spreadsheet"),
         (b"PAR1...", "is Parquet"),
     ],
+    ids=["gzip", "zip", "parquet"],
 )
 def test_files_that_are_no_text(content: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"a\.txt: {message}"):
