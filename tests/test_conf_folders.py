@@ -76,7 +76,7 @@ def test_hydras_option_names_the_folder_for_jobs_too(
     assert folders() == (empty / "other", CONF)
 
 
-@pytest.mark.parametrize("arguments", [["--config-dir"], ["--config-dir=absent"], ["config-dir=other"], []])
+@pytest.mark.parametrize("arguments", [["--config-dir"], ["config-dir=other"], []])
 def test_everything_else_is_left_to_hydra(
     arguments: list[str], empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +84,13 @@ def test_everything_else_is_left_to_hydra(
     (empty / "other").mkdir()
     take_folder(arguments)
     assert os.environ[VARIABLE] == "as before"
+
+
+@pytest.mark.parametrize("arguments", [["--config-dir", "absent"], ["-cd=absent", "loss=mine"]])
+def test_an_option_that_names_no_folder(arguments: list[str], empty: Path) -> None:
+    """Before a choice from it is called unknown."""
+    with pytest.raises(ConfigError, match=r"--config-dir absent: there is no such folder"):
+        take_folder(arguments)
 
 
 def test_a_folder_of_another_project_is_rejected(empty: Path) -> None:
