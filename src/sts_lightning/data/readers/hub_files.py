@@ -144,7 +144,7 @@ class HubFiles:
                     key="data.path",
                 )
         for index, field in enumerate(table.schema):
-            if field.name == self.columns[-1] and pa.types.is_integer(field.type):
+            if field.name in self.columns[-1:] and pa.types.is_integer(field.type):
                 decimals = table.column(index).cast(pa.float64())
                 table = table.set_column(index, field.with_type(pa.float64()), decimals)
         return self._cast(table, *given, **named)
