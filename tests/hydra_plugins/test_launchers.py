@@ -106,6 +106,7 @@ def test_the_plan_of_a_part(cli: Cli) -> None:
         ("process", "timeout_minutes=soon"),
         ("process", "wait=maybe"),
         ("ray", "gpus_per_job=0.5"),
+        ("slurm", "memory_gb=much"),
         ("ray", "timeout_minutes=-5"),
     ],
 )
@@ -114,6 +115,14 @@ def test_numbers_that_would_wait_forever(launcher: str, setting: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", ["model=tiny_bert", "data=toy", *overrides], return_hydra_config=True)
     with pytest.raises(InstantiationException, match=rf"{setting.partition('=')[0]} must be"):
+        instantiate(cfg.hydra.launcher)
+
+
+def test_processes_of_slurms_trial_all_start_at_once() -> None:
+    overrides = ["hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.jobs=2"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        cfg = compose("train", ["model=tiny_bert", "data=toy", *overrides], return_hydra_config=True)
+    with pytest.raises(InstantiationException, match="jobs has no effect with cluster=local"):
         instantiate(cfg.hydra.launcher)
 
 

@@ -205,7 +205,14 @@ class SlurmLauncher(JobLauncher):
     ) -> None:
         positive = {"jobs": jobs, "cpus_per_job": cpus_per_job, "memory_gb": memory_gb}
         check_numbers(gpus_per_job=gpus_per_job, timeout_minutes=timeout_minutes, **positive)
+        if cluster == "local" and jobs is not None:
+            raise ConfigError(
+                "hydra.launcher.jobs has no effect with cluster=local, which starts all jobs at once.",
+                key="hydra.launcher.jobs",
+                hint="hydra/launcher=process runs that many at a time.",
+            )
         self.cluster = cluster
+        self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         wanted = {
             "slurm_array_parallelism": jobs,
@@ -224,7 +231,8 @@ class SlurmLauncher(JobLauncher):
         from sts_lightning.sweep.slurm import submit_to_slurm
 
         folder = Path(self.config.hydra.sweep.dir) / ".submitit"
-        watch(jobs, submit_to_slurm(jobs, folder, self.cluster, self.gpus_per_job, **self.parameters))
+        handles = submit_to_slurm(jobs, folder, self.cluster, self.gpus_per_job, **self.parameters)
+        watch(jobs, handles, self.jobs)
 
 
 class RayLauncher(JobLauncher):

@@ -86,23 +86,24 @@ class RemoteJob:
         return DelayedSubmission(again)
 
 
-def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
+def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = None) -> None:
     """Wait until all submitted jobs have ended; Ctrl-C cancels them.
 
     Args:
         jobs: Jobs of the sweep, updated in place.
         handles: Submitted jobs, in the same order.
+        at_once: Maximum number of jobs at a time; None for any.
 
     Raises:
         FailedJobsError: Some jobs failed; the message names their output files.
         RunningElsewhereError: No job failed, but some run elsewhere.
         InterruptedRunError: The user stopped the sweep.
     """
-    begin = time.monotonic()
+    begin, workers = time.monotonic(), min(at_once or len(jobs), len(jobs))
     left = dict(enumerate(handles))
     stages = {job.folder: job for job in jobs if job.stage is not None}
     try:
-        with overview(jobs, len(jobs), begin):
+        with overview(jobs, workers, begin):
             while left:
                 for index, handle in list(left.items()):
                     _update(jobs[index], handle, stages)
@@ -114,7 +115,7 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle]) -> None:
         for handle in left.values():
             handle.cancel()
         raise interrupted(jobs, error) from None
-    conclude(jobs, len(jobs), begin)
+    conclude(jobs, workers, begin)
 
 
 def _update(job: Job, handle: Handle, stages: Mapping[Path, Job]) -> None:
