@@ -9,6 +9,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
+from sts_lightning.config.machine import decide, decided
 from sts_lightning.evaluation.disagreements import Disagreement
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
@@ -111,6 +112,18 @@ def test_changed_settings_are_those_that_were_given(tmp_path: Path) -> None:
     assert changed["loss.scale"][0] == ""  # the default loss has no such setting
     assert "seed" not in changed
     assert not [key for key in changed if key.startswith(("data", "model", "hydra", "name"))]
+
+
+def test_what_auto_stands_for_is_no_change(tmp_path: Path) -> None:
+    """A run that is resumed has it in its configuration."""
+    with composed("train", "trainer.max_epochs=7", "name=mine", output=tmp_path) as cfg:
+        changed = changed_settings(decided(cfg, decide(cfg.trainer)))
+        cfg.trainer.chunk_tokens = 77
+        other = changed_settings(cfg)
+    assert changed is not None
+    assert other is not None
+    assert list(changed) == ["trainer.max_epochs"]
+    assert other["trainer.chunk_tokens"] == ("auto", 77)
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.machine import decide, decided
+from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.disagreements import Disagreement
 from sts_lightning.files import write_atomic
 from sts_lightning.runs.folder import RunFolder
@@ -42,15 +44,17 @@ def changed_settings(cfg: DictConfig) -> dict[str, tuple[Any, Any]] | None:
         with open_dict(plain):
             plain.name = cfg.name  # made from the choices of the groups, which only a job knows
         default: Any = OmegaConf.to_container(plain, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:  # no reason to lose the results of a run
+        settled: Any = OmegaConf.to_container(decided(plain, decide(plain.trainer)), resolve=True)
+    except (HydraException, OmegaConfBaseException, ConfigError) as error:  # no reason to lose results
         log.warning("the page of the run lacks the changed settings: %s", str(error).splitlines()[0])
         return None
     own: Any = OmegaConf.to_container(cfg, resolve=True)
-    before, now = defining_leaves(default), defining_leaves(own)
+    before, chosen, now = map(defining_leaves, (default, settled, own))
     return {
         key: (before.get(key, ""), value)
         for key, value in now.items()
-        if key not in before or value != before[key]
+        # A run that is resumed has what auto stood for.
+        if key not in before or (value != before[key] and (before[key] != "auto" or value != chosen[key]))
     }
 
 
