@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,17 @@ def test_uniform(runs: list[Path], tmp_path: Path) -> None:
         {"source": "toy", "unit": "pairs", "rows": 32, "published": None, "dropped": {}}
     ]
     assert [cost["run"] for cost in found["earlier"]] == [str(run) for run in runs]
+
+
+def test_a_stage_that_parents_share_costs_once(tmp_path: Path) -> None:
+    shared = {"run": "first", "wall_seconds": 100.0, "peak_memory_bytes": None}
+    parents = [write_run(tmp_path / name, 0.01, seed) for seed, name in enumerate(("one", "two"))]
+    for parent in parents:
+        found = RunFolder(parent).metrics()
+        RunFolder(parent).save_metrics(replace(found, details={**found.details, "earlier": [shared]}))
+    make_soup(read_parents(parents, NOTHING), tmp_path / "soup")
+    costs = metrics(tmp_path / "soup")["earlier"]
+    assert [cost["run"] for cost in costs] == ["first", str(parents[0]), str(parents[1])]
 
 
 def test_the_folder_is_that_of_a_finished_run(runs: list[Path], tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ def test_dev_selects_among_averages_with_the_start(usual: Path, mixed: Path, con
     best = max(expected, key=lambda share: expected[share])
     assert 0 < best < 1  # or the test tells nothing
     assert found["share"] == best
+    assert found["start"] == found["dev"]["0"]
     for name, value in average(start, tuned, best).items():
         torch.testing.assert_close(weights(mixed)[name], value)
     assert metrics(mixed)["dev"]["spearman"] == pytest.approx(expected[best], abs=1e-2)
