@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -165,15 +167,27 @@ def run_stages(
             folder.save_stages(stages, shared)
         try:
             if first:
-                check = RunCheck()
-                for name in list(stages)[1:]:  # the first one begins with these checks
-                    check(folder.stage(name), stages[name])
+                _check_later(folder, stages)
             return _continue_stages(folder, trust)
         except UserError as error:
             interrupted = isinstance(error, InterruptedRunError)
             if first and not interrupted and all(folder.stage(name).state == "new" for name in stages):
                 folder.stages_file.unlink()  # nothing has begun, so the corrected command may start here
             raise
+
+
+def _check_later(folder: RunFolder, stages: Mapping[str, DictConfig]) -> None:
+    """Check all stages but the first, which begins with these checks, before it trains.
+
+    Raises:
+        UserError: The configuration or the data of a stage cannot be used.
+    """
+    check = RunCheck()
+    for before, name in itertools.pairwise(stages):
+        stage = copy.deepcopy(stages[name])
+        with open_dict(stage):
+            stage.init_from = str(folder.stage(before).path)
+        check(folder.stage(name), stage)
 
 
 def resume_stages(folder: RunFolder, trust: Trust = NOTHING, data_root: str | None = None) -> float:
