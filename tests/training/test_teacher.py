@@ -173,10 +173,3 @@ def test_the_users_consent_is_that_for_its_teachers(monkeypatch: pytest.MonkeyPa
     teacher.trust = Trust.of(["mine.Loss"], remote_code=True)
     teacher.connect(tiny_bert())
     assert asked == [("runs/other", frozenset({"mine.Loss"}), True)]
-
-
-@pytest.mark.parametrize("settings", [{"pooling": "cls"}, {"max_length": 64}])
-def test_settings_that_no_teacher_reads(settings: dict[str, Any], tmp_path: Path) -> None:
-    source = folder(tmp_path / "1", np.ones((6, 4)))
-    with pytest.raises(ValueError, match=f"^{next(iter(settings))} has no effect on .*1; leave it null"):
-        Teacher([source], **settings).connect(tiny_bert())

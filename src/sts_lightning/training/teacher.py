@@ -107,15 +107,7 @@ class Teacher(Companion):
         self._cached: dict[int, CachedVectors] = {}
 
     def connect(self, encoder: SentenceEncoder) -> None:
-        """Load the teachers; the run's own random numbers do not depend on them.
-
-        Raises:
-            ValueError: Pooling or length is given, but all teachers have their own.
-        """
-        own = all(is_run(source) or has_vectors(Path(source)) for source in self.sources)
-        for name, value in (("pooling", self.pooling), ("max_length", self.max_length)):
-            if own and value is not None:
-                raise ValueError(f"{name} has no effect on {', '.join(self.sources)}; leave it null.")
+        """Load the teachers; the run's own random numbers do not depend on them."""
         self.connect_by(self._load)
 
     def connect_by(self, load: Callable[[str], Encodes]) -> None:
