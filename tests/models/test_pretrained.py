@@ -108,13 +108,13 @@ def test_a_prompt_by_name(tmp_path: Path) -> None:
     assert caught.value.key == "model.prompt_name"
 
 
-@pytest.mark.parametrize("tokens", [8, 20])
-def test_a_prompt_that_leaves_no_room(tokens: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("tokens", "left"), [(8, 0), (20, 2)])
+def test_a_prompt_that_leaves_no_room(tokens: int, left: int, tmp_path: Path) -> None:
     prompts = {"a": "search the web for : "}
     folder, _ = st_folder(tmp_path, prompts=prompts, default_prompt_name="a")
     path = Path(folder) / "sentence_bert_config.json"
     path.write_text(json.dumps({"max_seq_length": tokens}))
-    with pytest.raises(ConfigError, match=r"leaves [02] tokens of a row for the sentence") as caught:
+    with pytest.raises(ConfigError, match=f"leaves {left} tokens of a row for the sentence") as caught:
         from_pipeline(folder)
     assert caught.value.key == "prompt.template"
 

@@ -1,4 +1,4 @@
-"""Exponential moving averages of runs that do not train all weights."""
+"""Averages of weights that do not all train; `tests/scenarios/test_recipes.py` resumes such runs."""
 
 from __future__ import annotations
 
@@ -6,43 +6,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.ema import _average
 from sts_lightning.workflows.train import train_in
 from tests.conftest import EXACT
-from tests.scenarios.helpers import EPOCHS, same_results
-from tests.scenarios.interruptions import StopAt
+from tests.scenarios.helpers import EPOCHS
 
 Config = Callable[..., DictConfig]
 
-EMA = [*EPOCHS, EXACT, "callbacks=ema", "callbacks.ema.decay=0.9"]
-
-PARTS = {
-    "adapter": ["model=tiny_llama", "prompt=eol"],
-    "4 bit": ["model=tiny_llama", "prompt=eol", "model.quantization=4bit"],
-    "head": ["loss=l1", "freeze=encoder"],
-    "masked words": ["experiment=infocse", "model=tiny_bert", "data=toy", "data.kind=sentences"],
-}
-
-
-@pytest.mark.parametrize("part", ["adapter", "head"])
-def test_interrupted_and_resumed_equals_uninterrupted(part: str, config: Config, tmp_path: Path) -> None:
-    overrides = [*EMA, *PARTS[part]]
-    train_in(tmp_path / "whole", config(*overrides))
-    with pytest.raises(InterruptedRunError):
-        train_in(tmp_path / "run", config(*overrides), callbacks=[StopAt(7)])
-    train_in(tmp_path / "run", RunFolder(tmp_path / "run").load_config(), resume=True)
-    same_results(tmp_path / "whole", tmp_path / "run")
+EMA = [
+    *EPOCHS,
+    EXACT,
+    "callbacks=ema",
+    "callbacks.ema.decay=0.9",
+    "model=tiny_llama",
+    "prompt=eol",
+    "model.quantization=4bit",
+]
 
 
 def test_the_average_of_a_quantised_model_is_reported(config: Config, tmp_path: Path) -> None:
     """Packed weights stay as they are: dev scores at a learning rate near zero do not change."""
-    train_in(tmp_path / "run", config(*EMA, *PARTS["4 bit"], "optim.lr=1e-12"))
+    train_in(tmp_path / "run", config(*EMA, "optim.lr=1e-12"))
     rows = [row["dev/spearman"] for row in RunFolder(tmp_path / "run").history() if "dev/spearman" in row]
     assert len(rows) > 2
     np.testing.assert_allclose(rows, rows[0], atol=1e-3)

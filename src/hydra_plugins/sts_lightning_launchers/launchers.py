@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -278,13 +277,12 @@ def check_numbers(**settings: float | None) -> None:
     for name, value in settings.items():
         if value is None:
             continue
-        kind = (int, float) if name in ("timeout_minutes", "memory_gb") else int
-        least = 0 if name == "gpus_per_job" else math.ulp(0)
-        if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
-            number = "a number" if kind is not int else "a whole number"
-            words = "of at least 0" if least == 0 else "above 0"
+        whole, zero = name not in ("timeout_minutes", "memory_gb"), name == "gpus_per_job"
+        is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if not is_number or not (value > 0 or (zero and value == 0)):
+            words = f"{'a whole' if whole else 'a'} number {'of at least 0' if zero else 'above 0'}"
             key = f"hydra.launcher.{name}"
-            raise ConfigError(f"{key} must be {number} {words} or null, got {value}.", key=key)
+            raise ConfigError(f"{key} must be {words} or null, got {value}.", key=key)
 
 
 def _returned(job: Job) -> JobReturn:

@@ -107,9 +107,12 @@ class SentEvalData(SentenceDataModule):
             return [self._load_own(path, TEST)]
         if self.own.get("dev_path") is not None:
             return []
+        tasks = load_sts_tasks(self.root, text=self.senteval_text)
         if self.published_rows is None:
-            self._report_common(self.tables_to_avoid(), f"{TEST} (the seven test sets)")
-        return load_sts_tasks(self.root, text=self.senteval_text)
+            raw = tasks if self.senteval_text == "raw" else load_sts_tasks(self.root)
+            tables = [table for task in raw for table in task.subsets.values()]
+            self._report_common(tables, f"{TEST} (the seven test sets)")
+        return tasks
 
     def _load_own(self, path: str, role: str) -> STSTask:
         with at_setting("data.dev_path" if role == DEV else "data.test_path"):

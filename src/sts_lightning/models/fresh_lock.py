@@ -6,10 +6,10 @@ import threading
 
 
 class FreshLock:
-    """Lock that its holder may take again; a copy of it, also by pickling, is another lock."""
+    """Lock of which a copy, also by pickling, is another lock: those of threads cannot be copied."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
 
     def __enter__(self) -> None:
         self._lock.acquire()

@@ -83,11 +83,8 @@ class SentenceTokenizer:
         self.evaluation_length: int | None = max_length
         self.set_limits(None, None)
         self.template = None if template is None else fill_mask(tokenizer, "template", template)
-        self.view_templates = (
-            [fill_mask(tokenizer, "view_templates", text) for text in view_templates]
-            if view_templates
-            else None
-        )
+        filled = [fill_mask(tokenizer, "view_templates", text) for text in view_templates or ()]
+        self.view_templates = filled or None
         self.denoise: Denoise = denoise
         self.position_offset = position_offset
 
@@ -151,9 +148,10 @@ class SentenceTokenizer:
                 raise ValueError("an augmentation would change the template too; use prompt=none.")
             masks = encoded["special_tokens_mask"]
             ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
-        if template is not None and row_length is None and self.fits is not None:
-            start, end = map(len, self._split(template))
-            ids = cut_rows(ids, start + self.fits + end, end)
+        fits = self.fits if template is not None and row_length is None else None
+        if fits is not None and any(len(row) > fits for row in ids):
+            start, end = map(len, self._split(template or SLOT))
+            ids = cut_rows(ids, start + fits + end, end)
         return [row or [self._empty_id] for row in ids]
 
     def _encode(self, texts: list[str] | str, **options: Any) -> BatchEncoding:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sts_lightning.config.machine import decide, fix_workspace, weights_device
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.pair_tables import hash_tables, values_of
+from sts_lightning.data.pair_tables import values_of
 from sts_lightning.errors import ConfigError, FinishedRunError
 from sts_lightning.evaluation.sts import encode_tables, table_cosines
 from sts_lightning.evaluation.vector_cache import CachedVectors
@@ -43,6 +43,7 @@ from sts_lightning.workflows.head_report import (
     pair_scores,
     write_grid,
 )
+from sts_lightning.workflows.seen_dev_pairs import describe_seen
 from sts_lightning.workflows.validate import build_parts
 
 log = logging.getLogger(__name__)
@@ -97,20 +98,14 @@ def check_cell(cfg: DictConfig) -> None:
     check_optim(cfg.optim)
 
 
-def _check_data(cells: Sequence[Cell], data: SentenceDataModule, run: RunFolder) -> None:
-    """Reject heads that would train on, or be selected by, other pairs than those of the first one."""
-    tables = hash_tables([data.train, data.dev])
-    known = {OmegaConf.to_yaml(cells[0].cfg.data, resolve=True)}
+def _check_dev(cells: Sequence[Cell]) -> None:
+    """Reject seeds that draw other dev pairs from the training pairs than the first one."""
+    first = cells[0]
     for cell in cells:
-        if (text := OmegaConf.to_yaml(cell.cfg.data, resolve=True)) in known:
-            continue
-        known.add(text)
-        other = build_parts(run, cell.cfg).data
-        other.setup()
-        if hash_tables([other.train, other.dev]) != tables:
+        if describe_seen(first.name, first.cfg.data, cell.cfg.data) is not None:
             raise ConfigError(
-                f"{cell.name} takes other dev pairs from the training pairs than {cells[0].name}, but the "
-                "heads of a grid share their data.",
+                f"{cell.name} takes other dev pairs from the training pairs than {first.name}, but the heads "
+                "of a grid share their data.",
                 key="data.seed",
                 hint="Set data.seed=0, give dev pairs (data.dev_path), or run the command for each seed.",
             )
@@ -133,6 +128,7 @@ def train_heads(cells: Sequence[Cell], folder: Path) -> Grid:
     """
     for cell in cells:
         check_cell(cell.cfg)
+    _check_dev(cells)
     if (folder / RESULTS).exists():
         raise FinishedRunError(f"{folder / RESULTS} exists already; choose another folder with --to.")
     cfg, aggregate = cells[0].cfg, cells[0].cfg.evaluation.aggregate
@@ -140,7 +136,6 @@ def train_heads(cells: Sequence[Cell], folder: Path) -> Grid:
         times = [time.monotonic()]
         data = build_parts(RunFolder(folder), cfg).data
         data.setup()
-        _check_data(cells, data, RunFolder(folder))
         shared, losses = build_heads(cells, data)
         times.append(time.monotonic())
         own = folder / "vectors" / fingerprint(shared.encoder)[:16]

@@ -187,7 +187,10 @@ def _check_later(folder: RunFolder, stages: Mapping[str, DictConfig]) -> None:
         stage = copy.deepcopy(stages[name])
         with open_dict(stage):
             stage.init_from = str(folder.stage(before).path)
-        check(folder.stage(name), stage)
+        log.info("checking stage %s", name)
+        lacks = check(folder.stage(name), stage)
+        if lacks is not None:
+            raise ConfigError(f"stage {name}: {lacks}")
 
 
 def resume_stages(folder: RunFolder, trust: Trust = NOTHING, data_root: str | None = None) -> float:
