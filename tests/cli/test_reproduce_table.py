@@ -13,6 +13,8 @@ from sts_lightning.cli.reproduce_table import list_tables, open_table, print_pla
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.record import read_record
+from sts_lightning.reproduce.run import run_table
+from sts_lightning.reproduce.spec import Search
 from tests.reproduce.conftest import finish, spec
 
 pytestmark = pytest.mark.slow  # each composes a table
@@ -42,6 +44,19 @@ def test_the_plan_counts_what_is_left_by_the_time_that_runs_took(
 def test_the_plan_shows_the_cost_of_each_run(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
     print_plan(table, jobs=None, cost=lambda cfg: f"{cfg.data.batch_size} rows at a time")
     assert capsys.readouterr().out.count(" rows at a time") == 9
+
+
+def test_a_plan_says_once_that_rows_wait_for_a_choice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    searched = spec()
+    searched.search = Search({"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]})
+    table = Table(searched, tmp_path)
+    print_plan(table, jobs=None)
+    assert capsys.readouterr().out.endswith("show their runs once that choice is made.\n")
+    assert caplog.messages == []  # nothing has failed
+    assert not run_table(table, lambda jobs: None)  # of which no run finishes
+    assert [text for text in caplog.messages if text.startswith("plain is skipped: ")]
 
 
 def test_a_report_has_four_forms(table: Table) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from scipy import stats
 
 from sts_lightning.reproduce.plan import Cell, Planned, Table
@@ -51,6 +52,7 @@ def finish(run: Planned, noise: float, seed: int) -> float:
         "peak_memory_bytes": {"host": 2_000_000_000},
     }
     (run.folder / "metrics.json").write_text(json.dumps(metrics))
+    run.run_folder.config_file.write_text(yaml.safe_dump({"data": {"dev": "stsb"}}))
     np.savez(run.folder / "predictions.npz", **{"STSB/cosine": cosines, "STSB/gold": GOLD})
     return score
 

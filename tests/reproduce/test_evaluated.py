@@ -28,7 +28,7 @@ def test_trained_rows_are_evaluated_with_the_settings(tmp_path: Path) -> None:
     assert all(set(OVERRIDES) <= set(run.overrides) for run in evaluated)
 
     def by_entry(table: Table, entry: str) -> set[Path]:
-        return {run.folder for group in groups(table) for run in group if run.entry == entry}
+        return {run.folder for group, _ in groups(table) for run in group if run.entry == entry}
 
     assert by_entry(after, "train") == by_entry(before, "train")  # nothing is trained twice
     again = by_entry(after, "eval") - by_entry(before, "eval")

@@ -16,14 +16,13 @@ from sts_lightning.reproduce.record import (
     Order,
     Record,
     Result,
-    compared_column,
     order_of,
     read_record,
     record_of,
     update_record,
     write_record,
 )
-from sts_lightning.reproduce.spec import TableSpec, load_spec
+from sts_lightning.reproduce.spec import TableSpec, compared_column, load_spec
 from tests.conftest import CONF
 
 
@@ -136,4 +135,4 @@ def test_published_scores_agree_with_themselves() -> None:
 def test_the_compared_column() -> None:
     names = {"pcc_table2": "average", "rank_table1": "dev", "rank_table3": "std", "pcc_table6": None}
     for name, column in names.items():
-        assert compared_column(load_spec(CONF / "reproduce" / f"{name}.yaml")) == column
+        assert compared_column(load_spec(CONF / "reproduce" / f"{name}.yaml").columns) == column

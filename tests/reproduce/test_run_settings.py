@@ -5,13 +5,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.run_settings import evaluation_text, training_seed, training_text
+from sts_lightning.reproduce.run_settings import (
+    evaluation_text,
+    selection_text,
+    training_seed,
+    training_text,
+)
+from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
+from tests.reproduce.conftest import finish
 
 OLD = (
     "senteval_text=raw, text_edit=none, max_length=that of training, precision=unknown, quantization=unknown"
@@ -87,3 +95,38 @@ def test_nothing_is_said_of_a_table_that_has_not_run(table: Table) -> None:
 )
 def test_in_words(details: dict[str, object], texts: tuple[str, str, str]) -> None:
     assert (evaluation_text(details), training_text(details), training_seed(details)) == texts
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"dev": "stsb_clean", "dev_path": None}, "STS-B dev without test pairs"),
+        ({"dev": "stsb", "dev_path": "mine/dev.csv"}, "dev.csv"),
+        ({"path": "owner/name", "dev_split": "validation", "dev_fraction": 0.1}, "owner/name, validation"),
+        ({"dev_path": None, "dev_fraction": 0.1}, "10 % of the training pairs"),
+        ({"_target_": "sts_lightning.testing.toy.ToyData", "dev_size": 50}, "dev pairs of ToyData"),
+    ],
+)
+def test_dev_pairs_in_words(data: dict[str, object], text: str) -> None:
+    assert selection_text({"data": data}) == text
+
+
+def test_an_evaluation_names_what_selected_the_weights(tmp_path: Path) -> None:
+    rows = {
+        "trained": RowSpec(["loss=cosent"]),
+        "again": RowSpec(after="trained", trains=False),
+        "untuned": RowSpec(trains=False),
+    }
+    spec = TableSpec(
+        title="Toy", needs=Requirements(hours=1), seeds=[1], models=["minilm"], columns=["dev"], rows=rows
+    )
+    table = Table(spec, tmp_path)
+    for row in rows:
+        finish(table.seed_runs(Cell(row, "minilm"))[0], 1.0, 1)
+    collected = collect(table, 20)
+    assert [system.selected for system in collected.systems] == [
+        ["STS-B dev"],
+        ["STS-B dev"],
+        ["not trained"],
+    ]
+    assert "Dev pairs that select the weights: STS-B dev." in markdown(collected)

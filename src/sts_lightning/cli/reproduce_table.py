@@ -100,7 +100,7 @@ def print_plan(table: Table, jobs: int | None, cost: Cost | None = None) -> None
         cost: Function that says what a run costs; None: costs are not printed.
     """
     console = Console()
-    planned = list({run.folder: run for group in groups(table) for run in group}.values())
+    planned = list({run.folder: run for group, _ in groups(table) for run in group}.values())
     for run in planned:
         console.print(
             f"{_state(run):9} {run.folder}  {run.command}",
@@ -159,7 +159,11 @@ def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[
         InterruptedRunError: The user stopped the runs.
     """
     needs = _needed(table)
-    if launcher == "process" and needs.gpus and all(not run.done for group in groups(table) for run in group):
+    if (
+        launcher == "process"
+        and needs.gpus
+        and all(not run.done for group, _ in groups(table) for run in group)
+    ):
         import torch  # not needed for a report
 
         if not torch.cuda.is_available():

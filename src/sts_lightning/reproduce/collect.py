@@ -17,8 +17,15 @@ from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_dif
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.evaluation.clean_subset import clean_scores
 from sts_lightning.published import TrainingCount
-from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.run_settings import evaluation_text, training_seed, training_text
+from sts_lightning.reproduce.plan import Cell, Planned, Table
+from sts_lightning.reproduce.run_settings import (
+    UNKNOWN,
+    UNTRAINED,
+    evaluation_text,
+    selection_text,
+    training_seed,
+    training_text,
+)
 from sts_lightning.reproduce.spec import CITED, RUNS
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import TrainedOn
@@ -47,7 +54,7 @@ class System:
         predictions: Test predictions of each run that has some.
         clean: Averages of these on the test pairs that occur in no public training set.
         ranks: History rows with ranks, of each run with a `RankMonitor`.
-        selected: Selection criterion of the reported weights.
+        selected: Dev pairs that selected the reported weights, of each finished run.
         texts: How dev and test sentences were read, of each finished run.
         trained: How the weights were trained, of each finished run.
         seeds: Random seed of each finished run.
@@ -65,7 +72,7 @@ class System:
     predictions: list[Predictions] = field(default_factory=list)
     clean: list[float] = field(default_factory=list)
     ranks: list[list[dict[str, float]]] = field(default_factory=list)
-    selected: str = ""
+    selected: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     trained: list[str] = field(default_factory=list)
     seeds: list[str] = field(default_factory=list)
@@ -177,7 +184,6 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
 def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     row = table.spec.rows[cell.row]
     system = System(_name(table, cell), cell, *_published(table, cell))
-    system.selected = "STS-B dev" if row.trains else "not trained"
     planned = _readable(problems, table.seed_runs, cell)
     system.planned = len(table.run_seeds) if planned is None else len(planned)
     for run in planned or ():
@@ -185,6 +191,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
         if metrics is None:
             continue
         system.folders.append(run.folder)
+        system.selected.append(_selection(run, problems))
         system.texts.append(evaluation_text(metrics.details))
         system.trained.append(training_text(metrics.details))
         system.seeds.append(training_seed(metrics.details))
@@ -201,6 +208,15 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
         if watched:
             system.ranks.append(watched)
     return system
+
+
+def _selection(run: Planned, problems: list[str]) -> str:
+    """Return what selected the weights of a run, or those that it evaluates."""
+    if run.entry == "eval" and run.after is None:
+        return UNTRAINED
+    trained = run.results if run.entry == "train" else RunFolder(run.after or "").last_stage()
+    settings = _readable(problems, RunFolder.settings, trained)
+    return UNKNOWN if settings is None else selection_text(settings)
 
 
 def _clean_average(predictions: Predictions) -> list[float]:

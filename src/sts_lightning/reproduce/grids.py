@@ -12,6 +12,8 @@ from sts_lightning.data.leaked_rows import CLEAN as CLEAN_PAIR
 from sts_lightning.data.leaked_rows import published_leaks
 from sts_lightning.evaluation.bootstrap import Interval
 from sts_lightning.reproduce.collect import Collected, System, rank_summary
+from sts_lightning.reproduce.run_settings import UNTRAINED
+from sts_lightning.reproduce.spec import compared_column
 
 MISSING = "missing"
 
@@ -58,16 +60,15 @@ def notes(collected: Collected) -> list[str]:
             f"Run at the scale of {table.model}, with shorter schedules: not the published models, whose "
             "scores have a table of their own, to compare rankings, not values."
         )
-    text.append(
-        "`here`: scores x 100, mean over seeds; weights selected by STS-B dev, as in the papers. "
-        "`interval`: 95 % of the average, bootstrap over test pairs."
-        if "average" in collected.columns
-        else "`here`: mean over seeds. Weights are selected by STS-B dev."
-    )
+    scores = "scores x 100, " if "average" in collected.columns else ""
+    text.append(f"`here`: {scores}mean over seeds.")
+    main, interval = _spread_columns(collected)
+    if interval:
+        text.append(f"`interval`: 95 % of {main}, bootstrap over test pairs.")
     text += setting_notes(collected)
     if any(system.clean for system in collected.systems):
         text.append(clean_note())
-    if collected.ceilings:
+    if any(_ceilings(collected)):
         text.append(
             "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
             "gold scores. A row above it tells more than similar from dissimilar."
@@ -110,11 +111,14 @@ def trained_on(system: System) -> str:
 
 def _scores(collected: Collected) -> Grid:
     columns = collected.columns
-    header = ["", "source", *columns]
-    spread = "std" not in columns
-    clean = any(system.clean for system in collected.systems)
-    header += [*(["std"] if spread else []), "interval", *([CLEAN] if clean else [])]
-    header += ["runs", "selected by", "trained on", "row"]
+    main, interval = _spread_columns(collected)
+    there = {
+        "std": main is not None and "std" not in columns,
+        "interval": interval,
+        CLEAN: any(system.clean for system in collected.systems),
+    }
+    more = [name for name, shown in there.items() if shown]
+    header = ["", "source", *columns, *more, "runs", "selected by", "trained on", "row"]
     rows = []
     ours: dict[str | None, dict[int, System]] = {}
     for system in collected.systems:
@@ -124,13 +128,21 @@ def _scores(collected: Collected) -> Grid:
             rows.append([system.name, label, *cells, *[""] * (len(header) - 3 - len(columns)), system.mark])
         if system.cell is not None:
             ours.setdefault(system.cell.model, {})[len(rows)] = system
-            rows.append([system.name, "here", *_here(collected, system, spread, clean), system.mark])
-    if collected.ceilings:
-        cells = [_number(collected.ceilings.get(column)) for column in columns]
-        if any(cells):
-            rows.append(["binary ceiling", "", *cells, *[""] * (len(header) - 2 - len(columns))])
+            rows.append([system.name, "here", *_here(collected, system, more), system.mark])
+    if any(cells := _ceilings(collected)):
+        rows.append(["binary ceiling", "", *cells, *[""] * (len(header) - 2 - len(columns))])
     best = {(row, 2 + column) for systems in ours.values() for row, column in _best(systems, columns)}
     return Grid(collected.title, header, rows, words=2, best=frozenset(best))
+
+
+def _spread_columns(collected: Collected) -> tuple[str | None, bool]:
+    """Return the column that std and interval belong to, if there is one, and whether it has intervals."""
+    main = compared_column([column for column in collected.columns if column != "std"])
+    return main, any(main in found for found in collected.intervals.values())
+
+
+def _ceilings(collected: Collected) -> list[str]:
+    return [_number(collected.ceilings.get(column)) for column in collected.columns]
 
 
 def _best(systems: Mapping[int, System], columns: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -142,21 +154,22 @@ def _best(systems: Mapping[int, System], columns: Sequence[str]) -> Iterator[tup
             yield from ((row, number) for row, value in values.items() if value == max(values.values()))
 
 
-def _here(collected: Collected, system: System, spread: bool, clean: bool) -> list[str]:
+def _here(collected: Collected, system: System, more: Sequence[str]) -> list[str]:
     runs = f"{len(system.scores)} of {system.planned}"
     if not system.scores:
-        empty = [""] * (1 + spread + clean)
-        return [*[MISSING] * len(collected.columns), *empty, runs, system.selected, ""]
-    cells = [_number(system.mean(column)) or MISSING for column in collected.columns]
-    if spread:
-        cells.append(_number(system.spread()))
-    interval = collected.intervals.get(system.name, {}).get("average")
+        return [*[MISSING] * len(collected.columns), *[""] * len(more), runs, "", ""]
+    main, _ = _spread_columns(collected)
+    interval = collected.intervals.get(system.name, {}).get(main or "")
+    values = {
+        "std": _number(system.spread(main)),
+        "interval": "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
+        CLEAN: _clean(system),
+    }
     return [
-        *cells,
-        "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
-        *([_clean(system)] if clean else []),
+        *(_number(system.mean(column)) or MISSING for column in collected.columns),
+        *(values[name] for name in more),
         runs,
-        system.selected,
+        " / ".join(dict.fromkeys(system.selected)),
         trained_on(system),
     ]
 
@@ -240,8 +253,12 @@ def _mean(values: Sequence[float | None], kind: str) -> str:
 def setting_notes(collected: Collected) -> list[str]:
     """Return the notes of a table; nothing if nothing has run."""
     seeds = {system.name: [", ".join(dict.fromkeys(system.seeds))] for system in collected.systems}
+    selected = {
+        system.name: [text for text in system.selected if text != UNTRAINED] for system in collected.systems
+    }
     found = (
         ("Dev and test sentences", {system.name: system.texts for system in collected.systems}),
+        ("Dev pairs that select the weights", selected),
         ("Training", {system.name: system.trained for system in collected.systems}),
         ("Seeds", {name: texts for name, texts in seeds.items() if texts != [""]}),
     )

@@ -13,8 +13,8 @@ from sts_lightning.conf_folders import files_of
 from sts_lightning.counted import counted
 from sts_lightning.reproduce.papers import OTHERS, PAPERS, PARAMETERS
 from sts_lightning.reproduce.plan import Table
-from sts_lightning.reproduce.record import Record, compared_column, order_of, read_record
-from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, load_spec
+from sts_lightning.reproduce.record import Record, order_of, read_record
+from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, compared_column, load_spec
 from sts_lightning.workflows.figure_list import FIGURES
 
 AGREES = "runs and agrees in order"
@@ -137,7 +137,9 @@ def _state(spec: TableSpec, records: list[Record]) -> str:
     done = sum(result.runs for result in record.results)
     planned = sum(result.planned for result in record.results)
     scale = "" if record.model is None else f"{record.model}, "
-    pairs = f"{order.agreeing} of {counted(order.pairs, 'pair')} by {compared_column(spec) or 'the mean'}"
+    pairs = (
+        f"{order.agreeing} of {counted(order.pairs, 'pair')} by {compared_column(spec.columns) or 'the mean'}"
+    )
     runs = f"{scale}{done} of {counted(planned, 'run')}"
     return f"{AGREES if order.agrees else RUNS} ({pairs}; {runs}; {record.source})"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from sts_lightning.errors import DataError
 from sts_lightning.files import write_atomic
 from sts_lightning.json_types import as_type
-from sts_lightning.reproduce.spec import CITED, TableSpec
+from sts_lightning.reproduce.spec import CITED, TableSpec, compared_column
 from sts_lightning.strict_json import read_json
 
 if TYPE_CHECKING:
@@ -143,17 +143,6 @@ def read_record(path: Path) -> Record:
     return record
 
 
-def compared_column(spec: TableSpec) -> str | None:
-    """Return the column by which rows are ordered; None for the mean of all columns.
-
-    It is the average of a table that has it, else the dev score, else the only column.
-    """
-    for column in ("average", "dev"):
-        if column in spec.columns:
-            return column
-    return spec.columns[0] if len(spec.columns) == 1 else None
-
-
 def order_of(spec: TableSpec, record: Record) -> Order:
     """Compare the order of the rows with the published one.
 
@@ -165,7 +154,7 @@ def order_of(spec: TableSpec, record: Record) -> Order:
         record: Scores of its rows.
     """
     here = {(result.row, result.model): result for result in record.results}
-    column = compared_column(spec)
+    column = compared_column(spec.columns)
     complete = True
     signs: dict[tuple[str, str, str | None, str | None], set[int]] = {}
     for model, systems in spec.published.items():

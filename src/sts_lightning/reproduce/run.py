@@ -28,22 +28,29 @@ def run_table(table: Table, run_jobs: RunJobs) -> bool:
     Returns:
         Whether all runs have finished.
     """
-    finished = [_run_group(group, run_jobs) for group in groups(table)]  # all groups, even if one fails
+    finished = []
+    for group, skipped in groups(table):  # all groups, even if one fails
+        for reason in skipped:
+            log.error("%s", reason)
+        finished.append(_run_group(group, run_jobs))
     return all(finished)
 
 
-def groups(table: Table) -> Iterator[list[Planned]]:
-    """Yield the runs in groups, each planned once the earlier ones have run."""
-    yield table.preparations()
+def groups(table: Table) -> Iterator[tuple[list[Planned], list[str]]]:
+    """Yield the runs in groups, each planned once the earlier ones have run.
+
+    With them come the reasons why rows are skipped: the search that chooses for them has not finished.
+    """
+    yield table.preparations(), []
     for cells in table.levels():
-        yield [run for cell in cells for run in table.search_runs(cell).values()]
-        runs = []
+        yield [run for cell in cells for run in table.search_runs(cell).values()], []
+        runs, skipped = [], []
         for cell in cells:
             try:
                 runs += table.seed_runs(cell)
             except CheckpointError as error:
-                log.error("%s is skipped: %s", cell.row, error)
-        yield runs
+                skipped.append(f"{cell.row} is skipped: {error}")
+        yield runs, skipped
 
 
 def _run_group(planned: Iterable[Planned], run_jobs: RunJobs) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -149,6 +150,17 @@ class Scale:
     overrides: list[str] = field(default_factory=list)
     experiments: dict[str, list[str]] = field(default_factory=dict)
     evaluate: list[str] = field(default_factory=list)
+
+
+def compared_column(columns: Sequence[str]) -> str | None:
+    """Return the column that the rows of a table are compared by; None for the mean of all columns.
+
+    It is the average of a table that has it, else the dev score, else the only column.
+    """
+    for column in ("average", "dev"):
+        if column in columns:
+            return column
+    return columns[0] if len(columns) == 1 else None
 
 
 def load_spec(path: Path) -> TableSpec:
