@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.batch_job import batch_job, folder_name, requeue, requeued
+from sts_lightning.batch_job import batch_job, new_folder, requeue, requeued
 from sts_lightning.interrupts import PARENT
 
 NAMES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")
@@ -42,14 +42,30 @@ def test_the_number_of_a_batch_job(
     assert requeued() == (job is not None)
 
 
-def test_a_requeued_command_finds_its_folder_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(folder_name(["seed=1"])) == len("2026-01-31_12-00-00")
+def test_a_requeued_command_finds_its_folder_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def folder(seed: int = 1) -> Path:
+        return Path(new_folder(str(tmp_path), lambda path: (path / "done").is_file(), [f"seed={seed}"]))
+
+    assert len(folder().name) == len("2026-01-31_12-00-00")
     monkeypatch.setenv("SLURM_JOB_ID", "77")
-    first = folder_name(["seed=1"])
-    assert first.startswith("slurm-77-")
-    assert folder_name(["seed=2"]) != first
+    first = folder()
+    assert first.name.startswith("slurm-77-")
+    assert folder(seed=2) != first
+    first.mkdir()
+    assert folder() == first  # it has not finished
+    (first / "done").touch()
     monkeypatch.setenv("SLURM_RESTART_COUNT", "3")
-    assert folder_name(["seed=1"]) == first
+    assert folder() == first  # it finished before the job was requeued
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "0")
+    second = folder()
+    assert second == first.with_name(f"{first.name}-2")
+    second.mkdir()
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert folder() == second  # left unfinished
+    (second / "done").touch()
+    assert folder() == second
+    monkeypatch.delenv("SLURM_RESTART_COUNT")
+    assert folder().name == f"{first.name}-3"
 
 
 @pytest.fixture

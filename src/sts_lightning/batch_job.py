@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from sts_lightning.interrupts import PARENT
 
@@ -38,18 +39,31 @@ def requeued() -> bool:
     return batch_job() is not None and os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
 
 
-def folder_name(arguments: Sequence[str] | None = None) -> str:
-    """Return the name of a new run folder: the time, or, in a batch job, one that a later start finds again.
+def new_folder(parent: str, finished: Callable[[Path], bool], arguments: Sequence[str] | None = None) -> str:
+    """Return the folder of a new run, named by the time, or, in a batch job, so that a later start finds it.
+
+    Where the same command has finished in the same job, as in an allocation in which one works, the name has
+    a number. A requeued job takes the last folder, which its earlier start left.
 
     Args:
+        parent: Folder of the run folders.
+        finished: Whether the run in a folder has finished.
         arguments: Arguments of the command, of which a batch job may have several; by default those of this
             process.
     """
     job = batch_job()
     if job is None:
-        return time.strftime("%Y-%m-%d_%H-%M-%S")
+        return f"{parent}/{time.strftime('%Y-%m-%d_%H-%M-%S')}"
     text = "\0".join(sys.argv[1:] if arguments is None else arguments)
-    return f"slurm-{job}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    first = f"{parent}/slurm-{job}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    folder, number = first, 1
+    while finished(Path(folder)):
+        number += 1
+        later = f"{first}-{number}"
+        if requeued() and not Path(later).exists():
+            break
+        folder = later
+    return folder
 
 
 def requeue(number: signal.Signals) -> str | None:

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SHORT_RUN
 from tests.scenarios.helpers import EPOCHS, same_results
 
 
@@ -53,3 +53,24 @@ def test_a_batch_job_requeues_and_resumes_itself(uninterrupted: Path, tmp_path: 
     assert f"SLURM has started the job again: resuming runs/test/{run.name}." in output
     assert list(tmp_path.glob("runs/test/*")) == [run]
     same_results(uninterrupted, run)
+
+
+def test_a_command_runs_again_in_the_same_allocation(tmp_path: Path) -> None:
+    environment = {**os.environ, "SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "work"}
+    command = [sys.executable, str(ROOT / "train.py"), *SHORT_RUN, "data.batch_size=16", 'name="a, b"']
+    command += ["trainer.max_epochs=-1", "trainer.max_steps=2", "evaluation.final=false"]
+
+    def start(**more: str) -> str:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment | more, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    start()
+    start()
+    first, second = sorted(path.name for path in tmp_path.glob("runs/a, b/*"))
+    assert second == f"{first}-2"
+    finished = [path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*/metrics.json")]
+    assert f"{second} has finished before SLURM started the job again." in start(SLURM_RESTART_COUNT="1")
+    assert [path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/*/metrics.json")] == finished

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, OmegaConf
+from omegaconf import MISSING
 
-from sts_lightning.batch_job import folder_name
 from sts_lightning.choices import (
     Accelerator,
     Aggregate,
@@ -207,8 +206,7 @@ class EvalConfig:
 
 
 def register_schemas() -> None:
-    """Register schemas and published cells for Hydra's defaults lists, and the name of a new run folder."""
-    OmegaConf.register_new_resolver("run_folder", folder_name, use_cache=True, replace=True)
+    """Register schemas and published cells for Hydra's defaults lists."""
     store = ConfigStore.instance()
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="eval_schema", node=EvalConfig)

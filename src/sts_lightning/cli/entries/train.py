@@ -1,14 +1,30 @@
 """Fine-tune a sentence encoder: the script of `python train.py` and `sts-lightning train`."""
 
-import hydra
-from omegaconf import DictConfig
+import contextlib
+from functools import partial
+from pathlib import Path
 
+import hydra
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.batch_job import new_folder
 from sts_lightning.cli.hydra_app import job, run
 from sts_lightning.conf_folders import PACKAGED
 from sts_lightning.config.constraints import check_values
 from sts_lightning.config.schema import register_schemas
+from sts_lightning.errors import CheckpointError
+from sts_lightning.runs.folder import RunFolder
 
 register_schemas()
+
+
+def _finished(folder: Path) -> bool:
+    with contextlib.suppress(CheckpointError):  # a broken folder is named when the run would start in it
+        return RunFolder(folder).finished
+    return False
+
+
+OmegaConf.register_new_resolver("run_folder", partial(new_folder, finished=_finished), use_cache=True)
 
 
 @hydra.main(version_base="1.3", config_path=str(PACKAGED), config_name="train")
