@@ -319,7 +319,8 @@ def _begin(experiment: Experiment) -> None:
     if plan.shortened:
         trainer = parts.cfg.trainer
         log.info(
-            "trainer.max_epochs=%d ends the run before trainer.max_steps=%d; trainer.max_epochs=null lifts it",
+            "trainer.max_epochs=%d ends the run before trainer.max_steps=%d; trainer.max_epochs=null lets "
+            "it reach them",
             trainer.max_epochs,
             trainer.max_steps,
         )
