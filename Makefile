@@ -102,7 +102,7 @@ SELECTION_RUNS = runs/selection
 SELECTION_LOSSES = pearson,smooth_k2,l1,translated_relu,cosent,cosine_mse,mse,angle,spearman,kendall,concordance,listmle,listnet,rank_margin,gated_angle
 bench-selection: install  ## how well dev=suite and STS-B dev choose among 60 short runs of MiniLM; resumable [STEPS=40 JOBS=1 PRECISION=32-true] (3 hours)
 	$(BIN)/python train.py -m dev=suite loss=$(SELECTION_LOSSES) optim.lr=1e-5,5e-5,2e-4,5e-4 \
-	    trainer.max_steps=$(or $(STEPS),40) trainer.max_epochs=-1 trainer.val_every=$(or $(STEPS),40) precision=$(or $(PRECISION),32-true) logger=csv \
+	    trainer.max_steps=$(or $(STEPS),40) trainer.val_every=$(or $(STEPS),40) precision=$(or $(PRECISION),32-true) logger=csv \
 	    hydra.sweep.dir=$(SELECTION_RUNS) hydra.launcher.jobs=$(or $(JOBS),1)
 	$(BIN)/python benchmarks/selection.py $(SELECTION_RUNS)
 
@@ -112,7 +112,7 @@ compositions: install  ## every loss under every division of a batch, against on
 bench-audit: install  ## power and false alarms of `audit` over RUNS runs with and without leaked pairs; resumable [RUNS=20 STEPS=100 JOBS=2]
 	@test -f $(AUDIT_RUNS)/start/metrics.json || $(BIN)/python eval.py model=minilm hydra.run.dir=$(AUDIT_RUNS)/start
 	$(BIN)/python train.py -m data.filter=none,exact seed=$$(seq -s, 1 $(or $(RUNS),20)) trainer.max_steps=$(or $(STEPS),100) \
-	    data.batch_size=32 trainer.max_epochs=-1 trainer.val_every=$(or $(STEPS),100) precision=32-true logger=csv \
+	    data.batch_size=32 trainer.val_every=$(or $(STEPS),100) precision=32-true logger=csv \
 	    hydra.sweep.dir=$(AUDIT_RUNS) hydra.launcher.jobs=$(or $(JOBS),2)
 	$(BIN)/python benchmarks/audit_power.py $(AUDIT_RUNS)
 

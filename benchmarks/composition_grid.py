@@ -47,7 +47,6 @@ START = (
     "data.train_size=1000",
     "data.batch_size=16",
     "optim.lr=5e-3",
-    "trainer.max_epochs=-1",
     "trainer.max_steps=30",
     "trainer.val_every=30",
     "evaluation.final=false",

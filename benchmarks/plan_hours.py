@@ -19,7 +19,7 @@ from sts_lightning.runs.folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[1]
 GOAL = 0.3
-COMMON = ["model=minilm", "logger=csv", "trainer.max_epochs=-1", "evaluation.final=false"]
+COMMON = ["model=minilm", "logger=csv", "trainer.max_epochs=null", "evaluation.final=false"]
 RUNS = [
     ["loss=pearson", "precision=32-true", "trainer.max_steps=20"],
     ["loss=pearson", "precision=auto", "trainer.max_steps=20"],

@@ -26,7 +26,7 @@ def steps_per_second(options: argparse.Namespace, turns: int, at_once: int) -> f
     """Return the speed of the slowest of several runs at once."""
     how = [f"model={options.model}", "data=toy", "logger=csv", f"precision={options.precision}", "dev=stsb"]
     how += [f"trainer.{key}={options.steps}" for key in ("max_steps", "val_every")]
-    how += [f"trainer.log_every_n_steps={options.steps // 2}", "trainer.max_epochs=-1"]
+    how += [f"trainer.log_every_n_steps={options.steps // 2}"]
     how += ["evaluation.final=false", "evaluation.untuned=false"]
     environment = os.environ | {SPINS: str(turns)}
     for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):

@@ -82,7 +82,7 @@ def our_steps(table: Dataset, precision: Precision, deterministic: str = "auto")
         table.select(range(BATCH)).select_columns([*COLUMNS[:2], "label"]).to_json(dev)
         overrides = ["data=pairs_file", f"path={pairs}", f"data.dev_path={dev}", "data.score=label"]
         overrides += [f"data.batch_size={BATCH}", f"precision={precision}", "evaluation.final=false"]
-        overrides += ["name=bench", "trainer.max_epochs=1", "trainer.val_every=1"]
+        overrides += ["name=bench", "trainer.max_epochs=1", "trainer.val_every=null"]
         overrides += [f"trainer.deterministic={deterministic}"]
         with composing():
             cfg = compose("train", overrides)

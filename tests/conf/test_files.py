@@ -36,25 +36,20 @@ GROUPS = (
     "companion",
     "data",
     "trainer",
+    "recipe",
     "logger",
     "callbacks",
 )
 
-UNPUBLISHED = ["data.batch_size=8", "trainer.max_epochs=1"]
-"""What a 7B model needs without a published cell of the data and the prompt that it is composed with."""
-
 UNNAMED = ("encoder", "decoder")
 """Starting points for any model, which have to be given one."""
-
-BIG = tuple(name for name in choices("model") if "7b" in name)
 
 
 @pytest.mark.slow  # each composes a run
 @pytest.mark.parametrize("chosen", [*together(GROUPS), *together(("experiment",))])
 def test_every_choice_fits_its_target_and_needs_no_consent(chosen: str, tmp_path: Path) -> None:
-    extra = UNPUBLISHED if any(f"model={name}" in chosen.split() for name in BIG) else []
-    if any(f"model={name}" in chosen.split() for name in UNNAMED):
-        extra = [*extra, "model.name=owner/model"]
+    unnamed = any(f"model={name}" in chosen.split() for name in UNNAMED)
+    extra = ["model.name=owner/model"] if unnamed else []
     with composed("train", *chosen.split(), "name=test", "path=mine.csv", *extra, output=tmp_path) as cfg:
         checked = check_config(cfg)
     values: Any = OmegaConf.to_container(checked, resolve=True)

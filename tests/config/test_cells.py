@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.conf_folders import VARIABLE
 from sts_lightning.config.cells import published_cells
+from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.errors import ConfigError
-from sts_lightning.sweep.grid import named
+from sts_lightning.planning.compose import compose_runs
+from sts_lightning.training.trainer import make_plan
 from tests.conftest import CONF
 
 pytestmark = pytest.mark.slow  # each composes an experiment
@@ -37,7 +40,9 @@ def test_a_cell_is_used_wherever_it_is_asked_for(cell: tuple[str, str, str]) -> 
     data, model, prompt = cell
     expected = (CELLS[cell]["batch_size"], CELLS[cell]["max_epochs"])
     chosen = (f"model={model}", f"prompt={prompt}")
-    assert settings(composed(f"data={data}", *chosen)) == expected  # the recipe of the model
+    recipe = composed(f"data={data}", *chosen)
+    assert settings(recipe) == expected
+    assert recipe.optim.warmup == 100
     assert settings(composed(f"experiment={STAGES[data]}", *chosen)) == expected
 
 
@@ -52,26 +57,54 @@ def test_each_name_of_a_cell_is_a_choice(position: int, group: str) -> None:
     assert {cell[position] for cell in CELLS} <= {path.stem for path in (CONF / group).glob("*.yaml")}
 
 
+def qlora(cfg: DictConfig) -> tuple[object, ...]:
+    """What tells the recipe of a decoder from the defaults, which suit an encoder."""
+    optim, trainer = cfg.optim, cfg.trainer
+    return optim.lr, optim.warmup, trainer.micro_batch_size, cfg.precision, trainer.cpu_fallback
+
+
+DECODER = (5e-4, 0.1, "auto", "bf16-mixed", False)
+ENCODER = (5e-5, 0.1, None, "auto", True)
+
+
 @pytest.mark.parametrize(
     "choice",
     [
-        ["model=mistral7b", "data=toy"],
+        ["model=mistral7b", "data=pairs_file", "path=mine.csv"],
         ["model=llama7b", "prompt=none"],
+        ["model=llama3_8b"],
         ["model=llama2_7b_prefix"],
+        ["model=decoder", "model.name=folder"],
         ["model=tiny_mistral", "recipe=qlora", "prompt=eol"],
     ],
+    ids=" ".join,
 )
-def test_a_recipe_names_the_settings_of_an_absent_cell(choice: Sequence[str]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_config(composed(*choice))
-    assert caught.value.key == "data.batch_size"
-    assert caught.value.hint is not None
-    assert "prompt=eol, sth, sum" in caught.value.hint
-    with pytest.raises(ConfigError) as caught, named(choice):
-        assert settings(composed(*choice, "data.batch_size=48"))
-    assert caught.value.key == "trainer.max_epochs"
-    given = composed(*choice, "data.batch_size=48", "trainer.max_epochs=3")
-    assert settings(check_config(given)) == (48, 3)
+def test_a_decoder_has_its_recipe_where_nothing_is_published(choice: list[str]) -> None:
+    cfg = composed(*choice)
+    assert qlora(cfg) == DECODER
+    plan = make_plan(cfg.trainer, 10)
+    assert (cfg.data.batch_size, plan.total_steps) == (64, 20)  # two epochs, as by default
+    assert make_plan(composed(*choice, "trainer.max_steps=50").trainer, 10).total_steps == 50
+    check_config(cfg)
+    assert qlora(composed(*choice, "recipe=none")) == ENCODER
+
+
+def test_a_model_of_the_users_own_inherits_the_recipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Precedence: the model's recipe, the experiment, the command line."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "model" / "my_llama.yaml").write_text("defaults: [decoder, _self_]\nname: folder\n")
+    (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\noptim: {lr: 2e-4, eps: 1e-6}\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (cfg,) = compose_runs(["model=my_llama", "experiment=mine", "optim.eps=1e-7"]).values()
+    assert (cfg.model.name, cfg.optim.lr, cfg.optim.eps) == ("folder", 2e-4, 1e-7)
+    assert qlora(cfg)[1:] == DECODER[1:]
+    assert "one word" in cfg.prompt.template
+    with composing():
+        evaluated = compose("eval", ["model=my_llama"])  # which trains nothing
+    assert (evaluated.model.name, evaluated.precision) == ("folder", None)
 
 
 @pytest.mark.parametrize("model", ["tiny_mistral", "minilm"])

@@ -22,7 +22,7 @@ CASES = {
     "seed=1.5": "seed=1.5 is not of type int.",
     "data_root=[1]": "data_root=[1] is not of type str.",
     "stages=x": "stages=x is not of type dict.",
-    "trainer.max_steps=null": "trainer.max_steps=null: trainer.max_steps needs a value; leave it out",
+    "trainer.save_every=null": "trainer.save_every=null: trainer.save_every needs a value; leave it out",
     "optim=[1]": "optim=[1]: optim has settings of its own, such as optim.lr.",
     "optim=null": "optim=null: optim has settings of its own, such as optim.lr.",
     "optim.lrr=1": r"optim.lrr: no such setting. Did you mean optim.lr?",

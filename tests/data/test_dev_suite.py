@@ -189,7 +189,7 @@ def test_a_run_is_selected_by_the_mean_of_the_parts(
         "model=tiny_bert",
         "data.batch_size=2",
         "trainer.max_epochs=2",
-        "trainer.val_every=1",
+        "trainer.val_every=null",
         "callbacks=[rank_monitor]",
         f"evaluation.final={str(final).lower()}",
     )

@@ -29,7 +29,7 @@ SETTINGS = [
     "data.dev_size=37",
     "data.batch_size=8",
     "trainer.max_epochs=1",
-    "trainer.val_every=1",
+    "trainer.val_every=null",
     "trainer.log_every_n_steps=1",
     "logger=csv",
 ]

@@ -26,7 +26,7 @@ HARMFUL = [
     "optim.warmup=0",
     "trainer.max_epochs=-1",
     "trainer.max_steps=4",
-    "trainer.val_every=1",
+    "trainer.val_every=null",
 ]
 """A run with a learning rate so high that each of its steps lowers the dev score."""
 

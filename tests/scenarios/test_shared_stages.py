@@ -22,7 +22,7 @@ STAGES = [
     "+stages.two.experiment=stage2",
     "logger=csv",
     "evaluation.final=false",
-    "trainer.val_every=1.0",
+    "trainer.val_every=null",
 ]
 
 

@@ -34,7 +34,7 @@ PCC = [
     "optim.warmup=0",
     "trainer.max_epochs=1",
     "+stages.stage2.trainer.max_epochs=2",
-    "trainer.val_every=1.0",
+    "trainer.val_every=null",
     "hydra.run.dir=both",
 ]
 

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import EXACT, ROOT
 
 LONG = [EXACT, "data=toy", "data.train_size=4000", "data.dev_size=40", "data.test_size=40"]
-LONG += ["data.batch_size=4", "trainer.val_every=1", "trainer.save_every=1", "logger=csv"]
+LONG += ["data.batch_size=4", "trainer.val_every=null", "trainer.save_every=1", "logger=csv"]
 
 TABLE = f"""
 title: Two rows

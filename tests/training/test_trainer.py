@@ -20,7 +20,12 @@ Config = Callable[..., DictConfig]
         (["trainer.max_steps=20"], (85, 20, 20)),
         (["trainer.limit_train_batches=10", "trainer.val_every=0.5"], (10, 20, 5)),
         (["trainer.val_every=30"], (85, 170, 30)),
+        (["trainer.max_steps=300"], (85, 300, 21)),  # the limit that is set, beyond the usual two epochs
+        (["trainer.max_epochs=3"], (85, 255, 21)),
+        (["trainer.max_epochs=3", "trainer.max_steps=300"], (85, 255, 21)),  # the nearer of both
         (["trainer.max_epochs=-1", "trainer.max_steps=300"], (85, 300, 21)),
+        (["trainer.val_every=1"], (85, 170, 1)),  # every step
+        (["trainer.val_every=null"], (85, 170, 85)),  # every epoch
     ],
 )
 def test_plan(overrides: list[str], expected: tuple[int, int, int], config: Config) -> None:

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hydra.utils import get_method
-from omegaconf import DictConfig, ListConfig, Node, OmegaConf, open_dict
-from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
+from omegaconf import DictConfig, ListConfig, Node, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.cells import GROUP, is_cell, unset
 from sts_lightning.config.keys import suggest, unknown_key
 from sts_lightning.errors import ConfigError
 
@@ -56,23 +55,16 @@ def check_values(cfg: DictConfig) -> DictConfig:
 
     Raises:
         ConfigError: A value is missing, of the wrong type, out of range, NaN or infinite, or not among the
-            choices; or a recipe takes it from a published cell that does not exist.
+            choices.
     """
     resolved = copy.deepcopy(cfg)
     try:
-        missing = sorted(OmegaConf.missing_keys(cfg))
-        unpublished = [key for key in missing if is_cell(key)]
-        if missing != unpublished:
-            raise _missing(next(key for key in missing if key not in unpublished))
+        if missing := sorted(OmegaConf.missing_keys(cfg)):
+            raise _missing(missing[0])
         OmegaConf.resolve(resolved)
-    except InterpolationToMissingValueError as error:
-        raise unset(error) from error
     except OmegaConfBaseException as error:
         key = str(error.full_key or _wrong_reference(cfg, ""))
         raise ConfigError(f"{key}: {str(error).splitlines()[0]}", key=key) from error
-    with open_dict(resolved):
-        for key in unpublished:  # nothing refers to it
-            del resolved[GROUP][key.partition(".")[2]]
     _check_groups(resolved)
     _check_finite(resolved, "")
     _check_fields(resolved, "")

@@ -91,10 +91,10 @@ class TrainerConfig:
     num_nodes: int = MISSING
     strategy: str = field(default="ddp", metadata={"choices": get_args(Strategy)})
     precision: str = _one_of(TrainPrecision)
-    max_epochs: int = MISSING
-    max_steps: int = MISSING
+    max_epochs: int | None = None
+    max_steps: int | None = None
     limit_train_batches: int | None = None
-    val_every: float = MISSING
+    val_every: float | None = None
     save_every: int = MISSING
     keep_every: int | None = None
     select_untuned: Any = field(default=False, metadata=FLAG)

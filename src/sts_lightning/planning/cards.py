@@ -101,6 +101,10 @@ CARDS = {
 """Cards by name: dense peaks of the makers' data sheets (16-bit products summed in 32 bits)."""
 
 
+NO_SPEED = re.compile(r"nvidia|tesla|geforce|rtx|pcie|sxm\d*|hbm\d\w?|\d+gb")
+"""Words in the name of a device besides that of its model: its line, its socket and its memory."""
+
+
 def find_card(text: str) -> Card:
     """Return a card by its name, one of which only the memory is known, such as ``24GB``, or this ``cpu``.
 
@@ -126,13 +130,22 @@ def this_machine() -> Card:
     """Return the visible GPU, with its speed if it is one of `CARDS`, or this CPU, measured in seconds."""
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        title = properties.name.lower().replace(" ", "")
-        same = [card for card in CARDS.values() if card.name.split("-")[0] in title]
-        known = min(same, key=lambda card: abs(card.memory - properties.total_memory), default=None)
+        known = _known(properties.name, properties.total_memory)
         precision = "bf16-mixed" if properties.major >= 8 else "32-true"
         speed = (known.half, known.full, known.bandwidth) if known else (0.0, 0.0, 0.0)
         return Card(properties.name, properties.total_memory, *speed, precision)
     return measure_cpu()
+
+
+def _known(title: str, memory: int) -> Card | None:
+    """Return the entry of `CARDS` for a device by its name as CUDA gives it, None if it has none.
+
+    Every word of the name counts, but for those that say nothing of the speed: a laptop's 4090, a slice of an
+    A100 (``MIG 2g.20gb``), an L40 and a T400 are other cards than the 4090, the A100, the L4 and the T4.
+    """
+    words = [word for word in re.split(r"[\s-]+", title.lower()) if not NO_SPEED.fullmatch(word)]
+    same = [card for card in CARDS.values() if card.name.split("-")[0].removeprefix("rtx") == "".join(words)]
+    return min(same, key=lambda card: abs(card.memory - memory), default=None)
 
 
 def measure_cpu() -> Card:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.identity import DIVISION, without_volatile
+from sts_lightning.config.keys import path_override
 from sts_lightning.config.renamed import without_added
 from sts_lightning.config.trust import read_settings
 from sts_lightning.errors import ConfigError, FinishedRunError
@@ -65,10 +67,19 @@ def check_resumable(folder: RunFolder) -> State:
         results = (
             folder.last_stage().name if folder.has_stages else f"{folder.name}/{folder.metrics_file.name}"
         )
-        raise FinishedRunError(f"{folder.name} has finished: its results are in {RunFolder(results).name}.")
+        raise FinishedRunError(
+            f"{folder.name} has finished: its results are in {RunFolder(results).name}.",
+            hint=train_on(folder),
+        )
     if state == "new":
         raise no_run(Path(folder.name), folder.config_file.name)
     return state
+
+
+def train_on(folder: RunFolder) -> str:
+    """Return how a finished run, which cannot be resumed, is trained further."""
+    start = shlex.quote(path_override("init_from", folder.name))
+    return f"To train on from its weights, start a new run with its model and data, and {start}."
 
 
 def check_same(folder: RunFolder, composed: DictConfig) -> None:

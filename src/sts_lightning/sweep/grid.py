@@ -13,9 +13,8 @@ from hydra import compose
 from hydra.core.utils import filter_overrides
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
+from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.cells import unset
 from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.identity import VOLATILE
 from sts_lightning.config.stages import Compose, compose_stages
@@ -150,9 +149,6 @@ def named(overrides: Sequence[str]) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"job {' '.join(overrides)}: {error}", key=error.key) from error
-    except InterpolationToMissingValueError as error:
-        cause = unset(error)
-        raise ConfigError(f"job {' '.join(overrides)}: {cause}", key=cause.key) from error
     except (HydraException, OmegaConfBaseException) as error:
         cause = explain(error, "train", overrides)
         raise ConfigError(f"job {' '.join(overrides)}: {cause}", key=cause.key) from error

@@ -33,6 +33,9 @@ from sts_lightning.training.kept_weights import KeptWeights
 from sts_lightning.training.recorder import RunRecorder
 from sts_lightning.training.sharded_strategy import ShardedStrategy
 
+DEFAULT_EPOCHS = 2
+"""Length of a run for which neither ``trainer.max_epochs`` nor ``trainer.max_steps`` is set."""
+
 EXTRA_ERRORS = (AttributeError, TypeError, ValueError, MisconfigurationException)
 """Errors that Lightning's Trainer raises for an argument that it rejects."""
 
@@ -45,15 +48,22 @@ class Plan:
         epoch_steps: Steps per epoch.
         total_steps: Steps of the whole run.
         val_steps: Steps between dev evaluations.
+        shortened: Whether ``trainer.max_epochs`` ends it before ``trainer.max_steps``.
     """
 
     epoch_steps: int
     total_steps: int
     val_steps: int
+    shortened: bool = False
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the whole run, a last one that is not complete included."""
+        return math.ceil(self.total_steps / self.epoch_steps)
 
 
 def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
-    """Compute the length of a run.
+    """Compute the length of a run: of the limits on epochs and steps those that are set, the nearer one.
 
     Args:
         trainer: The group ``trainer``.
@@ -64,16 +74,20 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
     """
     limit = trainer.limit_train_batches
     epoch_steps = available_batches if limit is None else min(limit, available_batches)
-    total = epoch_steps * trainer.max_epochs if trainer.max_epochs >= 0 else trainer.max_steps
-    if trainer.max_steps >= 0:
-        total = min(total, trainer.max_steps)
+    epochs, steps = (None if value == -1 else value for value in (trainer.max_epochs, trainer.max_steps))
+    if epochs is None and steps is None:
+        epochs = DEFAULT_EPOCHS
+    limits = (None if epochs is None else epoch_steps * epochs, steps)
+    total = min(limit for limit in limits if limit is not None)
     if total < 1:
         raise ConfigError(
             "trainer.max_epochs, trainer.max_steps and trainer.limit_train_batches leave no step to train.",
             key="trainer.max_steps",
         )
-    every = trainer.val_every * epoch_steps if trainer.val_every <= 1 else trainer.val_every
-    return Plan(epoch_steps, total, min(max(1, round(every)), total))
+    every = epoch_steps if trainer.val_every is None else trainer.val_every
+    every = every * epoch_steps if every < 1 else every
+    shortened = steps is not None and total < steps
+    return Plan(epoch_steps, total, min(max(1, round(every)), total), shortened)
 
 
 def several(trainer: DictConfig) -> bool:
@@ -123,7 +137,7 @@ def make_trainer(
             strategy=_strategy(cfg, machine, partly_used),
             precision=machine.precision,  # type: ignore[arg-type]  # a string of the configuration
             max_steps=plan.total_steps,
-            max_epochs=math.ceil(plan.total_steps / plan.epoch_steps),
+            max_epochs=plan.epochs,
             val_check_interval=plan.val_steps,
             check_val_every_n_epoch=None,
             num_sanity_val_steps=0,

@@ -166,7 +166,7 @@ def _write_run(head: Head, shared: Shared, grid: Grid, run: RunFolder) -> None:
     run.path.mkdir(exist_ok=True)
     run.save_config(decided(cfg, shared.machine))
     module = make_module(cfg, shared.machine.precision, shared.encoder, head.loss, None, shared.plan)
-    weights = {"state_dict": module.state_dict(), "global_step": steps, "epoch": cfg.trainer.max_epochs}
+    weights = {"state_dict": module.state_dict(), "global_step": steps, "epoch": shared.plan.epochs}
     run.write_checkpoint("best", weights)
     run.write_checkpoint("last", weights)
     rows = [f"{step},{value}," for step, value in enumerate(head.losses.tolist(), start=1)]

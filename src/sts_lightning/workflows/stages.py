@@ -23,7 +23,7 @@ from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
 from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
-from sts_lightning.runs.state import check_free, check_resumable, check_same
+from sts_lightning.runs.state import check_free, check_resumable, check_same, train_on
 from sts_lightning.training.trainer import several
 from sts_lightning.workflows.check import RunCheck
 from sts_lightning.workflows.run_config import load_run_config
@@ -57,8 +57,11 @@ def train(cfg: DictConfig) -> float:
             allowed = ("resume=", "debug=", "trust=", "trust_remote_code=", *(f"{key}=" for key in elsewhere))
             others = [text for text in overrides if not text.startswith(allowed)]
             if others:
+                run = RunFolder(cfg.resume)
                 raise ConfigError(
-                    f"resume uses the run's own configuration; leave out {' '.join(others)}.", key="resume"
+                    f"resume uses the run's own configuration; leave out {' '.join(others)}.",
+                    key="resume",
+                    hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
                 )
             given = [key for key in elsewhere if any(text.startswith(f"{key}=") for text in overrides)]
             return _resume(RunFolder(cfg.resume), trust, {key: OmegaConf.select(cfg, key) for key in given})

@@ -316,5 +316,13 @@ def _begin(experiment: Experiment) -> None:
         plan.val_steps,
         parts.run.name,
     )
+    if plan.shortened:
+        trainer = parts.cfg.trainer
+        log.info(
+            "trainer.max_epochs=%d ends the run before trainer.max_steps=%d; trainer.max_epochs=null lets "
+            "it reach them",
+            trainer.max_epochs,
+            trainer.max_steps,
+        )
     if (count := experiment.trainer.world_size) > 1:
         log.info("%d processes; training begins once all of them have started", count)

@@ -112,15 +112,16 @@ def check_ranges(trainer: DictConfig) -> None:
     """
     every, clip, limit = trainer.val_every, trainer.gradient_clip_val, trainer.limit_train_batches
     chunks, multiple = trainer.chunk_tokens, trainer.chunk_multiple
+    epochs, steps = trainer.max_epochs, trainer.max_steps
     bounds = {
         "devices": (trainer.devices == -1 or trainer.devices >= 1, "be positive, or -1 for all"),
         "num_nodes": (trainer.num_nodes >= 1, "be positive"),
-        "max_epochs": (trainer.max_epochs == -1 or trainer.max_epochs >= 1, "be at least 1, or -1: no limit"),
-        "max_steps": (trainer.max_steps == -1 or trainer.max_steps >= 1, "be at least 1, or -1: no limit"),
+        "max_epochs": (epochs in (None, -1) or epochs >= 1, "be at least 1, or null: no limit"),
+        "max_steps": (steps in (None, -1) or steps >= 1, "be at least 1, or null: no limit"),
         "limit_train_batches": (limit is None or limit >= 1, "be at least 1, or null: all batches"),
         "val_every": (
-            0 < every <= 1 or (every % 1 == 0 and every > 1),
-            "be a fraction of an epoch in (0, 1], or a whole number of steps",
+            every is None or 0 < every < 1 or (every >= 1 and every % 1 == 0),
+            "be a fraction of an epoch below 1, a whole number of steps, or null: once per epoch",
         ),
         # PyTorch multiplies a gradient that is too long by limit / norm: a negative limit would reverse it.
         "gradient_clip_val": (clip is None or clip > 0, "be positive, or null: no clipping"),
@@ -136,9 +137,9 @@ def check_ranges(trainer: DictConfig) -> None:
     for key, (holds, what) in bounds.items():
         if not holds:
             raise ConfigError(f"trainer.{key} must {what}, got {trainer[key]}.", key=f"trainer.{key}")
-    if trainer.max_epochs == -1 and trainer.max_steps == -1:
+    if epochs == -1 and steps in (None, -1):
         raise ConfigError(
-            "trainer.max_epochs and trainer.max_steps are both -1: the run would have no end.",
+            "trainer.max_epochs=-1 without trainer.max_steps: the run would have no end.",
             key="trainer.max_steps",
         )
 
