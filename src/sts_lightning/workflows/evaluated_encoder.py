@@ -7,17 +7,23 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 import torch
+from hydra import compose
 from omegaconf import DictConfig
 
+from sts_lightning.conf_folders import files_of
+from sts_lightning.config.composing import composing
+from sts_lightning.config.constraints import check_config
+from sts_lightning.config.keys import suggest
 from sts_lightning.config.machine import cuda_devices
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import ConfigError, at_setting
+from sts_lightning.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.evaluation.encoder_pool import EncoderPool
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
+from sts_lightning.models.loading import build_encoder, edit_and_cut, load, load_from, with_quantization
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.fastest_precision import use_fastest_precision
 
@@ -73,6 +79,30 @@ def encoding_devices(accelerator: str, count: int) -> list[str]:
     if not found:
         return ["cpu"] * max(count, 1)
     return [f"cuda:{index}" for index in range(found if count == -1 else count)]
+
+
+def load_named(source: str, trust: Sequence[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
+    """Load the encoder that a user names on the command line.
+
+    Args:
+        source: What `load` reads, or a choice of the configuration group ``model``, unless there is a folder
+            of that name.
+        trust: See `load`.
+        trust_remote_code: See `load`.
+
+    Raises:
+        UserError: There is nothing of that name, or it cannot be loaded.
+    """
+    if Path(source).exists() or "/" in source:
+        return load(source, trust, trust_remote_code)
+    if source not in (models := files_of("model")):
+        raise CheckpointError(
+            f"{source} is neither a folder here nor a choice of model=. {suggest(source, models)}".strip(),
+            hint="Ids of the model hub have the form owner/name.",
+        )
+    with composing():
+        cfg = compose("eval", [f"model={source}"])
+    return load_evaluated(check_config(cfg), "cpu")
 
 
 def load_evaluated(cfg: DictConfig, device: str, source: Source | None = None) -> SentenceEncoder:
