@@ -35,6 +35,7 @@ from transformers import MistralConfig
 
 from sts_lightning.config.build import build
 from sts_lightning.config.composing import composing
+from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import UserError
 from sts_lightning.markdown import one_line
@@ -127,7 +128,7 @@ def store_teacher(folder: Path) -> Path:
     for kind in ("pairs", "triplets", "sentences"):
         with composing():
             cfg = compose("train", [*BASE, f"data.kind={kind}"])
-        data = build("data", cfg.data)
+        data: SentenceDataModule = build("data", cfg.data, SentenceDataModule)
         data.setup()
         for column in data.train.column_names:
             texts |= {value for value in data.train[column] if isinstance(value, str)}

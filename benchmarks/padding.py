@@ -16,6 +16,7 @@ from torch import Tensor
 from sts_lightning.config.build import build
 from sts_lightning.config.composing import composing
 from sts_lightning.config.machine import decide
+from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import values_of
 from sts_lightning.models.loading import build_encoder
 
@@ -43,7 +44,7 @@ def main() -> None:
     for name, overrides in RUNS.items():
         with composing():
             cfg = compose("train", overrides)
-        data = build("data", cfg.data)
+        data: SentenceDataModule = build("data", cfg.data, SentenceDataModule)
         data.setup()
         shares = []
         for tokens in (chunk_tokens, 10**9):

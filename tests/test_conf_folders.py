@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,7 @@ def test_the_package_is_that_of_the_checkout() -> None:
 
 def test_conf_of_the_working_directory_comes_first(empty: Path) -> None:
     assert folders() == (CONF,)
+    add(empty, "conf/sts_lightning", "")
     mine = add(empty, "conf/loss/mine.yaml", "_target_: x")
     other = add(empty, "conf/loss/pearson.yaml", "_target_: y")
     assert folders() == (empty / "conf", CONF)
@@ -93,17 +95,23 @@ def test_an_option_that_names_no_folder(arguments: list[str], empty: Path) -> No
         take_folder(arguments)
 
 
-def test_a_folder_of_another_project_is_rejected(empty: Path) -> None:
-    path = add(empty, "conf/train.yaml", "defaults: [model: resnet]\n")
-    with pytest.raises(ConfigError) as caught:
-        own_folder()
-    assert caught.value.key == VARIABLE
-    assert str(path) in str(caught.value)
-    path.write_text((CONF / "train.yaml").read_text())
-    assert own_folder() == empty / "conf"
+def test_a_folder_of_another_project_changes_no_model(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
+    add(empty, "conf/config.yaml", "defaults: [model: minilm]\n")
+    assert folders() == (CONF,)
+    assert not caplog.messages  # nothing in it could be meant
+    add(empty / "other", "conf/config.yaml", "")
+    add(empty / "other", "conf/model/minilm.yaml", "_target_: torch.nn.Identity\n")
+    os.chdir(empty / "other")
+    with composing():
+        assert compose("train").model._target_ == "sts_lightning.models.SentenceEncoder.from_pretrained"
+    [said] = caplog.messages
+    command = said.rpartition("STS-Lightning: ")[2]
+    subprocess.run(command.split(), check=True)
+    assert folders() == (empty / "other/conf", CONF)
 
 
 def test_composing_finds_a_choice_of_the_user_and_prefers_it(empty: Path) -> None:
+    add(empty, "conf/sts_lightning", "")
     add(empty, "conf/loss/mine.yaml", "defaults: [pearson]\nofficial: true\n")
     add(
         empty, "conf/prompt/eol.yaml", (CONF / "prompt/eol.yaml").read_text().replace("in one word", "in two")

@@ -72,10 +72,7 @@ TrainPrecision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
 """Precision of training, in Lightning's names; ``auto``: decided by the machine."""
 
 Accelerator = Literal["auto", "cpu", "gpu", "mps"]
-"""Hardware of training."""
-
-EvalAccelerator = Literal["auto", "cpu", "gpu"]
-"""Hardware of `eval.py`."""
+"""Hardware of training or evaluation."""
 
 Strategy = Literal["ddp", "fsdp"]
 """What several processes have of the weights.

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from sts_lightning.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 VARIABLE = "STS_CONF"
 """Environment variable that names the user's folder; empty: there is none."""
 
 DEFAULT = "conf"
-"""User's folder in the working directory, if it is there."""
+"""User's folder in the working directory, if it is there and has the file `MARKER`."""
 
-PRIMARY = ("train.yaml", "eval.yaml")
-"""Files that a configuration of this project starts from."""
+MARKER = "sts_lightning"
+"""File that makes ``conf`` in the working directory the user's: other projects have a folder of that name."""
 
 
 def _packaged() -> Path:
@@ -29,10 +33,12 @@ PACKAGED = _packaged()
 
 
 def own_folder() -> Path | None:
-    """Return the user's folder: that of ``STS_CONF``, else ``conf`` in the working directory; None without.
+    """Return the user's folder; None without.
+
+    It is that of ``STS_CONF``, else ``conf`` in the working directory if it has the file `MARKER`.
 
     Raises:
-        ConfigError: ``STS_CONF`` is not a folder, or the folder is of another project.
+        ConfigError: ``STS_CONF`` is not a folder.
     """
     given = os.environ.get(VARIABLE)
     folder = Path(DEFAULT if given is None else given).absolute()
@@ -42,15 +48,22 @@ def own_folder() -> Path | None:
         raise ConfigError(f"{VARIABLE}={given} is not a folder.", key=VARIABLE)
     if folder.samefile(PACKAGED):
         return None
-    for name in PRIMARY:
-        path = folder / name
-        if path.is_file() and f"{path.stem}_schema" not in path.read_text(encoding="utf-8", errors="replace"):
-            raise ConfigError(
-                f"{path} is not a configuration of STS-Lightning: {path.stem}_schema is not in its defaults.",
-                key=VARIABLE,
-                hint=f"Leave this folder out with {VARIABLE}= (empty), or name yours.",
-            )
+    if given is None and not (folder / MARKER).is_file():
+        _say_left_out(folder)
+        return None
     return folder
+
+
+@functools.cache  # once: the folder is asked for many times
+def _say_left_out(folder: Path) -> None:
+    """Say that a folder is not searched, if it has files that might be meant for this project."""
+    own = ((folder / path.name, path.name) for path in PACKAGED.iterdir())
+    found = sorted(name for path, name in own if path.is_file() or any(path.glob("*.yaml")))
+    if found:
+        log.warning(
+            f"{DEFAULT}/{found[0]} is not read: without a file {MARKER} the folder may be another project's. "
+            f"If it is meant for STS-Lightning: touch {DEFAULT}/{MARKER}"
+        )
 
 
 def folders() -> tuple[Path, ...]:

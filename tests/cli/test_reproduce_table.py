@@ -96,6 +96,7 @@ def test_tables_of_the_user_and_of_the_package(
 ) -> None:
     own = tmp_path / "conf/reproduce/scale"
     own.mkdir(parents=True)
+    (tmp_path / "conf/sts_lightning").touch()
     own.with_name("mine.yaml").write_text("title: My losses\nlike: losses_minilm\nseeds: [7]\n")
     (own / "small.yaml").write_text("hours: 0.1\noverrides: [data=toy]\n")
     monkeypatch.chdir(tmp_path)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 import sts_lightning
 from sts_lightning.cli.main import main
 from tests.cli.helpers import leaves
+from tests.models.st_folders import st_folder
 from tests.shared_runs.entries import write_finished
 
 TEXTS = ["a dog ran", "two cats sat", "the dog ran away", "rain"]
@@ -28,18 +30,44 @@ def cosine(run: Path, first: str, second: str) -> float:
     return float(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
 
 
-def test_scores_of_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_scores_of_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(f'id,q,a\n7,{TEXTS[0]},"{TEXTS[1]}"\n8,{TEXTS[2]},{TEXTS[3]}\n')
     written = tmp_path / "scores.csv"
-    with caplog.at_level("INFO"):
-        main(["score", str(run), str(pairs), "--columns", "q", "a", "--to", str(written)])
-        main(["score", str(run), str(pairs), "--columns", "q", "a"])
+    main(["score", str(run), str(pairs), "--columns", "q", "a", "--to", str(written)])
+    capsys.readouterr()
+    main(["score", str(run), str(pairs), "--columns", "q", "a"])
     rows = list(csv.DictReader(written.open()))
     assert [row["a"] for row in rows] == [TEXTS[1], TEXTS[3]]
     expected = [cosine(run, TEXTS[0], TEXTS[1]), cosine(run, TEXTS[2], TEXTS[3])]
     assert [float(row["cosine"]) for row in rows] == pytest.approx(expected, abs=2e-6)
-    assert written.read_text().rstrip() in caplog.text
+    assert capsys.readouterr().out == written.read_text()
+
+
+@pytest.mark.parametrize("kind", ["sentence-transformers", "transformers"])
+def test_scores_of_a_model(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The cosines of the other library, alone on standard output."""
+    folder, other = st_folder(tmp_path, dense=((16, nn.Tanh()),) if kind == "sentence-transformers" else ())
+    if kind == "transformers":
+        (Path(folder) / "modules.json").unlink()
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text(f"sentence1,sentence2\n{TEXTS[0]},{TEXTS[1]}\n{TEXTS[2]},{TEXTS[3]}\n")
+    main(["score", folder, str(pairs)])
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    first, second = other.encode([TEXTS[0], TEXTS[2]]), other.encode([TEXTS[1], TEXTS[3]])
+    expected = other.similarity_pairwise(first, second).tolist()
+    assert [float(row["cosine"]) for row in rows] == pytest.approx(expected, abs=1e-6)
+
+
+def test_scores_of_a_choice_of_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the name that `eval.py model=` takes, unless there is a folder of that name."""
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text(f"sentence1,sentence2\n{TEXTS[0]},{TEXTS[0]}\n")
+    main(["score", "tiny_bert", str(pairs)])
+    assert capsys.readouterr().out.splitlines()[1].endswith(",1.000000")
+    said = leaves("score", "tiny_bart", str(pairs), capsys=capsys)
+    assert "neither a folder here nor a choice of model=. Did you mean tiny_bert" in said
+    assert "there is no folder rnus/typo" in leaves("score", "rnus/typo", str(pairs), capsys=capsys)
 
 
 def test_search_in_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,8 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.build import build, name_setting
 from sts_lightning.errors import ConfigError
+from sts_lightning.losses.base import Loss
+from sts_lightning.models.loading import build_encoder
 
 Config = Callable[..., DictConfig]
 
@@ -35,11 +37,11 @@ MIX = [
 )
 def test_an_error_of_a_nested_part_names_its_full_path(override: str, message: str, config: Config) -> None:
     with pytest.raises(ConfigError, match=message):
-        build("loss", config(*MIX, override).loss, FACTS)
+        build("loss", config(*MIX, override).loss, Loss, FACTS)
 
 
 def test_nested_parts_are_built_in_their_order(config: Config) -> None:
-    loss = build("loss", config(*MIX, "+loss.terms.a.temperature=0.3").loss)
+    loss = build("loss", config(*MIX, "+loss.terms.a.temperature=0.3").loss, Loss)
     assert list(loss.terms) == ["a", "b"]
     assert loss.terms["a"].temperature == 0.3
     assert loss.weights == {"a": 1, "b": 0.5}
@@ -50,15 +52,15 @@ HEADS += [f"+loss.terms.{name}._target_=sts_lightning.losses.l1.L1Loss" for name
 
 
 def test_facts_reach_the_parts_that_name_them(config: Config) -> None:
-    loss = build("loss", config(*HEADS).loss, FACTS)
+    loss = build("loss", config(*HEADS).loss, Loss, FACTS)
     assert [tuple(term.head.weight.shape) for term in loss.terms.values()] == [(1, 48), (1, 48)]
     assert [term.top_label for term in loss.terms.values()] == [2, 2]
-    assert not list(build("loss", config("loss=pearson").loss, FACTS).parameters())
+    assert not list(build("loss", config("loss=pearson").loss, Loss, FACTS).parameters())
 
 
 def test_a_fact_is_no_setting(config: Config) -> None:
     with pytest.raises(ConfigError) as caught:
-        build("loss", config(*HEADS, "+loss.terms.b.dimension=8").loss, FACTS)
+        build("loss", config(*HEADS, "+loss.terms.b.dimension=8").loss, Loss, FACTS)
     assert caught.value.key == "loss.terms.b.dimension"
     assert caught.value.hint
 
@@ -73,3 +75,14 @@ def test_a_fact_is_no_setting(config: Config) -> None:
 def test_an_error_in_terms_of_an_argument_continues_the_path(error: ValueError, message: str) -> None:
     with pytest.raises(ConfigError, match=message), name_setting("loss", ["scale"]):
         raise error
+
+
+def test_an_object_of_another_class_is_rejected(config: Config) -> None:
+    """Also where nothing asks for the class afterwards, as for the model."""
+    cfg = config("model=tiny_bert")
+    cfg.model = {"_target_": "torch.nn.Identity"}
+    with pytest.raises(
+        ConfigError, match=r"model\._target_ makes an object of the class Identity, not a SentenceEncoder"
+    ) as caught:
+        build_encoder(cfg.model, cfg.prompt)
+    assert caught.value.key == "model._target_"

@@ -249,3 +249,25 @@ def test_an_export_of_a_template_comes_in_again(overrides: list[str], tmp_path: 
         with pytest.raises(UserError) as edited:
             edit_and_cut(merged, "none", None)
         assert edited.value.key == "evaluation.text_edit"
+
+
+@pytest.mark.parametrize(
+    ("trained_for", "normalize", "said"),
+    [
+        ("dot", False, "trained for the dot product"),
+        ("manhattan", True, "trained for Manhattan distance"),
+        ("dot", True, None),
+        ("cosine", False, None),
+    ],
+)
+def test_a_model_for_another_similarity_is_named(
+    trained_for: str, normalize: bool, said: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other library says by itself which cosines would have been the same."""
+    folder, library = st_folder(tmp_path, normalize=normalize, similarity_fn_name=trained_for)
+    encoder = sts_lightning.load(folder)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == (said is not None) and all(str(said) in warning for warning in warnings)
+    vectors = library.encode(TEXTS)
+    same = np.allclose(encoder.similarity(vectors, vectors), library.similarity(vectors, vectors), atol=1e-5)
+    assert same == (said is None)

@@ -12,10 +12,12 @@ from omegaconf import DictConfig
 
 import sts_lightning
 from sts_lightning.config.build import build
+from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_loss
+from sts_lightning.training.companion import Companion
 from sts_lightning.workflows.fit_checks import check_companion
 from sts_lightning.workflows.train import train_in
 from tests.scenarios.helpers import weights
@@ -60,7 +62,7 @@ def test_a_teacher_may_be_a_run_a_model_or_stored_vectors(
     teacher.backbone.save_pretrained(folder)
     teacher.tokenizer.tokenizer.save_pretrained(folder)
     cfg = config(*overrides("rankcse", uninterrupted))
-    data = build("data", cfg.data)
+    data = build("data", cfg.data, SentenceDataModule)
     data.setup()
     sentences = sorted(set(data.train["sentence1"]))
     stored = tmp_path / "stored"
@@ -129,7 +131,7 @@ def test_a_loss_and_its_companion_go_together(
 ) -> None:
     cfg = config(*settings)
     loss = make_loss(cfg.loss, 2, 1.0)
-    companion = build("companion", cfg.companion) if cfg.companion else None
+    companion = build("companion", cfg.companion, Companion) if cfg.companion else None
     with pytest.raises(ConfigError, match=words) as caught:
         check_companion(cfg, loss, companion)
     assert caught.value.key == key

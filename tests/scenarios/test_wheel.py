@@ -112,6 +112,7 @@ def program(environment: Path, opened: Path, tmp_path: Path) -> Iterator[Program
         )
 
     for name, text in {
+        "sts_lightning": "",
         "loss/mine.yaml": "defaults: [pearson]\nofficial: true\n",
         "reproduce/mine.yaml": TABLE,
     }.items():
@@ -142,7 +143,7 @@ def test_the_wheel_has_every_file_and_so_has_that_of_the_source_archive(built: t
         for path in (ROOT / "src").rglob("*")
         if path.is_file() and not {"__pycache__"}.intersection(path.parts) and "egg-info" not in str(path)
     }
-    expected |= {f"sts_lightning/conf/{path.relative_to(CONF)}" for path in CONF.rglob("*.yaml")}
+    expected |= {f"sts_lightning/conf/{path.relative_to(CONF)}" for path in CONF.rglob("*") if path.is_file()}
     assert {name for name in one if ".dist-info/" not in name} == expected
 
 

@@ -183,6 +183,15 @@ def test_out_of_memory_names_the_setting(
         train_in(tmp_path / "run", cfg)
 
 
+def test_an_encoder_that_is_to_train_has_dropout() -> None:
+    """Lightning's fit keeps the mode it finds, and an encoder is made in evaluation mode."""
+    unused: Any = None
+    for frozen, dropout in {"none": True, "encoder_with_dropout": True, "encoder": False}.items():
+        encoder = tiny_bert()
+        STSModule(encoder, make("smooth_k2", 32), unused, unused, frozen=frozen)  # type: ignore[arg-type]
+        assert {part.training for part in encoder.modules()} == {dropout}
+
+
 def test_the_peak_of_the_gpu_is_that_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for CUDA's statistics; the search of a micro batch and evaluations take more than a step."""
     card = {"peak": 0}

@@ -11,6 +11,7 @@ from scipy import stats
 
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
+from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.evaluation.similarity import score_pairs
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
@@ -42,7 +43,7 @@ def write_run(
 def dev_of(run: Path, changed: dict[str, torch.Tensor]) -> float:
     """Spearman on the dev pairs of a run with other weights."""
     cfg = check_config(RunFolder(run).load_config())
-    data = build("data", cfg.data)
+    data = build("data", cfg.data, SentenceDataModule)
     data.setup()
     encoder = build_encoder(cfg.model, cfg.prompt).eval()
     plain = {name.removeprefix("encoder."): value for name, value in changed.items()}

@@ -7,19 +7,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from omegaconf import DictConfig
 
 from sts_lightning.config.identity import configuration_hash
+from sts_lightning.config.machine import decide
 from sts_lightning.errors import ConfigError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.sweep.resources import demand_of
-from sts_lightning.workflows import evaluated_encoder
 from sts_lightning.workflows.evaluate import evaluate_in
 from sts_lightning.workflows.evaluated_encoder import encoding_devices, encoding_with, load_evaluated
+from sts_lightning.workflows.fastest_precision import use_fastest_precision
 from sts_lightning.workflows.train import train_in
 
 Config = Callable[..., DictConfig]
+
+
+def _see(patch: pytest.MonkeyPatch, cuda: int, apple: bool = False) -> None:
+    patch.setattr(torch.cuda, "is_available", lambda: cuda > 0)
+    patch.setattr(torch.cuda, "device_count", lambda: cuda)
+    patch.setattr(torch.backends.mps, "is_available", lambda: apple)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +47,7 @@ Config = Callable[..., DictConfig]
 def test_devices(
     accelerator: str, count: int, visible: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluated_encoder, "cuda_devices", lambda: visible)
+    _see(monkeypatch, visible)
     assert encoding_devices(accelerator, count) == expected
 
 
@@ -53,10 +63,29 @@ def test_devices(
 def test_devices_that_are_not_there(
     accelerator: str, count: int, visible: int, key: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluated_encoder, "cuda_devices", lambda: visible)
+    _see(monkeypatch, visible)
     with pytest.raises(ConfigError, match=message) as caught:
         encoding_devices(accelerator, count)
     assert caught.value.key == key
+
+
+def test_an_apple_gpu_is_used_as_in_training(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    _see(monkeypatch, 0, apple=True)
+    assert decide(config("trainer=auto").trainer).accelerator == "mps"
+    assert [encoding_devices(name, 1) for name in ("auto", "mps", "cpu")] == [["mps"], ["mps"], ["cpu"]]
+    assert encoding_devices("auto", -1) == ["mps"]
+    with pytest.raises(ConfigError, match="only one Apple GPU is visible"):
+        encoding_devices("auto", 2)
+    assert demand_of(config("accelerator=mps", of="eval")).gpus == 0
+    monkeypatch.setattr(SentenceEncoder, "device", torch.device("mps"))
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)  # of no use to it
+    encoder = build_encoder(config("model=tiny_bert").model, config("model=tiny_bert").prompt)
+    assert use_fastest_precision(encoder).precision == "32-true"
+    _see(monkeypatch, 2, apple=True)
+    assert encoding_devices("auto", 1) == ["cuda:0"]
+    _see(monkeypatch, 0)
+    with pytest.raises(ConfigError, match="accelerator=mps, but PyTorch finds no Apple GPU"):
+        encoding_devices("mps", 1)
 
 
 def test_a_job_of_a_sweep_gets_the_devices_and_its_folder(config: Config) -> None:

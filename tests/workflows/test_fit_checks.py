@@ -9,6 +9,7 @@ import torch
 from omegaconf import DictConfig
 
 from sts_lightning.config.build import build
+from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
@@ -16,6 +17,7 @@ from sts_lightning.losses.matryoshka import MatryoshkaLoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.losses.rank_margin import RankMarginLoss
+from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.assembly import make_loss
@@ -75,7 +77,7 @@ def heads() -> dict[str, Loss]:
 
 @pytest.mark.parametrize("data", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
 def test_loss_and_data_fit_or_are_rejected(data: str, heads: dict[str, Loss], config: Config) -> None:
-    source = build("data", config(f"data={data}", "path=mine.csv").data)
+    source = build("data", config(f"data={data}", "path=mine.csv").data, SentenceDataModule)
     for stem, head in heads.items():
         if stem in FITTING[data]:
             check_fit(head, source)
@@ -95,7 +97,7 @@ def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, co
             loss = MixLoss(
                 {"plain": PearsonLoss(), "apart": MatryoshkaLoss(loss, [4])}, {"plain": 0, "apart": 1}
             )
-        data = build("data", config("data=toy", f"data.batch_size={size}").data)
+        data = build("data", config("data=toy", f"data.batch_size={size}").data, SentenceDataModule)
         views, labels = torch.randn(2, size, 4, requires_grad=True), torch.arange(float(size)) * 5 / size
         loss(views, labels).backward()
         assert bool(views.grad.any()) is enough
@@ -108,8 +110,8 @@ def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, co
 
 
 def test_regularizers_read_the_views_that_there_are(config: Config) -> None:
-    one = build("data", config("data=toy", "data.kind=sentences", "data.views=1").data)
-    two = build("data", config("data=toy").data)
+    one = build("data", config("data=toy", "data.kind=sentences", "data.views=1").data, SentenceDataModule)
+    two = build("data", config("data=toy").data, SentenceDataModule)
     for regularizer, views in (
         (GlobalOrthogonal(), 2),
         (RankReduction(views="each"), 2),
@@ -149,7 +151,7 @@ def test_regularizers_read_the_views_that_there_are(config: Config) -> None:
 )
 def test_extras_that_would_have_no_effect(extra: list[str], message: str, config: Config) -> None:
     cfg = config(*extra)
-    regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
+    regularizer = build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None
     with pytest.raises(ConfigError, match=message):
         check_extras(cfg, make_loss(cfg.loss, 2, 1.0), regularizer, [])
 

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from sts_lightning.config.build import build
+from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.models.loading import load
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.head_cells import compose_cells
@@ -26,7 +27,7 @@ def test_scores_are_those_of_the_written_head_on_the_vectors_of_its_run(tmp_path
     run = tmp_path / cells[1].name
     state = RunFolder(run).read_checkpoint("best")["state_dict"]
     weight, bias = state["loss.head.weight"][0].numpy(), state["loss.head.bias"].numpy()
-    data = build("data", cells[1].cfg.data)
+    data = build("data", cells[1].cfg.data, SentenceDataModule)
     data.setup()
     encoder = load(run)
     u, v = (encoder.encode(list(data.dev[name])) for name in ("sentence1", "sentence2"))

@@ -27,6 +27,16 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the encoder that is meant, as `workflows.evaluated_encoder.load_named` reads it."""
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a run folder, a folder of sentence-transformers or transformers, an id on the model hub, or a "
+        "choice of model=, such as minilm",
+    )
+
+
 def add_runs_folder(parser: argparse.ArgumentParser) -> None:
     """Add the folder whose runs are meant, by default that of `train.py`."""
     parser.add_argument("folder", type=folder, nargs="?", default=Path("runs"), help="default: %(default)s")

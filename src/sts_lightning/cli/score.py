@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sts_lightning.cli.arguments import Commands, add_trust
+from sts_lightning.cli.arguments import Commands, add_model, add_trust
 
 if TYPE_CHECKING:
     from sts_lightning.runs.calibration_file import Calibration
@@ -20,10 +20,8 @@ log = logging.getLogger(__name__)
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the program."""
-    parser = commands.add_parser(
-        "score", help="the similarity of each pair of a file, by the encoder of a run"
-    )
-    parser.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
+    parser = commands.add_parser("score", help="the similarity of each pair of a file, by a run or any model")
+    add_model(parser)
     parser.add_argument("file", metavar="PAIRS", type=Path, help="CSV, TSV or JSONL with two text columns")
     parser.add_argument(
         "--columns",
@@ -53,18 +51,20 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.evaluation.calibration_fit import apply
     from sts_lightning.evaluation.similarity import score_pairs
     from sts_lightning.files import check_output, write_atomic
-    from sts_lightning.models.loading import load
+    from sts_lightning.workflows.evaluated_encoder import load_named
 
     if options.columns[0] == options.columns[1]:
         raise UserError(f"--columns: {options.columns[0]} is named twice.")
     check_output("--to", options.to, options.file, options.calibration)
+    if options.to is None:
+        _log_beside_output()
     calibration = _calibration(options)
     pairs = [
         (sentence(first, options.file, line), sentence(second, options.file, line))
         for line, (first, second) in read_records(options.file, options.columns, setting="--columns")
     ]
     first, second = zip(*pairs, strict=True)
-    encoder = load(options.run_folder, options.trust, options.trust_remote_code)
+    encoder = load_named(options.model, options.trust, options.trust_remote_code)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     cosines = score_pairs(encoder, first, second)
@@ -73,14 +73,21 @@ def run(options: argparse.Namespace) -> None:
     for pair, *numbers in zip(pairs, *columns.values(), strict=True):
         writer.writerow([*pair, *(f"{number:.6f}" for number in numbers)])
     if options.to is None:
-        log.info("%s", text.getvalue().rstrip("\n"))
+        print(text.getvalue(), end="")
     else:
         write_atomic(options.to, text.getvalue())
         log.info("%s: the cosines of %s pairs", options.to, f"{len(pairs):,}")
 
 
+def _log_beside_output() -> None:
+    """Send what loading says to standard error: standard output holds the CSV."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            handler.setStream(sys.stderr)
+
+
 def _calibration(options: argparse.Namespace) -> Calibration | None:
-    """Return the calibration that is asked for, or that of the run; None without either.
+    """Return the calibration that is asked for, or that of a run; None without either.
 
     Raises:
         CheckpointError: It is broken, or for another encoder.
@@ -88,13 +95,13 @@ def _calibration(options: argparse.Namespace) -> Calibration | None:
     from sts_lightning.runs.calibration_file import load_calibration
     from sts_lightning.runs.folder import RunFolder
 
-    folder = RunFolder(options.run_folder).last_stage()
+    folder = RunFolder(options.model).last_stage()
     path = options.calibration
     if path is None and not options.no_calibration and folder.calibration_file.is_file():
         path = folder.calibration_file
     if path is None:
         return None
     found = load_calibration(path, folder)
-    # Standard output holds the CSV.
+    # Not logged: standard output holds the CSV.
     print(f"scores by {path}, intervals of coverage {found.coverage:g}", file=sys.stderr)
     return found

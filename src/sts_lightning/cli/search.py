@@ -6,7 +6,7 @@ import argparse
 import logging
 from pathlib import Path
 
-from sts_lightning.cli.arguments import Commands, add_trust, at_least
+from sts_lightning.cli.arguments import Commands, add_model, add_trust, at_least
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the program."""
     parser = commands.add_parser("search", help="the sentences of a file that are most similar to a query")
-    parser.add_argument("run_folder", metavar="RUN", type=Path, help="the run folder")
+    add_model(parser)
     parser.add_argument("corpus", metavar="CORPUS", type=Path, help="text file, one sentence on each line")
     parser.add_argument("queries", metavar="QUERY", nargs="+", help="sentences to find similar ones to")
     parser.add_argument(
@@ -30,14 +30,14 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.data.readers.text_files import read_lines
     from sts_lightning.errors import UserError
     from sts_lightning.evaluation.similarity import search
-    from sts_lightning.models.loading import load
+    from sts_lightning.workflows.evaluated_encoder import load_named
 
     numbered = [(line, text) for line, text in enumerate(read_lines(options.corpus), start=1) if text.strip()]
     corpus = [sentence(text) for _, text in numbered]
     queries = [" ".join(text_of(query, "QUERY").split()) for query in options.queries]
     if not all(queries):
         raise UserError("a query is empty.")
-    encoder = load(options.run_folder, options.trust, options.trust_remote_code)
+    encoder = load_named(options.model, options.trust, options.trust_remote_code)
     for query, matches in zip(queries, search(encoder, corpus, queries, options.top), strict=True):
         log.info("%s", query)
         for cosine, index in matches:

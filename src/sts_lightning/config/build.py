@@ -18,20 +18,33 @@ from sts_lightning.errors import ConfigError, UserError
 NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 
 
-def build(path: str, node: DictConfig, facts: Mapping[str, Any] = NO_FACTS, **arguments: Any) -> Any:
+def build(
+    path: str, node: DictConfig, kind: type, facts: Mapping[str, Any] = NO_FACTS, **arguments: Any
+) -> Any:
     """Instantiate a node, nested nodes first; an error of a constructor names the setting by its full path.
 
     Args:
         path: Key of the node in the configuration, for messages.
         node: Configuration with a ``_target_``.
+        kind: Class that the place in the configuration is for; ``object`` for any.
         facts: Values that no setting decides, such as the size of the embeddings. The constructors of the
             node and of nested nodes receive those that they name as arguments.
         **arguments: Further arguments, which take precedence over those of the node.
 
     Raises:
-        ConfigError: A constructor raised an error that is not the user's already, or a setting has the name
-            of a fact.
+        ConfigError: A constructor raised an error that is not the user's already, a setting has the name of a
+            fact, or the object is of another class than ``kind``.
     """
+    built = _instantiate(path, node, facts, arguments)
+    if not isinstance(built, kind):
+        raise ConfigError(
+            f"{path}._target_ makes an object of the class {type(built).__name__}, not a {kind.__name__}.",
+            key=f"{path}._target_",
+        )
+    return built
+
+
+def _instantiate(path: str, node: DictConfig, facts: Mapping[str, Any], arguments: dict[str, Any]) -> Any:
     arguments |= _facts_for(path, node, facts)
     nested = {
         key: _build_nested(f"{path}.{key}", value, facts)
@@ -69,29 +82,11 @@ def _facts_for(path: str, node: DictConfig, facts: Mapping[str, Any]) -> dict[st
     return {name: facts[name] for name in taken}
 
 
-def check_kind(path: str, built: object, wanted: type) -> None:
-    """Reject an object of another class than the place in the configuration is for.
-
-    Args:
-        path: Key of the object in the configuration.
-        built: What its ``_target_`` made.
-        wanted: The base class of all choices.
-
-    Raises:
-        ConfigError: The object is of another class.
-    """
-    if not isinstance(built, wanted):
-        raise ConfigError(
-            f"{path}._target_ makes a {type(built).__name__}, not a {wanted.__name__}.",
-            key=f"{path}._target_",
-        )
-
-
 def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
     """Build every node with a ``_target_`` in a value; other values are returned as they are."""
     if isinstance(value, DictConfig):
         if "_target_" in value:
-            return build(path, value, facts)
+            return build(path, value, object, facts)
         return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in _pairs(value)}
     if isinstance(value, ListConfig):
         return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]

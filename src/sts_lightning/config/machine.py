@@ -147,35 +147,45 @@ def cuda_devices() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
-    wanted: str = trainer.accelerator
+def choose_accelerator(wanted: str, key: str) -> str:
+    """Return the hardware of training or evaluation: ``auto`` is CUDA, else Apple's GPU, else the CPU.
+
+    Args:
+        wanted: ``auto``, ``cpu``, ``gpu`` or ``mps``.
+        key: Setting that it comes from.
+
+    Raises:
+        ConfigError: It is not there.
+    """
     if wanted == "gpu" and not cuda_devices():
         raise ConfigError(
-            "trainer.accelerator=gpu, but no CUDA device is visible; use trainer=auto, or trainer=cpu.",
-            key="trainer.accelerator",
+            f"{key}=gpu, but no CUDA device is visible.", key=key, hint=f"Set {key}=auto, or {key}=cpu."
         )
     if wanted == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError(
-            "trainer.accelerator=mps, but PyTorch finds no Apple GPU; use trainer=auto.",
-            key="trainer.accelerator",
-        )
+        raise ConfigError(f"{key}=mps, but PyTorch finds no Apple GPU.", key=key, hint=f"Set {key}=auto.")
     if wanted != "auto":
         return wanted
-    if cuda_devices():
+    return "gpu" if cuda_devices() else "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
+    accelerator = choose_accelerator(trainer.accelerator, "trainer.accelerator")
+    if trainer.accelerator != "auto":
+        return accelerator
+    if accelerator == "gpu":
         what = f"{_count(trainer.devices)} of {cuda_devices()} CUDA devices, {torch.cuda.get_device_name()}"
         reasons.append(what)
-        return "gpu"
-    if not trainer.cpu_fallback:
+    elif not trainer.cpu_fallback:
         raise ConfigError(
             "no CUDA device is visible, and this model is too large for a CPU. Try the recipe with "
             "model=tiny_mistral, or insist with trainer=cpu.",
             key="trainer.cpu_fallback",
         )
-    if torch.backends.mps.is_available():
+    elif accelerator == "mps":
         reasons.append("Apple GPU (no CUDA device is visible)")
-        return "mps"
-    reasons.append("CPU (no GPU is visible)")
-    return "cpu"
+    else:
+        reasons.append("CPU (no GPU is visible)")
+    return accelerator
 
 
 def _count(devices: int) -> str:

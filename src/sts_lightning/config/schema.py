@@ -20,7 +20,6 @@ from sts_lightning.choices import (
     Deterministic,
     DevSet,
     DropoutOwner,
-    EvalAccelerator,
     EvalPrecision,
     Frozen,
     Init,
@@ -197,7 +196,7 @@ class EvalConfig:
     text_edit: str | None = _one_of_or_none(TextEdit)
     max_length: int | None = None
     quantization: str | None = _one_of_or_none(Quantization)
-    accelerator: str = _one_of(EvalAccelerator)
+    accelerator: str = _one_of(Accelerator)
     devices: int = MISSING
     cache_dir: str | None = None
     debug: Any = field(default=MISSING, metadata=FLAG)

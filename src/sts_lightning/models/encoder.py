@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class SentenceEncoder(BackboneModule):
-    """Maps sentences to vectors.
+    """Maps sentences to vectors. It is made in evaluation mode.
 
     Args:
         backbone: Transformer without a head, whose output has ``last_hidden_state``.
@@ -123,10 +123,10 @@ class SentenceEncoder(BackboneModule):
         self.pooling: Pooling = pooling
         self._reads_inner_layers = pooling == "first_last_mean" or layer != -1
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
+        self.eval()  # as transformers and sentence-transformers leave a model; whoever trains calls train()
         without_weights = backbone.device.type == "meta"  # there is nothing to compare
         if not without_weights and not is_proven(backbone):
-            with evaluation_mode(self):
-                self._takes_embeddings = probe(self.tokenizer, self.embed_chunk, self.backbone, backbone)
+            self._takes_embeddings = probe(self.tokenizer, self.embed_chunk, self.backbone, backbone)
 
     @classmethod
     def from_pretrained(

@@ -30,13 +30,14 @@ def usual_chunk_tokens(device_type: str) -> int:
 
 @contextmanager
 def evaluation_mode(module: nn.Module) -> Iterator[None]:
-    """Put a module into evaluation mode, and back into its own mode at the end."""
-    training = module.training
+    """Put a module into evaluation mode, and each of its parts back into its own mode at the end."""
+    modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
         yield
     finally:
-        module.train(training)
+        for part, training in modes:  # one flag for all would wake the dropout of parts that someone froze
+            part.training = training
 
 
 def embed_chunks(

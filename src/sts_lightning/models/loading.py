@@ -44,7 +44,7 @@ def build_encoder(model: DictConfig, prompt: DictConfig, device: str | None = No
     if device is not None and model.get("quantization", "none") != "none":
         arguments["device"] = device
     try:
-        encoder: SentenceEncoder = build("model", model, **arguments)
+        encoder: SentenceEncoder = build("model", model, SentenceEncoder, **arguments)
     except ConfigError as error:
         message = str(error).removeprefix("model: ").removeprefix("model.")
         name = message.partition(" ")[0]

@@ -116,9 +116,10 @@ class ModelFiles:
             yield
         except LocalEntryNotFoundError as error:
             raise ConfigError(
-                f"{what} of {self.name} is not in the hub's cache, and the hub does not answer.",
+                f"there is no folder {self.name}, and {what} of such a model is not in the hub's cache, and "
+                "the hub does not answer.",
                 key="model.name",
-                hint="Check the connection and HF_HUB_OFFLINE, or set model.name to a folder with the files.",
+                hint="Check spelling, connection and HF_HUB_OFFLINE, or name a folder with the files.",
             ) from error
         except (RepositoryNotFoundError, HFValidationError, OSError) as error:
             raise ConfigError(

@@ -181,7 +181,8 @@ class _Reader:
         default = settings.take("default_prompt_name", str)
         if default is not None and default not in prompts:
             raise settings.broken(f"the default prompt {default!r} is not among its prompts")
-        return replace(pipeline, prompts=prompts, default_prompt=default)
+        similarity = settings.take("similarity_fn_name", str) or "cosine"
+        return replace(pipeline, prompts=prompts, default_prompt=default, similarity=similarity)
 
     def _dense(self, path: str) -> Dense:
         settings = self.files.settings(f"{path}/config.json")

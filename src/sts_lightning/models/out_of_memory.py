@@ -21,6 +21,7 @@ SIGNS = (
     "std::bad_alloc",
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
+    "MPS backend out of memory",
 )
 """Texts of errors of libraries outside torch's allocator of the GPU."""
 

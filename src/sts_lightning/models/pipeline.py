@@ -46,6 +46,7 @@ class Pipeline:
         dense: Linear layers on top.
         normalize: Whether vectors are scaled to length 1.
         layer: Layer whose output is pooled.
+        similarity: Similarity that the model was trained for, in the words of sentence-transformers.
         bidirectional_layers: Number of last layers of a causal model that are bidirectional.
     """
 
@@ -62,4 +63,5 @@ class Pipeline:
     dense: Sequence[Dense] = ()
     normalize: bool = False
     layer: int = -1
+    similarity: str = "cosine"
     bidirectional_layers: int = 0

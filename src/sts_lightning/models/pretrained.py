@@ -272,3 +272,17 @@ def _report(encoder: SentenceEncoder, pipeline: Pipeline) -> None:
     parts += [f"{len(pipeline.dense)} dense"] if encoder.projection == "always" else []
     parts += ["length 1"] if encoder.normalize else []
     log.info("%s: %s", pipeline.source, ", ".join(parts))
+    kind = pipeline.similarity
+    if kind != "cosine" and not (
+        kind == "dot" and encoder.normalize
+    ):  # of vectors of length 1 they are equal
+        what = {
+            "dot": "the dot product",
+            "euclidean": "Euclidean distance",
+            "manhattan": "Manhattan distance",
+        }
+        log.warning(
+            "%s: the model was trained for %s (similarity_fn_name); scores here are of the cosine.",
+            pipeline.source,
+            what.get(kind, kind),
+        )

@@ -11,6 +11,7 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.models.freezing import freeze
 from sts_lightning.planning.companions import draw_companion
 from sts_lightning.planning.skeleton import build_skeleton
+from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import Plan
@@ -48,7 +49,7 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
     Raises:
         ConfigError: The shape of the model is not known here, or a setting is out of range.
     """
-    data: SentenceDataModule = build("data", cfg.data)
+    data: SentenceDataModule = build("data", cfg.data, SentenceDataModule)
     skeleton = build_skeleton(cfg.model, cfg.prompt, layers)
     encoder = skeleton.encoder
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
@@ -56,7 +57,7 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
     companion, notes = draw_companion(cfg, encoder)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
-    regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
+    regularizer = build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None
     module = make_module(cfg, precision, encoder, loss, regularizer, NO_STEPS, companion=companion)
     module.micro_batch_size = micro
     return Blueprint(module, data, skeleton.depth, (*skeleton.notes, *notes))

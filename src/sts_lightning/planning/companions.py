@@ -94,7 +94,7 @@ def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion
     """
     if not cfg.companion:
         return None, []
-    companion = build("companion", cfg.companion)
+    companion = build("companion", cfg.companion, Companion)
     if not isinstance(companion, Companion):
         raise ConfigError(
             "companion has settings, but no _target_.",

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from sts_lightning.config.build import build, check_kind, name_setting
+from sts_lightning.config.build import build, name_setting
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.base import Regularizer
@@ -33,8 +33,7 @@ def make_loss(node: DictConfig, dimension: int, top_label: float) -> Loss:
         ConfigError: A setting is out of range, the loss cannot be computed on embeddings of this size, or
             the configuration builds something other than a loss.
     """
-    loss: Loss = build("loss", node, {"dimension": dimension, "top_label": top_label})
-    check_kind("loss", loss, Loss)
+    loss: Loss = build("loss", node, Loss, {"dimension": dimension, "top_label": top_label})
     return loss
 
 

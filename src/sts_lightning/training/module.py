@@ -98,6 +98,7 @@ class STSModule(pl.LightningModule):
         self.steps_peak = 0
         self.dev_metrics = DevMetrics()
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
+        self.train()  # encoders are made in evaluation mode, and Lightning's fit keeps the mode it finds
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode; an encoder that is frozen without dropout stays in evaluation mode."""

@@ -7,17 +7,23 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 import torch
+from hydra import compose
 from omegaconf import DictConfig
 
-from sts_lightning.config.machine import cuda_devices
+from sts_lightning.conf_folders import files_of
+from sts_lightning.config.composing import composing
+from sts_lightning.config.constraints import check_config
+from sts_lightning.config.keys import suggest
+from sts_lightning.config.machine import choose_accelerator, cuda_devices
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import ConfigError, at_setting
+from sts_lightning.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.evaluation.encoder_pool import EncoderPool
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import build_encoder, edit_and_cut, load_from, with_quantization
+from sts_lightning.models.loading import build_encoder, edit_and_cut, load, load_from, with_quantization
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.fastest_precision import use_fastest_precision
 
@@ -55,24 +61,46 @@ def encoding_devices(accelerator: str, count: int) -> list[str]:
     """Return the devices that encode, one for each process.
 
     Args:
-        accelerator: ``auto``, ``cpu`` or ``gpu``.
+        accelerator: See `choose_accelerator`.
         count: Number of devices; -1: all visible GPUs, or the CPU.
 
     Raises:
         ConfigError: There are fewer.
     """
-    found = 0 if accelerator == "cpu" else cuda_devices()
-    if accelerator == "gpu" and not found:
-        raise ConfigError(
-            "accelerator=gpu, but no CUDA device is visible; use accelerator=cpu.", key="accelerator"
-        )
+    found = choose_accelerator(accelerator, "accelerator")
     if count < 1 and count != -1:
         raise ConfigError(f"devices={count} must be at least 1, or -1 for all GPUs.", key="devices")
-    if found and count > found:
-        raise ConfigError(f"devices={count}, but only {found} CUDA devices are visible.", key="devices")
-    if not found:
+    if found == "cpu":
         return ["cpu"] * max(count, 1)
-    return [f"cuda:{index}" for index in range(found if count == -1 else count)]
+    visible = ["mps"] if found == "mps" else [f"cuda:{index}" for index in range(cuda_devices())]
+    if count > len(visible):
+        there = "one Apple GPU is" if found == "mps" else f"{len(visible)} CUDA devices are"
+        raise ConfigError(f"devices={count}, but only {there} visible.", key="devices")
+    return visible if count == -1 else visible[:count]
+
+
+def load_named(source: str, trust: Sequence[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
+    """Load the encoder that a user names on the command line.
+
+    Args:
+        source: What `load` reads, or a choice of the configuration group ``model``, unless there is a folder
+            of that name.
+        trust: See `load`.
+        trust_remote_code: See `load`.
+
+    Raises:
+        UserError: There is nothing of that name, or it cannot be loaded.
+    """
+    if Path(source).exists() or "/" in source:
+        return load(source, trust, trust_remote_code)
+    if source not in (models := files_of("model")):
+        raise CheckpointError(
+            f"{source} is neither a folder here nor a choice of model=. {suggest(source, models)}".strip(),
+            hint="Ids of the model hub have the form owner/name.",
+        )
+    with composing():
+        cfg = compose("eval", [f"model={source}"])
+    return load_evaluated(check_config(cfg), "cpu")
 
 
 def load_evaluated(cfg: DictConfig, device: str, source: Source | None = None) -> SentenceEncoder:

@@ -14,16 +14,19 @@ def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:
 
     On a CPU with AVX512-VNNI that is ``int8``, where the model has linear layers only and its cosines stay
     what they were (`convert_to_int8`); else ``bf16-true`` on CPUs with AVX512_BF16 and on GPUs from compute
-    capability 8.0; else ``32-true``. With AMX, whose products are no longer most of the work, ``bf16-true``
-    takes three quarters of the time of ``int8``. Quantised weights stay as they are.
+    capability 8.0; else, as on Apple GPUs, ``32-true``. With AMX, whose products are no longer most of
+    the work, ``bf16-true`` takes three quarters of the time of ``int8``. Quantised weights stay as they are.
     """
     if getattr(encoder.plain_backbone, "is_quantized", False):
         return encoder
-    on_gpu = encoder.device.type == "cuda"
-    if not on_gpu and not torch.cpu._is_amx_tile_supported():
+    kind = encoder.device.type
+    if kind == "cpu" and not torch.cpu._is_amx_tile_supported():
         try:
             return encoder.set_precision("int8")
         except ConfigError:  # the next one
             pass
-    native = torch.cuda.get_device_capability(encoder.device)[0] >= 8 if on_gpu else cpu_multiplies_bfloat16()
+    if kind == "cuda":
+        native = torch.cuda.get_device_capability(encoder.device)[0] >= 8
+    else:
+        native = kind == "cpu" and cpu_multiplies_bfloat16()
     return encoder.set_precision("bf16-true" if native else "32-true")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import check_kind, name_setting
+from sts_lightning.config.build import name_setting
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
@@ -30,7 +30,6 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         ConfigError: Views or labels do not fit; the message lists the losses that do. Or the batches are too
             small, the data is something else altogether, or the loss does not declare what it accepts.
     """
-    check_kind("data", data, SentenceDataModule)
     check_declared(loss)
     if fits(loss, data):
         if data.batch_size < loss.least_batch:
@@ -97,10 +96,7 @@ def check_extras(
         ConfigError: One of them.
     """
     for name, callback in zip(cfg.callbacks, callbacks, strict=True):
-        check_kind(f"callbacks.{name}", callback, Callback)
         check_callback(str(name), callback)
-    if regularizer is not None:
-        check_kind("regularizer", regularizer, Regularizer)
     if cfg.model.get("adapter") is None and trains(cfg.freeze):
         for key, usual in (("dtype", "float32"), ("quantization", "none")):
             if cfg.model.get(key, usual) != usual:
@@ -172,17 +168,13 @@ def check_companion(cfg: DictConfig, loss: Loss, companion: Companion | None) ->
         ConfigError: One of the two.
     """
     name = type(loss).__name__
-    if companion is not None:
-        check_kind("companion", companion, Companion)
-        if companion.provides not in loss.takes:
-            able = ", ".join(
-                stem for stem, other in all_losses().items() if companion.provides in other.takes
-            )
-            raise ConfigError(
-                f"companion: {name} has no use for what {type(companion).__name__} provides "
-                f"({companion.provides}); {able or 'no loss'} does.",
-                key="companion",
-            )
+    if companion is not None and companion.provides not in loss.takes:
+        able = ", ".join(stem for stem, other in all_losses().items() if companion.provides in other.takes)
+        raise ConfigError(
+            f"companion: {name} has no use for what {type(companion).__name__} provides "
+            f"({companion.provides}); {able or 'no loss'} does.",
+            key="companion",
+        )
     given = {companion.provides} if companion is not None else set()
     if cfg.queue.size:
         given.add("negatives")

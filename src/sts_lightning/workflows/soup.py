@@ -97,7 +97,7 @@ def make_soup(
     """
     started = time.monotonic()
     first = parents[0]
-    data: SentenceDataModule = build("data", check_config(first.cfg).data)
+    data: SentenceDataModule = build("data", check_config(first.cfg).data, SentenceDataModule)
     data.setup()
     encoder = load_from(first.run, first.cfg).eval()
     soup = Soup([_dev(encoder, data, first, parent.encoder(), parent.run.name) for parent in parents])

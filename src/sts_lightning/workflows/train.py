@@ -273,7 +273,6 @@ def fit(experiment: Experiment) -> Fitted:
     # By now the weights are divided, and all processes are there.
     if wanted_before and sharded and not parts.resumed:
         untuned = score(module.encoder, parts.data, parts.cfg.evaluation)
-    module.train()  # a backbone comes from its files in eval mode, and Lightning keeps the mode it finds
     last = str(parts.run.checkpoint("last")) if parts.resumed else None
     try:
         trainer.fit(module, parts.data, ckpt_path=last, weights_only=True)

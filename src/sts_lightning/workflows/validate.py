@@ -138,15 +138,17 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
         ConfigError: Something cannot be built, or does not fit.
     """
     check_optim(cfg.optim)
-    data: SentenceDataModule = build("data", cfg.data)
+    data: SentenceDataModule = build("data", cfg.data, SentenceDataModule)
     with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
         loss = make_loss(cfg.loss, *TRIAL_SIZES)
     check_fit(loss, data)
     check_views(cfg.prompt, data)
-    loggers = [build(f"logger.{name}", node, save_dir=str(run.path)) for name, node in cfg.logger.items()]
-    own = [build(f"callbacks.{name}", node) for name, node in cfg.callbacks.items()]
-    regularizer = build("regularizer", cfg.regularizer) if cfg.regularizer else None
-    companion = build("companion", cfg.companion) if cfg.companion else None
+    loggers = [
+        build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()
+    ]
+    own = [build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()]
+    regularizer = build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None
+    companion = build("companion", cfg.companion, Companion) if cfg.companion else None
     check_regularizer(regularizer, data)
     check_extras(cfg, loss, regularizer, own)
     check_companion(cfg, loss, companion)

@@ -86,7 +86,7 @@ def encode_again(run: RunFolder, cfg: DictConfig, metrics: RunMetrics) -> str:
     """
     with not_here():
         cfg = check_config(cfg)
-        data: SentenceDataModule = build("data", cfg.data)
+        data: SentenceDataModule = build("data", cfg.data, SentenceDataModule)
         data.setup()
         encoder = load_from(run, cfg).eval()
     found = score(encoder, data, cfg.evaluation)
