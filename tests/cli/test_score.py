@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import logging
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,18 +30,35 @@ def cosine(run: Path, first: str, second: str) -> float:
     return float(one @ two / np.linalg.norm(one) / np.linalg.norm(two))
 
 
-def test_scores_of_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_scores_of_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(f'id,q,a\n7,{TEXTS[0]},"{TEXTS[1]}"\n8,{TEXTS[2]},{TEXTS[3]}\n')
     written = tmp_path / "scores.csv"
-    with caplog.at_level("INFO"):
-        main(["score", str(run), str(pairs), "--columns", "q", "a", "--to", str(written)])
-        main(["score", str(run), str(pairs), "--columns", "q", "a"])
+    main(["score", str(run), str(pairs), "--columns", "q", "a", "--to", str(written)])
+    capsys.readouterr()
+    main(["score", str(run), str(pairs), "--columns", "q", "a"])
     rows = list(csv.DictReader(written.open()))
     assert [row["a"] for row in rows] == [TEXTS[1], TEXTS[3]]
     expected = [cosine(run, TEXTS[0], TEXTS[1]), cosine(run, TEXTS[2], TEXTS[3])]
     assert [float(row["cosine"]) for row in rows] == pytest.approx(expected, abs=2e-6)
-    assert written.read_text().rstrip() in caplog.text
+    assert written.read_text() == capsys.readouterr().out
+
+
+def test_standard_output_holds_the_csv_alone(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("sentence1;sentence2\na dog, ran;rain\n")
+    root = logging.getLogger()  # as the program logs, which pytest's own handlers prevent here
+    monkeypatch.setattr(root, "handlers", [*root.handlers, logging.StreamHandler(sys.stdout)])
+    root.setLevel("INFO")
+    main(["score", str(run), str(pairs)])
+    said = capsys.readouterr()
+    assert [row[:2] for row in csv.reader(said.out.splitlines())] == [
+        ["sentence1", "sentence2"],
+        ["a dog, ran", "rain"],
+    ]
+    assert f"{pairs}: the columns are separated by semicolons" in said.err
 
 
 def test_search_in_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -58,6 +58,10 @@ def run(options: argparse.Namespace) -> None:
     if options.columns[0] == options.columns[1]:
         raise UserError(f"--columns: {options.columns[0]} is named twice.")
     check_output("--to", options.to, options.file, options.calibration)
+    if options.to is None:  # standard output holds the CSV; log lines, as of the reader, go beside it
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+                handler.setStream(sys.stderr)
     calibration = _calibration(options)
     pairs = [
         (sentence(first, options.file, line), sentence(second, options.file, line))
@@ -73,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
     for pair, *numbers in zip(pairs, *columns.values(), strict=True):
         writer.writerow([*pair, *(f"{number:.6f}" for number in numbers)])
     if options.to is None:
-        log.info("%s", text.getvalue().rstrip("\n"))
+        print(text.getvalue(), end="")
     else:
         write_atomic(options.to, text.getvalue())
         log.info("%s: the cosines of %s pairs", options.to, f"{len(pairs):,}")
