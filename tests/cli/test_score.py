@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import logging
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +70,23 @@ def test_scores_of_a_choice_of_model(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = leaves("score", "tiny_bart", str(pairs), capsys=capsys)
     assert "neither a folder here nor a choice of model=. Did you mean tiny_bert" in said
     assert "there is no folder rnus/typo" in leaves("score", "rnus/typo", str(pairs), capsys=capsys)
+
+
+def test_standard_output_holds_the_csv_alone(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("sentence1;sentence2\na dog, ran;rain\n")
+    root = logging.getLogger()  # as the program logs, which pytest's own handlers prevent here
+    monkeypatch.setattr(root, "handlers", [*root.handlers, logging.StreamHandler(sys.stdout)])
+    root.setLevel("INFO")
+    main(["score", str(run), str(pairs)])
+    said = capsys.readouterr()
+    assert [row[:2] for row in csv.reader(said.out.splitlines())] == [
+        ["sentence1", "sentence2"],
+        ["a dog, ran", "rain"],
+    ]
+    assert f"{pairs}: the columns are separated by semicolons" in said.err
 
 
 def test_search_in_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

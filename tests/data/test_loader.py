@@ -98,6 +98,12 @@ def test_a_last_batch_of_one_row_is_dropped() -> None:
     assert [len(batch) for batch in loader(rows=10)] == [4, 4, 2]
 
 
+@pytest.mark.parametrize("options", [{}, {"rows": 9}, {"epoch_batches": 2}, {"shares": [(10, 25), (12, 5)]}])
+def test_the_first_epoch_is_known_before(options: dict[str, Any]) -> None:
+    source = loader(**options)
+    assert source.first_epoch() == list(source) == source.first_epoch()
+
+
 def test_the_global_random_state_is_unchanged() -> None:
     import torch
 

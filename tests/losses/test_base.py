@@ -121,6 +121,17 @@ def test_equal_embeddings_and_equal_labels_have_a_finite_gradient(stem: str) -> 
         check_finite(loss, v, y)
 
 
+@pytest.mark.parametrize("stem", [stem for stem in STEMS if make(stem).labels != ("none",)])
+def test_the_losses_that_compare_labels_are_those_without_gradient_on_equal_ones(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss)
+    views.requires_grad_()
+    equal = None if labels is None else torch.full_like(labels, 5.0 if labels.is_floating_point() else 1)
+    compute(loss, views, equal).backward()
+    assert views.grad is not None
+    assert (views.grad.abs().max().item() < 1e-12) == loss.compares
+
+
 @pytest.mark.parametrize("equal_labels", [False, True])
 @pytest.mark.parametrize("stem", STEMS)
 def test_a_nan_is_propagated(stem: str, equal_labels: bool) -> None:

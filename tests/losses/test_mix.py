@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sts_lightning.losses.cosent import CoSENTLoss
+from sts_lightning.losses.cosine_mse import CosineMSELoss
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.pearson import PearsonLoss
@@ -56,3 +57,9 @@ def test_what_two_terms_observe_has_the_name_of_the_term() -> None:
     loss = MixLoss(terms, {"a": 1.0, "b": 1.0})
     loss(torch.randn(2, 6, 4), torch.arange(6) % 3)
     assert set(loss.observed) == {"a", "b", "a/accuracy", "b/accuracy"}
+
+
+def test_a_mix_compares_labels_if_all_terms_that_count_do() -> None:
+    terms = {"r": PearsonLoss(), "mse": CosineMSELoss()}
+    assert not MixLoss(terms, {"r": 1.0, "mse": 0.5}).compares
+    assert MixLoss(terms, {"r": 1.0, "mse": 0.0}).compares

@@ -18,7 +18,7 @@ from sts_lightning.errors import InterruptedRunError, TrainingError
 from sts_lightning.interrupts import Stopped
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import train
-from tests.conftest import SHORT_RUN
+from tests.conftest import EXACT, SHORT_RUN
 
 
 @pytest.mark.parametrize("error", [TrainingError("memory ran out"), OSError("disk full"), Stopped])
@@ -89,3 +89,27 @@ def test_the_resume_command_can_be_typed(
     error = storage_error(OSError(errno.ENOSPC, "full"), str(run.path))
     override = OverridesParser.create().parse_override(shlex.split(str(error).partition(": ")[2])[-1])
     assert override.value() == str(run.path)
+
+
+def test_batches_without_contrast_are_counted(
+    config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CoSENT is exactly 0 in them; 49 pairs of which two are similar, one alone in its batch."""
+    head = "sentence1,sentence2,score\n"
+    (tmp_path / "a.csv").write_text(head + "".join(f"a {i},b {i},{5 * (i < 2)}\n" for i in range(49)))
+    (tmp_path / "dev.csv").write_text(head + "c,d,0\ne,e,5\n")
+    own = ["model=tiny_bert", EXACT, "data=pairs_file", f"path={tmp_path}/a.csv", "logger=csv"]
+    own += [f"data.dev_path={tmp_path}/dev.csv", "data.batch_size=8", "trainer.max_epochs=1"]
+    with caplog.at_level("INFO"):
+        train.train_in(tmp_path / "run", config(*own, "loss=cosent", "trainer.log_every_n_steps=1"))
+    losses = [row["train/loss"] for row in RunFolder(tmp_path / "run").history() if "train/loss" in row]
+    assert len(losses) == 6
+    assert losses.count(0) in (4, 5, 6)
+    assert (
+        f"in {losses.count(0)} of 6 batches of the first epoch all scores are equal, and CoSENT"
+        in caplog.text
+    )
+    assert "49 examples, 1 of them left out of each epoch, 6 steps of batch 8" in caplog.text
+    caplog.clear()
+    train.train_in(tmp_path / "mse", config(*own, "loss=cosine_mse"))
+    assert "all scores are equal" not in caplog.text

@@ -139,6 +139,12 @@ class ResumableLoader(DataLoader[Any]):
     def __len__(self) -> int:
         return self.epoch_batches
 
+    def first_epoch(self) -> list[list[int]]:
+        """Return the rows of each batch of the first epoch."""
+        rows = list(EpochSampler(self.order.shares, self.order.seed))
+        size = self.batch_size or 1
+        return [rows[start : start + size] for start in range(0, len(rows), size)][: self.epoch_batches]
+
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]  # a generator serves as the iterator
         self._epoch += 1
         start, self._position = self._position, 0

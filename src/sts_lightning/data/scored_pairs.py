@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -22,6 +22,7 @@ from sts_lightning.data.pair_tables import (
     require_varied_scores,
     sample_rows,
     select_rows,
+    values_of,
     warn_of_narrow_scores,
 )
 from sts_lightning.data.readers.row_values import checked_range, number, score, sentence
@@ -42,9 +43,9 @@ USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), SCORE_RANGE)
 class ScoredPairsData(SentenceDataModule):
     """Scored pairs, with a dev split taken from them if none is given.
 
-    Scores are mapped linearly from ``score_range`` to [0, 5]. A pair that occurs more than once (in
-    either order) is never split between training and dev. A subclass reads a source, which is the name of a
-    file or of a split, in `read`.
+    Scores are mapped linearly from ``score_range`` to [0, 5]. The dev split is stratified by score; a pair
+    that occurs more than once (in either order) is never split between training and dev. A subclass reads a
+    source, which is the name of a file or of a split, in `read`.
 
     Args:
         train: Source of the training pairs, or their names together (see `training_sources`).
@@ -118,8 +119,6 @@ class ScoredPairsData(SentenceDataModule):
         if self.places[1] is None:
             in_dev = self._split(table)
             self._dev = table.select(np.flatnonzero(in_dev))
-            with at_setting("data.dev_fraction"):
-                require_varied_scores(self._dev, f"{place}, dev split of {self.dev_fraction:g}")
             table = select_rows(table, ~in_dev, self.counts, "dev split")
         require_varied_scores(table, place)
         return table
@@ -211,20 +210,69 @@ class ScoredPairsData(SentenceDataModule):
         )
 
     def _split(self, table: Dataset) -> np.ndarray:
-        """Return a mask of the dev rows: a random fraction of the distinct pairs, drawn by ``seed``."""
-        pairs = pairs_of(table)
-        keys = [pair_key(first, second, "exact") for first, second in pairs]
-        distinct = list(dict.fromkeys(keys))
-        size = max(2, round(self.dev_fraction * len(distinct)))
-        if len(distinct) < size + 2:
+        """Return a mask of the dev rows: a fraction of the distinct pairs, stratified by score.
+
+        See `stratified`. Of a pair that occurs more than once the first score counts.
+
+        Raises:
+            DataError: There are too few pairs, or too few different scores.
+        """
+        keys = [pair_key(first, second, "exact") for first, second in pairs_of(table)]
+        first_rows: dict[Hashable, int] = {}
+        for row, key in enumerate(keys):
+            first_rows.setdefault(key, row)
+        size = max(2, round(self.dev_fraction * len(first_rows)))
+        instead = f"Add pairs, or give dev pairs: {self.settings[DEV]}=..."
+        if len(first_rows) < size + 2:
             raise DataError(
-                f"{counted(len(distinct), 'distinct pair')} are too few to take a dev split of {size} from; "
-                f"add pairs, or give dev pairs with {self.settings[DEV]}=...",
+                f"{counted(len(first_rows), 'distinct pair')} are too few to take a dev split of {size} "
+                "from.",
                 self.place(self.places[0]),
+                hint=instead,
             )
-        drawn = np.random.default_rng(self.seed).permutation(len(distinct))[:size]
-        dev = {distinct[index] for index in drawn}
-        return np.array([key in dev for key in keys])
+        labels = np.asarray(values_of(table, "label"), dtype=np.float64)
+        drawn = stratified(labels[list(first_rows.values())], size, self.seed)
+        dev = {key for key, inside in zip(first_rows, drawn, strict=True) if inside}
+        in_dev = np.array([key in dev for key in keys])
+        if np.ptp(labels[in_dev]) == 0 or np.ptp(labels[~in_dev]) == 0:
+            raise DataError(
+                f"of {len(first_rows):,} distinct pairs at most one has another score than the rest, so that "
+                "the dev split or the training pairs would all have the same.",
+                self.place(self.places[0]),
+                hint=instead,
+            )
+        return in_dev
 
     settings: Mapping[str, str] = MappingProxyType({DEV: "data.dev_path", TEST: "data.test_path"})
     """Settings that name the sources of dev and test pairs."""
+
+
+def stratified(scores: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Draw a sample whose scores are distributed like all scores.
+
+    The scores are put in order, equal ones at random, and divided into ``size`` runs whose lengths differ by
+    at most one; one score of each run is drawn. Where all scores of the sample, or of the rest, would be the
+    same though they need not be, one of them changes places with one that differs: of 30 pairs of which two
+    are similar, one is drawn.
+
+    Args:
+        scores: Scores, (N,).
+        size: Number to draw, at most N.
+        seed: Random seed.
+
+    Returns:
+        A mask, (N,).
+    """
+    generator = np.random.default_rng(seed)
+    shuffled = generator.permutation(len(scores))
+    order = shuffled[scores[shuffled].argsort(kind="stable")]
+    ends = np.arange(size + 1) * len(scores) // size
+    drawn = np.zeros(len(scores), dtype=bool)
+    drawn[order[generator.integers(ends[:-1], ends[1:])]] = True
+    for side in (True, False):
+        inside = np.flatnonzero(drawn == side)
+        others = np.flatnonzero(scores != scores[inside[0]])
+        if np.ptp(scores[inside]) == 0 and len(others) > 1:
+            swapped = [generator.choice(inside), generator.choice(others)]
+            drawn[swapped] = ~drawn[swapped]
+    return drawn

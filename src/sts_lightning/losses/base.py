@@ -36,6 +36,7 @@ class Loss(nn.Module, ABC):
         requires: Those without which the loss cannot be computed.
         least_batch: Number of rows below which the loss has no gradient.
         least_rows: Number of rows below which it may have no value.
+        compares: Whether it compares the labels of a batch, and so has no gradient where all are equal.
         observed: Quantities of the last call besides the loss, such as the accuracy of a head; logged in
             training.
     """
@@ -46,6 +47,7 @@ class Loss(nn.Module, ABC):
     requires: tuple[str, ...] = ()
     least_batch: int = 1
     least_rows: int = 1
+    compares: bool = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -32,6 +32,7 @@ class ConcordanceLoss(Loss):
 
     views = (2,)
     labels = ("score",)
+    compares = True
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""

@@ -33,6 +33,7 @@ class CoSENTLoss(Loss):
 
     views = (2,)
     labels = ("score", "class")
+    compares = True
 
     def __init__(self, scale: float = 20.0) -> None:
         super().__init__()

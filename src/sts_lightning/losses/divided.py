@@ -58,7 +58,7 @@ class DividedLoss(Loss):
         self.views, self.labels, self.requires = inner.views, inner.labels, inner.requires
         self.takes = tuple(name for name in inner.takes if name in DIVIDED)
         self.least_batch = parts * inner.least_batch
-        self.least_rows = inner.least_rows
+        self.least_rows, self.compares = inner.least_rows, inner.compares
 
     def check_dimension(self, dimension: int) -> None:
         """Reject a size that the inner loss cannot read; see `Loss.check_dimension`."""

@@ -39,6 +39,7 @@ class KendallLoss(Loss):
 
     views = (2,)
     labels = ("score", "class")
+    compares = True
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()

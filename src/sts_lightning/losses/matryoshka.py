@@ -83,6 +83,7 @@ class MatryoshkaLoss(Loss):
         self.views, self.labels = inner.views, inner.labels
         self.takes, self.requires = inner.takes, inner.requires
         self.least_batch, self.least_rows = inner.least_batch, inner.least_rows
+        self.compares = inner.compares
 
     def forward(self, views: Tensor, labels: Tensor | None = None, **further: Tensor) -> Tensor:
         """Compute the weighted sum of the inner loss over sizes; see `Loss.forward`.

@@ -74,6 +74,7 @@ class MixLoss(Loss):
         self.requires = tuple(dict.fromkeys(name for other in losses for name in other.requires))
         self.least_batch = max(other.least_batch for other in losses)
         self.least_rows = max(other.least_rows for other in losses)
+        self.compares = all(other.compares for name, other in terms.items() if weights[name])
         if not self.views or not self.labels:
             raise ValueError(
                 "terms cannot read the same batches: "

@@ -41,6 +41,7 @@ class PearsonLoss(Loss):
 
     views = (2,)
     labels = ("score",)
+    compares = True
 
     def __init__(self, official: bool = False) -> None:
         super().__init__()

@@ -38,6 +38,7 @@ class SpearmanLoss(Loss):
 
     views = (2,)
     labels = ("score",)
+    compares = True
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import lightning.pytorch as pl
+import numpy as np
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig
@@ -22,6 +23,7 @@ from sts_lightning.config.keys import path_override
 from sts_lightning.config.machine import decided, fix_workspace, weights_device, without_repetition
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
+from sts_lightning.data.pair_tables import values_of
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import InterruptedRunError, TrainingError, at_setting
 from sts_lightning.host_memory import keep_freed_memory
@@ -304,12 +306,16 @@ def _begin(experiment: Experiment) -> None:
             log_settings(parts.loggers, decided(parts.cfg, parts.machine))
         tests = [table for task in parts.data.tests for table in task.subsets.values()]
         report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
+        _warn_of_equal_labels(experiment)
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
+    alone = parts.data.train_dataloader().drop_last and plan.epoch_steps == drawn // parts.data.batch_size
     if parts.machine.reasons:
         log.info("%s", parts.machine.describe())
     log.info(
-        "%s, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
-        f"{rows:,} examples" if rows == drawn else f"{rows:,} examples, {drawn:,} in an epoch",
+        "%s%s%s, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
+        f"{rows:,} examples",
+        "" if rows == drawn else f", {drawn:,} in an epoch",
+        ", 1 of them left out of each epoch" if alone else "",
         plan.total_steps,
         parts.data.batch_size,
         plan.val_steps,
@@ -325,3 +331,23 @@ def _begin(experiment: Experiment) -> None:
         )
     if (count := experiment.trainer.world_size) > 1:
         log.info("%d processes; training begins once all of them have started", count)
+
+
+def _warn_of_equal_labels(experiment: Experiment) -> None:
+    """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
+    loss, data = experiment.module.loss, experiment.parts.data
+    if not loss.compares:
+        return
+    batches = data.train_dataloader().first_epoch()[: experiment.plan.total_steps]
+    labels = np.asarray(values_of(data.train, "label"))
+    equal = sum(np.ptp(labels[rows]) == 0 for rows in batches)
+    if equal:
+        log.warning(
+            "WARNING: in %d of %d batches of the first epoch all %s are equal, and %s does not train on "
+            "them; a larger data.batch_size%s avoids it.",
+            equal,
+            len(batches),
+            "scores" if data.label == "score" else "classes",
+            type(loss).__name__,
+            ", or loss=cosine_mse," if data.label == "score" else "",
+        )

@@ -71,8 +71,110 @@ def test_what_names_the_columns_is_said(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "q,a,s\na,b,1\n")
     with pytest.raises(DataError, match=r"Give the names of the columns with --columns\."):
         list(read_records(path, NAMES, setting="--columns"))
-    with pytest.raises(DataError, match=r"has 'q', 'a', 's'\.$"):
+    with pytest.raises(DataError, match=r"has 'q', 'a', 's'\. If line 1 is data, add the line sentence1,sen"):
         list(read_records(path, NAMES))
+
+
+ROWS = [('He said "no", then left.', "A; b", 3.5), ("Two\nlines", "c, d", -0.25), ("e", "f", 4.0)]
+
+
+@pytest.mark.parametrize(("separator", "word"), [(";", "semicolons"), ("\t", "tabs")])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+def test_spreadsheets_with_decimal_commas(
+    separator: str, word: str, quoting: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As pandas writes them; pandas reads the same values."""
+    path = tmp_path / "a.csv"
+    table = pd.DataFrame(ROWS, columns=NAMES)
+    table["score"] = table["score"].map(lambda score: str(score).replace(".", ","))
+    table.to_csv(path, sep=separator, index=False, quoting=quoting)
+    with caplog.at_level("INFO"):
+        found = [(a, b, float(score)) for _, (a, b, score) in read_records(path, NAMES, ["score"])]
+    again = pd.read_csv(path, sep=separator, decimal=",")
+    assert found == ROWS == list(again.itertuples(index=False, name=None))
+    assert f"{path}: the columns are separated by {word}, and a decimal comma is read" in caplog.text
+
+
+def test_a_decimal_comma_is_read_in_numbers_alone_and_not_between_commas(tmp_path: Path) -> None:
+    for name, separator in (("a.tsv", "\t"), ("b.csv", ";")):
+        lines = [["score", "sentence1", "sentence2"], ["3,5", "1,5", "b"], ["1.234,5", "c", "d"]]
+        path = write(tmp_path / name, "\n".join(separator.join(line) for line in lines))
+        assert [row for _, row in read_records(path, NAMES, ["score"])] == [
+            ["1,5", "b", "3.5"],
+            ["c", "d", "1.234,5"],
+        ]
+    path = write(tmp_path / "c.csv", HEAD + 'a,b,"3,5"\n')
+    assert list(read_records(path, NAMES, ["score"])) == [(2, ["a", "b", "3,5"])]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("a,b,1.5\nc,d,2\n", ["a", "b", "1.5"]),
+        ('"a, b";c;1,5\nd;e;2\n', ["a, b", "c", "1.5"]),
+        ("a, b;c;1,5\nd;e;2\n", ["a, b", "c", "1.5"]),  # three fields by commas, too
+    ],
+)
+def test_scored_pairs_without_a_header(
+    content: str, expected: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "a.csv", content)
+    with caplog.at_level("INFO"):
+        rows = list(read_records(path, NAMES, ["score"]))
+    assert rows[0] == (1, expected)
+    assert len(rows) == 2
+    assert (
+        f"{path}: line 1 has no column names; the columns are taken for sentence1, sentence2, score"
+        in caplog.text
+    )
+
+
+TRIPLET = ["anchor", "positive", "negative"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "message"),
+    [
+        (
+            "a.csv",
+            "a;b;c\n",
+            TRIPLET,
+            r"with --columns\. If line 1 is data, add the line anchor;positive;negative",
+        ),
+        (
+            "a.csv",
+            "a,b,1\n",
+            TRIPLET,
+            r"line 1: no column names; this looks like data: 'a', 'b', '1'\. Add the line anc",
+        ),
+        (
+            "a.csv",
+            "a,b,1\n",
+            NAMES[:2],
+            r"Add a line with the names of the 3 columns at the top; 'sentence1', 'sen",
+        ),
+        ("a.tsv", "a\tb\t1\t9\n", NAMES, r"Add a line with the names of the 4 columns"),
+        (
+            "a.csv",
+            "0,1,2\na,b,1\n",
+            NAMES,
+            r"the file has '0', '1', '2'\. Give the names of the columns with --columns",
+        ),
+        ("a.csv", "a,b,\n", NAMES, r"the file has 'a', 'b', ''\. Give the names"),
+        (
+            "a.csv",
+            "q;a;rating\n",
+            NAMES,
+            r"the file has 'q', 'a', 'rating'\. Give the names of the columns with --co",
+        ),
+    ],
+)
+def test_a_file_without_a_header_is_not_guessed_at(
+    name: str, content: str, columns: list[str], message: str, tmp_path: Path
+) -> None:
+    numbers = [column for column in columns if column == "score"]
+    with pytest.raises(DataError, match=message):
+        list(read_records(write(tmp_path / name, content), columns, numbers, "--columns"))
 
 
 def test_jsonl(tmp_path: Path) -> None:

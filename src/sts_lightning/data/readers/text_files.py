@@ -5,18 +5,26 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import re
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sts_lightning.counted import counted
 from sts_lightning.data.readers.row_values import text_of
-from sts_lightning.errors import DataError, MissingColumnError
+from sts_lightning.errors import DataError
 from sts_lightning.strict_json import parse_json
 
 log = logging.getLogger(__name__)
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+"""What may separate the columns of a CSV file: semicolons where a spreadsheet writes decimal commas."""
+
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)\s*")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+\s*")
 
 BINARY = {
     b"\x1f\x8b": "is compressed; unpack it with `gunzip`.",
@@ -113,13 +121,17 @@ def read_records(
 ) -> Iterator[Row]:
     """Read the named columns of a CSV, TSV or JSONL file; the suffix determines the format.
 
-    CSV is quoted as in spreadsheets; TSV has no quoting; both start with a header line. Blank lines at the
-    end are ignored.
+    CSV is quoted as in spreadsheets, with commas, semicolons or tabs between the columns, as the header line
+    shows; TSV has no quoting. Blank lines at the end are ignored. Where the columns are not separated by
+    commas, a number may have a decimal comma, and is returned with a point.
+
+    A file without a header line is read if it has a column of numbers and its first line can be a row of
+    these columns, in the order of ``columns``; otherwise it is an error.
 
     Args:
         path: Path of the file.
         columns: Names of the columns, in the order of the returned fields.
-        numbers: Names of the columns in which JSONL may hold a number instead of a string.
+        numbers: Names of the columns that hold numbers, which JSONL need not quote.
         setting: What the user names the columns with, for errors; None if the names are fixed.
 
     Raises:
@@ -129,43 +141,109 @@ def read_records(
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"unknown file format; expected a name that ends in {', '.join(SUFFIXES)}.", path)
-    if suffix == ".jsonl":
-        rows = _read_jsonl(path, columns, numbers)
-    else:
-        rows = (_read_csv if suffix == ".csv" else _read_headed_tsv)(path, columns)
+    hint = None if setting is None else f"Give the names of the columns with {setting}."
     count = 0
-    try:
-        for row in rows:
-            count += 1
-            yield row
-    except MissingColumnError as error:
-        if setting is not None:
-            error.add_hint(f"Give the names of the columns with {setting}.")
-        raise
+    for row in (_read_jsonl if suffix == ".jsonl" else _read_table)(path, columns, numbers, hint):
+        count += 1
+        yield row
     if count == 0:
         raise DataError("the file has a header but no rows.", path)
 
 
-def _read_csv(path: Path, columns: list[str]) -> Iterator[Row]:
+def _read_table(path: Path, columns: list[str], numbers: Collection[str], hint: str | None) -> Iterator[Row]:
     lines = strip_blank_end(read_lines(path))
+    quoting = path.suffix.lower() == ".csv"
     # The default limit of 131,072 characters is too low for long texts; no field is longer than the file.
     csv.field_size_limit(max(csv.field_size_limit(), sum(len(line) + 1 for line in lines)))
-    reader = csv.reader(iter(f"{line}\n" for line in lines), strict=True)
-    try:
-        header = next(reader)
-        yield from _select(path, columns, header, ((reader.line_num, fields) for fields in reader))
-    except csv.Error as error:
-        raise DataError(f"not valid CSV ({error}).", path, reader.line_num) from error
 
+    def rows(separator: str) -> Iterator[Row]:
+        if not quoting:
+            yield from ((number, line.split(separator)) for number, line in enumerate(lines, start=1))
+            return
+        reader = csv.reader(iter(f"{line}\n" for line in lines), delimiter=separator, strict=True)
+        try:
+            yield from ((reader.line_num, fields) for fields in reader)
+        except csv.Error as error:
+            raise DataError(f"not valid CSV ({error}).", path, reader.line_num) from error
 
-def _read_headed_tsv(path: Path, columns: list[str]) -> Iterator[Row]:
-    lines = strip_blank_end(read_lines(path))
-    rows = ((number, line.split("\t")) for number, line in enumerate(lines[1:], start=2))
+    firsts: dict[str, list[str]] = {}
+    for separator in SEPARATORS if quoting else ("\t",):
+        with suppress(DataError):  # quoted as in CSV with another separator
+            firsts[separator] = next(rows(separator))[1]
+    if not firsts:
+        next(rows(","))  # raises
+    separator, header = _find_header(path, columns, numbers, hint, firsts)
+    if quoting and separator != ",":
+        decimal = ", and a decimal comma is read ('3,5' as 3.5)" if numbers else ""
+        log.info("%s: the columns are separated by %s%s", path, SEPARATORS[separator], decimal)
+    decimals = [index for index, name in enumerate(columns) if name in numbers and separator != ","]
     quoted = 0
-    for number, fields in _select(path, columns, lines[0].split("\t"), rows):
-        quoted += any(map(looks_quoted, fields))
+    for number, fields in _select(path, columns, header, rows(separator)):
+        for index in decimals:
+            if _DECIMAL_COMMA.fullmatch(fields[index]):
+                fields[index] = fields[index].replace(",", ".")
+        quoted += not quoting and any(map(looks_quoted, fields))
         yield number, fields
     warn_of_quotes(quoted, path)
+
+
+def _find_header(
+    path: Path,
+    columns: list[str],
+    numbers: Collection[str],
+    hint: str | None,
+    firsts: dict[str, list[str]],
+) -> tuple[str, list[str] | None]:
+    """Return the separator of a file and its header, None if the first line is a row of these columns.
+
+    Args:
+        path: Path of the file.
+        columns: Names of the columns that are wanted.
+        numbers: Those that hold numbers.
+        hint: How the user names the columns, for errors.
+        firsts: Fields of the first line by separator.
+
+    Raises:
+        DataError: A column is missing.
+    """
+    for separator, fields in firsts.items():
+        if set(columns) <= set(fields):
+            return separator, fields
+    wanted = [name in numbers for name in columns]
+    rows = [separator for separator, fields in firsts.items() if _kinds(fields, separator) == wanted]
+    if rows and True in wanted and False in wanted:
+        log.info("%s: line 1 has no column names; the columns are taken for %s", path, ", ".join(columns))
+        return rows[-1], None  # "Yes, sir.;No;0,5" has three fields by commas, too
+    separator = max(reversed(firsts), key=lambda key: len(firsts[key]))
+    header = firsts[separator]
+    found, kinds = _listed(header), _kinds(header, separator)
+    missing = [column for column in columns if column not in header]
+    line = separator.join(columns).replace("\t", "<TAB>")
+    if missing == columns and True in kinds and False in kinds:
+        raise DataError(
+            f"no column names; this looks like data: {found}.",
+            path,
+            1,
+            hint=f"Add the line {line} at the top."
+            if len(header) == len(columns)
+            else f"Add a line with the names of the {len(header)} columns at the top; {_listed(columns)} "
+            "have to be among them.",
+        )
+    if missing == columns and len(header) == len(columns):
+        hint = f"{hint or ''} If line 1 is data, add the line {line} above it.".strip()
+    raise DataError(
+        f"no column named {', '.join(map(repr, missing))}; the file has {found}.", path, 1, hint=hint
+    )
+
+
+def _kinds(fields: list[str], separator: str) -> list[bool | None]:
+    """Return for each field whether it is a number, None if it is blank."""
+    return [
+        bool(_NUMBER.fullmatch(field) or (separator != "," and _DECIMAL_COMMA.fullmatch(field)))
+        if field.strip()
+        else None
+        for field in fields
+    ]
 
 
 def looks_quoted(field: object) -> bool:
@@ -192,28 +270,25 @@ def warn_of_quotes(rows: int, place: Path | str) -> None:
         )
 
 
-def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Row]) -> Iterator[Row]:
-    missing = [column for column in columns if column not in header]
-    if missing:
-        raise MissingColumnError(
-            f"no column named {', '.join(map(repr, missing))}; the file has {_listed(header)}.",
-            path,
-            1,
-        )
-    twice = [column for column in columns if header.count(column) > 1]
-    if twice:
-        raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, 1)
-    picks = [header.index(column) for column in columns]
+def _select(path: Path, columns: list[str], header: list[str] | None, rows: Iterator[Row]) -> Iterator[Row]:
+    if header is None:
+        width, picks = len(columns), list(range(len(columns)))
+    else:
+        next(rows)
+        twice = [column for column in columns if header.count(column) > 1]
+        if twice:
+            raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, 1)
+        width, picks = len(header), [header.index(column) for column in columns]
     for number, fields in rows:
         _check_not_blank(fields, path, number)
-        if len(fields) != len(header):
-            raise DataError(f"expected {len(header)} columns, found {len(fields)}.", path, number)
+        if len(fields) != width:
+            raise DataError(f"expected {width} columns, found {len(fields)}.", path, number)
         if [field.lstrip("\ufeff") for field in fields] == header:
             raise DataError("the header again; were files joined?", path, number)
         yield number, [fields[pick] for pick in picks]
 
 
-def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Iterator[Row]:
+def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str], hint: str | None) -> Iterator[Row]:
     for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
         _check_not_blank([line], path, number)
         try:
@@ -225,10 +300,11 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Ite
             raise DataError("expected a JSON object on each line.", path, number)
         missing = [column for column in columns if column not in record]
         if missing:
-            raise MissingColumnError(
+            raise DataError(
                 f"no key {', '.join(map(repr, missing))}; the object has {_listed(record)}.",
                 path,
                 number,
+                hint=hint,
             )
         yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
 
