@@ -35,8 +35,8 @@ class PairsFileData(ScoredPairsData):
         dev_fraction: Fraction of the pairs that becomes the dev split if ``dev_path`` is not given.
         test_path: File with test pairs for the report.
         num_workers: Number of worker processes that tokenise in the background.
-        positives_from: Lowest score of the training pairs to keep as positives without a label, on the scale of
-            the file; see `ScoredPairsData`.
+        positives_from: Lowest score, on the scale of the file, of the training pairs to keep as positives
+            without a label; see `ScoredPairsData`.
 
     Raises:
         ValueError: An argument is out of range.

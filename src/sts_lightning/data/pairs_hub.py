@@ -41,8 +41,8 @@ class PairsHubData(ScoredPairsData):
         streaming: Whether to read rows as they come, without downloading the whole data set; needs ``limit``.
         limit: Number of training pairs to use: a fixed random sample, or the first ones if ``streaming``.
         num_workers: Number of worker processes that tokenise in the background.
-        positives_from: Lowest score of the training pairs to keep as positives without a label, on the scale of
-            the data set; see `ScoredPairsData`.
+        positives_from: Lowest score, on the scale of the data set, of the training pairs to keep as positives
+            without a label; see `ScoredPairsData`.
 
     Raises:
         ValueError: An argument is out of range.
