@@ -77,9 +77,13 @@ class DataError(UserError):
         self.line = line
 
     def add_hint(self, hint: str) -> None:
-        """Add a suggested fix to an error that has none."""
-        self.hint = hint
+        """Add a suggested fix to those that an error has."""
+        self.hint = f"{self.hint} {hint}" if self.hint else hint
         self.args = (f"{self} {hint}",)
+
+
+class MissingColumnError(DataError):
+    """Data file without a column that is needed."""
 
 
 class CheckpointError(UserError):

@@ -45,3 +45,14 @@ def test_equal_sentences_have_equal_numbers_in_every_shard() -> None:
         batch = ViewCollator(views, "none", keep, Shard(rank, 2))(examples)
         assert batch.sentence_ids is not None
         assert batch.sentence_ids.tolist() == [[0, 1, 2], [1, 0, 2]]
+
+
+def test_a_third_view_of_a_sentence_is_no_copy_of_it() -> None:
+    """CoT-BERT's third template contradicts the sentence; in triplets a third column may repeat the first."""
+    examples = [{"sentence1": a, "sentence2": b, "sentence3": c} for a, b, c in ("xyx", "zyx")]
+    ids = ViewCollator([View("sentence1")] * 3, "none", keep)(examples).sentence_ids
+    assert ids is not None
+    assert ids.tolist() == [[0, 1], [0, 1], [2, 3]]
+    ids = ViewCollator([View(f"sentence{n}") for n in (1, 2, 3)], "none", keep)(examples).sentence_ids
+    assert ids is not None
+    assert ids.tolist() == [[0, 1], [2, 2], [0, 0]]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.data.nli_triplets import NLITripletsData
-from sts_lightning.errors import DataError
+from sts_lightning.errors import DataError, MissingColumnError
 
 
 def test_reads_simcses_columns(tmp_path: Path) -> None:
@@ -34,3 +34,36 @@ def test_an_empty_sentence_is_an_error(tmp_path: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no nli_for_simcse\.csv or .* data\.path="):
         NLITripletsData(str(tmp_path), batch_size=2, seed=0).load_train()
+
+
+@pytest.mark.parametrize(("count", "unit"), [(2, "pairs"), (3, "triplets"), (5, "examples")])
+def test_any_number_of_hard_negatives(count: int, unit: str, tmp_path: Path) -> None:
+    names = ["q", "a", "n1", "n2", "n3"][:count]
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        "\n".join([",".join(names), *(",".join(f"{n} {i}" for n in names) for i in range(3))]) + "\n"
+    )
+    data = NLITripletsData(".", batch_size=2, seed=0, path=str(path), columns=tuple(names))
+    data.train = data.load_train()
+    assert (data.num_views, data.unit) == (count, unit)
+    assert data.train[1] == {f"sentence{v + 1}": f"{name} 1" for v, name in enumerate(names)}
+    assert [view.column for view in data.views] == list(data.train.column_names)
+
+
+@pytest.mark.parametrize("columns", [["a"], ["a", "a"]])
+def test_fewer_than_a_pair_of_columns(columns: list[str]) -> None:
+    with pytest.raises(
+        ValueError, match=r"columns must be different names, .* 'data\.columns=\[anchor,positive\]'"
+    ):
+        NLITripletsData(".", batch_size=2, seed=0, path="mine.csv", columns=tuple(columns))
+
+
+def test_pairs_without_negatives_are_pointed_to(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("q,a\nx,y\n")
+    for columns, hint in ((("q", "a", "n"), "'data.columns=[q,a]'"), (("z", "a", "n"), None)):
+        data = NLITripletsData(".", batch_size=2, seed=0, path=str(path), columns=columns)
+        with pytest.raises(MissingColumnError, match=r"data\.columns") as caught:
+            data.load_train()
+        assert ("'data.columns=" in str(caught.value)) == (hint is not None)
+        assert hint is None or hint in str(caught.value)

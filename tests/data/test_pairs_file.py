@@ -254,3 +254,42 @@ def test_a_weight_that_leaves_no_row(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"0\.01 of mine\.csv, training pairs") as caught:
         PairsFileData({save(tmp_path, "csv"): 0.01}, batch_size=4, seed=1).setup()
     assert caught.value.key == "data.path"
+
+
+def test_similar_pairs_alone(tmp_path: Path) -> None:
+    """Thirty pairs of scores 0.5 to 4.5 on their own scale; the dev split is that of all pairs."""
+    path = save(tmp_path, "csv")
+    every = PairsFileData(path, batch_size=4, seed=1, dev_fraction=0.2, score_range=(0, 10))
+    every.setup()
+    data = PairsFileData(
+        path, batch_size=4, seed=1, dev_fraction=0.2, score_range=(0, 10), positives_from=3.5
+    )
+    data.setup()
+    assert (data.num_views, data.label) == (2, "none")
+    assert data.dev.to_dict() == every.dev.to_dict()
+    assert min(data.dev["label"]) < 1
+    kept = [
+        first
+        for first, label in zip(every.train["sentence1"], every.train["label"], strict=True)
+        if label >= 1.75
+    ]
+    assert list(data.train["sentence1"]) == kept
+    assert data.counts[0].dropped == {"dev split": 6, "below data.positives_from=3.5": 24 - len(kept)}
+
+
+def test_too_few_similar_pairs_name_the_highest_score(tmp_path: Path) -> None:
+    path = save(tmp_path, "csv")
+    with pytest.raises(
+        DataError, match=r"0 training pairs of .* at least 5; the highest score is 4\.5\."
+    ) as caught:
+        PairsFileData(path, batch_size=4, seed=1, positives_from=5).setup()
+    assert caught.value.key == "data.positives_from"
+    assert str(caught.value).endswith("Set a lower data.positives_from, at most 4.5.")
+    PairsFileData(path, batch_size=4, seed=1, positives_from=4.5).setup()
+
+
+def test_similar_pairs_may_all_have_one_score(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text(HEAD + "\n".join(f"a{i},b{i},5" for i in range(4)) + "\n")
+    data = PairsFileData(str(tmp_path / "mine.csv"), 2, 0, dev_path=save(tmp_path, "tsv"), positives_from=5)
+    data.setup()
+    assert (len(data.train), len(data.dev)) == (4, 30)

@@ -174,6 +174,17 @@ def test_a_limit_samples_or_takes_the_first(tmp_path: Path, caplog: pytest.LogCa
     assert first.counts[0].read == 40
 
 
+def test_similar_pairs_alone(tmp_path: Path) -> None:
+    lines = ["sentence1,sentence2,score", *(f"a{i},b{i},{i / 20}" for i in range(20))]
+    (tmp_path / "train.csv").write_text("\n".join(lines) + "\n")
+    data = read(tmp_path, positives_from=0.5)
+    data.setup()
+    assert data.label == "none"
+    assert data.score_range == (0, 1)
+    assert all(int(text[1:]) >= 10 for text in data.train["sentence1"])
+    assert data.counts[0].kept == len(data.train) >= 8
+
+
 def test_streaming_stops_at_the_limit(tmp_path: Path) -> None:
     """A broken row after the limit is not read, and neither is anything else written to the cache."""
     import datasets.config

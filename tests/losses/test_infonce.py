@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import losses as peers
 
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.losses.cases import batch
 
 
@@ -75,6 +79,31 @@ def test_equals_sentence_transformers() -> None:
     torch.testing.assert_close(
         InfoNCELoss()(views), theirs.compute_loss_from_embeddings(list(views), torch.zeros(9))
     )
+
+
+@pytest.mark.parametrize("num_views", [2, 5])
+def test_a_step_equals_sentence_transformers(num_views: int, tmp_path: Path) -> None:
+    """Similar pairs alone, and with three hard negatives each: the loss and the gradient of all weights."""
+    encoder = tiny_bert().eval()
+    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu").eval()
+    columns = [
+        [f"{word} {view} times" for word in ("a dog", "rain", "music", "x")] for view in range(num_views)
+    ]
+    rows = encoder.prepare(10_000, training=False)(columns, [None] * num_views)
+    ours = InfoNCELoss(0.05)(encoder(rows).unflatten(0, (num_views, 4)))
+    ours.backward()
+    theirs = peers.MultipleNegativesRankingLoss(model, scale=20.0)(
+        [model.preprocess(texts) for texts in columns], torch.zeros(4)
+    )
+    theirs.backward()
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
+    own = {n.partition(".")[2]: p.grad for n, p in encoder.named_parameters() if p.grad is not None}
+    other = {n.split(".", 2)[2]: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    assert len(own) > 10
+    assert own.keys() == other.keys()
+    for name, grad in own.items():
+        torch.testing.assert_close(grad, other[name], atol=1e-5, rtol=1e-5)
 
 
 def test_rejects_a_temperature_of_zero() -> None:

@@ -37,7 +37,7 @@ def test_reads_what_all_terms_read_and_has_their_heads() -> None:
         (
             {"a": PearsonLoss(), "b": InfoNCELoss()},
             {"a": 1.0, "b": 1.0},
-            "cannot read the same batches: a takes 2 views and a similarity score; b takes 2 or 3 views",
+            "cannot read the same batches: a takes 2 views and a similarity score; b takes 2 or more views",
         ),
     ],
 )

@@ -20,6 +20,7 @@ from tests.losses.cases import DIMENSION, batch, make
 LOSSES = (
     *("infonce", "pearson", "spearman", "cosent", "smooth_k2", "mse", "mixcse", "listnet", "listmle"),
     *("concordance", "kendall", "gated_angle", "sigmoid", "gist", "hardness", "matryoshka", "divided"),
+    *("decoupled", "energy"),
 )
 INPUTS = 3
 
@@ -36,7 +37,9 @@ def problem(stem: str, size: int) -> tuple[nn.Module, Loss, Tensor, Tensor | Non
 
 def value(loss: Loss, views: Tensor, labels: Tensor | None) -> Tensor:
     torch.manual_seed(6)
-    total: Tensor = loss(views, labels) + RankReduction(0.3)(views) + GlobalOrthogonal()(views)
+    ids = torch.arange(views.shape[0] * views.shape[1]).view(views.shape[:2]) % 4  # of the whole batch
+    further = {"sentence_ids": ids} if "sentence_ids" in loss.takes else {}
+    total: Tensor = loss(views, labels, **further) + RankReduction(0.3)(views) + GlobalOrthogonal()(views)
     return total
 
 

@@ -56,7 +56,8 @@ def gradient(
     hook = encoder.backbone.register_forward_hook(lambda *_: calls.append(1))
     with torch.autocast("cpu", autocast) if autocast else nullcontext():
         embedded = module.embed_views(Batch(rows, num_views, labels, len(TEXTS)))
-    value = head(embedded, labels)
+    ids = torch.arange(num_views * len(TEXTS)).view(num_views, -1) % 5
+    value = head(embedded, labels, **({"sentence_ids": ids} if "sentence_ids" in head.takes else {}))
     if regularizer is not None:
         value = value + regularizer(embedded)
     forward_calls = len(calls)
@@ -73,6 +74,7 @@ def assert_same(one: Tensor, two: Tensor, tolerance: float = 1e-6) -> None:
 
 CACHED = ("infonce", "pearson", "spearman", "cosent", "smooth_k2", "ibn", "listnet", "listmle")
 CACHED += ("concordance", "kendall", "gated_angle", "sigmoid", "gist", "hardness", "matryoshka", "divided")
+CACHED += ("decoupled", "energy", "mixcse")
 
 
 @pytest.mark.parametrize("loss", CACHED)

@@ -86,7 +86,38 @@ def test_loss_and_data_fit_or_are_rejected(data: str, heads: dict[str, Loss], co
             ConfigError, match=r"needs .* but .* gives .* Losses that fit this data: "
         ) as caught:
             check_fit(head, source)
-        assert set(str(caught.value).rpartition(": ")[2].rstrip(".").split(", ")) - WRAPPERS == FITTING[data]
+        listed = str(caught.value).partition("Losses that fit this data: ")[2].partition(".")[0]
+        assert set(listed.split(", ")) - WRAPPERS == FITTING[data]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "loss", "named"),
+    [
+        ("data=pairs_file path=mine.csv", "infonce", "data.positives_from=4;"),
+        ("data=pairs_file path=mine.csv data.score_range=[0,1]", "infonce", "data.positives_from=0.8;"),
+        ("data=sts", "infonce", "data.positives_from=4;"),
+        ("data=toy", "infonce", "data=triplets_file"),
+        ("data=nli_triplets", "pearson", "data=pairs_file"),
+        ("data=pairs_file path=mine.csv data.positives_from=4", "pearson", "without data.positives_from"),
+    ],
+)
+def test_the_way_to_other_data_is_named(chosen: str, loss: str, named: str, config: Config) -> None:
+    source = build("data", config(*chosen.split()).data, SentenceDataModule)
+    with pytest.raises(ConfigError) as caught:
+        check_fit(make(loss), source)
+    assert caught.value.hint is not None
+    assert named in caught.value.hint
+
+
+def test_any_number_of_hard_negatives(config: Config, heads: dict[str, Loss]) -> None:
+    columns = "data.columns=[anchor,positive,n1,n2,n3]"
+    source = build("data", config("data=triplets_file", "path=mine.csv", columns).data, SentenceDataModule)
+    for stem, head in heads.items():
+        if stem in CONTRASTIVE:
+            check_fit(head, source)
+        else:
+            with pytest.raises(ConfigError, match="gives 5 views and no label"):
+                check_fit(head, source)
 
 
 @pytest.mark.parametrize("wrapped", [False, True])

@@ -113,3 +113,39 @@ def test_batches_without_contrast_are_counted(
     caplog.clear()
     train.train_in(tmp_path / "mse", config(*own, "loss=cosine_mse"))
     assert "all scores are equal" not in caplog.text
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_rows_that_share_an_answer(
+    mask: bool, config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With one answer in a batch nothing is left to be pushed apart: the loss is 0."""
+    words = ("dogs", "rain", "music", "the sea", "a guitar", "chess", "soup", "maps")
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("anchor,positive\n" + "".join(f"what about {word},see the list\n" for word in words))
+    dev = tmp_path / "dev.csv"
+    dev.write_text("sentence1,sentence2,score\na dog,a cat,1\nrain,snow,3\nchess,chess,5\n")
+    run = config(
+        "model=tiny_bert",
+        "data=triplets_file",
+        "loss=infonce",
+        "data.columns=[anchor,positive]",
+        f"path={pairs}",
+        f"data.dev_path={dev}",
+        "data.batch_size=8",
+        f"loss.mask_repeats={str(mask).lower()}",
+        "trainer.max_epochs=1",
+        "trainer.log_every_n_steps=1",
+        "trainer.micro_batch_size=2",
+        "logger=csv",
+    )
+    with caplog.at_level("INFO"):
+        train.train_in(tmp_path / "run", run)
+    words_of_log = "no negatives of each other (mask_repeats=true)" if mask else "negatives of each other"
+    assert "8 of 8 positives occur more than once; in a batch they are " + words_of_log in caplog.text
+    (loss,) = (
+        row["train/loss"]
+        for row in RunFolder(tmp_path / "run").history()
+        if row.get("train/loss") is not None
+    )
+    assert loss == 0 if mask else loss > 1

@@ -46,6 +46,7 @@ class Batch(Generic[RowsT]):
         shard: Part of the batch that ``rows`` holds.
         texts: Sentences of ``rows`` as they are in the data, those of each view.
         sentence_ids: Number of each sentence of the whole batch, shape (V, B): equal sentences have the same.
+            A third view of one column has numbers of its own: its template makes it a negative (CoT-BERT).
     """
 
     rows: RowsT
@@ -85,9 +86,13 @@ class ViewCollator(Generic[RowsT]):
             dtype = torch.float32 if self.label == "score" else torch.int64
             labels = torch.tensor([example["label"] for example in examples], dtype=dtype)
         rows = self.prepare(sentences, [view.augmentation for view in self.views])
-        numbers: dict[str, int] = {}
+        numbers: dict[tuple[str, bool], int] = {}
+        columns = [view.column for view in self.views]
         ids = [
-            [numbers.setdefault(example[view.column], len(numbers)) for example in examples]
-            for view in self.views
+            [
+                numbers.setdefault((example[name], name in columns[:v] and v > 1), len(numbers))
+                for example in examples
+            ]
+            for v, name in enumerate(columns)
         ]
         return Batch(rows, len(self.views), labels, len(examples), self.shard, sentences, torch.tensor(ids))

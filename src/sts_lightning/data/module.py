@@ -28,7 +28,7 @@ from sts_lightning.ranges import check_range
 log = logging.getLogger(__name__)
 
 COLUMNS = ("sentence1", "sentence2", "sentence3")
-"""Names of the sentence columns of a table."""
+"""Names of the first sentence columns of a table."""
 
 BATCH_SIZES, SEEDS, WORKERS = (2, 2**20), (0, 2**32 - 1), (0, 1024)
 """Least and greatest batch size, seed (the range of NumPy's) and number of workers."""
@@ -38,6 +38,11 @@ TRAINING, DEV, TEST = "training pairs", "dev pairs", "test pairs"
 
 DEV_BATCH_SIZE = 128
 """Pairs in a dev batch: enough rows for chunks of similar length."""
+
+
+def sentence_columns(count: int) -> tuple[str, ...]:
+    """Return the names of the first sentence columns of a table, as many as there are views."""
+    return tuple(f"sentence{number}" for number in range(1, count + 1))
 
 
 class SentenceDataModule(pl.LightningDataModule, ABC):
@@ -96,7 +101,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
 
     @abstractmethod
     def load_train(self) -> Dataset:
-        """Return the training table: columns sentence1, sentence2[, sentence3][, label]."""
+        """Return the training table: columns sentence1, sentence2[, sentence3, ...][, label]."""
 
     @abstractmethod
     def load_dev(self) -> Dataset:
@@ -227,7 +232,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
     @property
     def views(self) -> tuple[View, ...]:
         """Views of an example: by default one column each."""
-        return tuple(View(column) for column in COLUMNS[: self.num_views])
+        return tuple(View(column) for column in sentence_columns(self.num_views))
 
     def connect(self, train: Prepare[Any], evaluation: Prepare[Any]) -> None:
         """Set the functions that turn sentences into the encoder's input.

@@ -1,19 +1,21 @@
-"""NLI triplets: premise, entailed hypothesis, contradicting hypothesis."""
+"""Anchors with a positive and any number of hard negatives, such as NLI triplets."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Unpack
 
 from datasets import Dataset
 
 from sts_lightning.choices import DevSet, SentEvalText
-from sts_lightning.data.module import COLUMNS
+from sts_lightning.data.module import sentence_columns
 from sts_lightning.data.pair_tables import SourceCount, make_table
 from sts_lightning.data.readers.row_values import sentence
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
 from sts_lightning.data.training_files import Files, only_file, short_names, weighted
+from sts_lightning.errors import DataError, MissingColumnError
 from sts_lightning.published import TRIPLETS
 
 PUBLISHED = "nli_for_simcse.csv"
@@ -21,7 +23,7 @@ PUBLISHED = "nli_for_simcse.csv"
 
 
 class NLITripletsData(SentEvalData):
-    """Anchors with a positive and a hard negative, in the format of SimCSE's nli_for_simcse.csv.
+    """Anchors with a positive and hard negatives, by default as in SimCSE's nli_for_simcse.csv.
 
     Args:
         root: Data root, from which STS-B dev and the seven test sets are read, too.
@@ -29,7 +31,7 @@ class NLITripletsData(SentEvalData):
             ``nli_for_simcse.csv`` and ``nli/nli_triplets.csv`` under the root.
         batch_size: Triplets in a batch.
         seed: Random seed of the order.
-        columns: Names of the columns of anchor, positive and hard negative.
+        columns: Names of the columns of anchor and positive, and of the hard negatives: none, one or several.
         num_workers: Number of worker processes that tokenise in the background.
         senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
         dev: Dev pairs for selection (see `DevSet`).
@@ -39,9 +41,7 @@ class NLITripletsData(SentEvalData):
         ValueError: An argument is out of range.
     """
 
-    num_views = 3
     label = "none"
-    unit = "triplets"
 
     def __init__(
         self,
@@ -49,19 +49,24 @@ class NLITripletsData(SentEvalData):
         batch_size: int,
         seed: int,
         path: Files | None = None,
-        columns: tuple[str, str, str] = ("sent0", "sent1", "hard_neg"),
+        columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg"),
         num_workers: int = 0,
         senteval_text: SentEvalText = "raw",
         dev: DevSet = "stsb",
         **own: Unpack[OwnPairs],
     ) -> None:
         super().__init__(root, batch_size, seed, num_workers, senteval_text, dev, **own)
-        if len(columns) != 3 or len(set(columns)) != 3:
-            raise ValueError(f"columns must be three different names, got {', '.join(columns) or 'none'}.")
+        if len(columns) < 2 or len(set(columns)) != len(columns):
+            raise ValueError(
+                "columns must be different names, of the anchor, the positive and any hard negatives, as in "
+                f"'data.columns=[anchor,positive]', got {', '.join(columns) or 'none'}."
+            )
         if path is not None:
             weighted(path)
         self.path = path
         self.columns = tuple(columns)
+        self.num_views = len(self.columns)
+        self.unit = {2: "pairs", 3: "triplets"}.get(self.num_views, "examples")
 
     @property
     def published_rows(self) -> int | None:
@@ -75,9 +80,16 @@ class NLITripletsData(SentEvalData):
         return self.read_sources(files, lambda file: self._read(Path(file), names[file]))
 
     def _read(self, path: Path, name: str) -> Dataset:
-        rows = [
-            tuple(sentence(field, path, line) for field in fields)
-            for line, fields in read_records(path, list(self.columns), setting="data.columns")
-        ]
+        try:
+            rows = [
+                tuple(sentence(field, path, line) for field in fields)
+                for line, fields in read_records(path, list(self.columns), setting="data.columns")
+            ]
+        except MissingColumnError as error:
+            pair = list(self.columns[:2])
+            with contextlib.suppress(DataError):
+                next(read_records(path, pair))  # only what works is suggested
+                error.add_hint(f"Without hard negatives: 'data.columns=[{','.join(pair)}]'.")
+            raise
         self.counts.append(SourceCount(name, len(rows)))
-        return make_table(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))
+        return make_table(dict(zip(sentence_columns(self.num_views), zip(*rows, strict=True), strict=True)))

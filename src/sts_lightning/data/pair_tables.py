@@ -1,4 +1,4 @@
-"""Tables of sentences: `datasets.Dataset` with the columns sentence1, sentence2[, sentence3][, label]."""
+"""Tables of sentences: `datasets.Dataset` with the columns sentence1, sentence2[, ...][, label]."""
 
 from __future__ import annotations
 

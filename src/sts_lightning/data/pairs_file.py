@@ -35,6 +35,8 @@ class PairsFileData(ScoredPairsData):
         dev_fraction: Fraction of the pairs that becomes the dev split if ``dev_path`` is not given.
         test_path: File with test pairs for the report.
         num_workers: Number of worker processes that tokenise in the background.
+        positives_from: Lowest score, on the scale of the file, of the training pairs to keep as positives
+            without a label; see `ScoredPairsData`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -53,6 +55,7 @@ class PairsFileData(ScoredPairsData):
         dev_fraction: float = DEV_FRACTION,
         test_path: str | None = None,
         num_workers: int = 0,
+        positives_from: float | None = None,
     ) -> None:
         columns = (sentence1, sentence2, score)
         self.files = weighted(path)
@@ -68,6 +71,7 @@ class PairsFileData(ScoredPairsData):
             batch_size,
             seed,
             num_workers,
+            positives_from,
         )
 
     def training_sources(self) -> Mapping[str, float]:

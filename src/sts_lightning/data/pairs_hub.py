@@ -41,6 +41,8 @@ class PairsHubData(ScoredPairsData):
         streaming: Whether to read rows as they come, without downloading the whole data set; needs ``limit``.
         limit: Number of training pairs to use: a fixed random sample, or the first ones if ``streaming``.
         num_workers: Number of worker processes that tokenise in the background.
+        positives_from: Lowest score, on the scale of the data set, of the training pairs to keep as positives
+            without a label; see `ScoredPairsData`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -66,6 +68,7 @@ class PairsHubData(ScoredPairsData):
         streaming: bool = False,
         limit: int | None = None,
         num_workers: int = 0,
+        positives_from: float | None = None,
     ) -> None:
         columns = (sentence1, sentence2, score)
         super().__init__(
@@ -79,6 +82,7 @@ class PairsHubData(ScoredPairsData):
             batch_size,
             seed,
             num_workers,
+            positives_from,
         )
         if streaming and limit is None:
             raise ValueError("streaming needs a limit: the number of rows to read.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -59,6 +60,9 @@ class ScoredPairsData(SentenceDataModule):
         batch_size: Pairs in a batch.
         seed: Random seed of the order and of the split.
         num_workers: Number of worker processes that tokenise in the background.
+        positives_from: Lowest score, on the scale of the file, of the training pairs to keep as positives
+            without a label, for contrastive losses; None to keep all pairs with their scores. Dev and test
+            pairs keep all scores, and a dev split is taken from all pairs.
 
     Raises:
         ValueError: An argument is out of range.
@@ -76,8 +80,13 @@ class ScoredPairsData(SentenceDataModule):
         batch_size: int,
         seed: int,
         num_workers: int,
+        positives_from: float | None = None,
     ) -> None:
         super().__init__(batch_size, seed, num_workers)
+        if positives_from is not None and not math.isfinite(positives_from):
+            raise ValueError(f"positives_from must be finite, got {positives_from}.")
+        self.positives_from = positives_from
+        self.label = "score" if positives_from is None else "none"
         if not 0 < dev_fraction < 1:
             raise ValueError(f"dev_fraction must lie between 0 and 1, got {dev_fraction}.")
         if dev is not None and dev_fraction != DEV_FRACTION:
@@ -113,15 +122,35 @@ class ScoredPairsData(SentenceDataModule):
 
     def _load_train(self, place: str) -> Dataset:
         table = self.read_sources(self.training_sources(), lambda source: self.read(source, TRAINING))
-        require_varied_scores(table, place)
+        if self.positives_from is None:
+            require_varied_scores(table, place)
         if self.limit is not None:
             table = sample_rows(table, self.limit, self.counts)
         if self.places[1] is None:
             in_dev = self._split(table)
             self._dev = table.select(np.flatnonzero(in_dev))
             table = select_rows(table, ~in_dev, self.counts, "dev split")
+        if self.positives_from is not None:
+            return self._positives(table, self.positives_from, place)
         require_varied_scores(table, place)
         return table
+
+    def _positives(self, table: Dataset, lowest: float, place: str) -> Dataset:
+        """Return the pairs with at least a score, which is on the scale of the file as the user sees it."""
+        assert self.score_range is not None  # given, or recognised in `table`
+        low, high = self.score_range
+        labels = np.asarray(values_of(table, "label"), dtype=np.float64)
+        keep = labels >= 5 * (lowest - low) / (high - low)
+        if len(labels) > 1 and keep.sum() < 2:
+            highest, second = low + (high - low) / 5 * np.sort(labels)[:-3:-1]
+            raise DataError(
+                f"{counted(int(keep.sum()), 'training pair')} of {len(labels):,} with a score of at least "
+                f"{lowest:g}; the highest score is {highest:g}.",
+                place,
+                key="data.positives_from",
+                hint=f"Set a lower data.positives_from, at most {math.floor(1e4 * second) / 1e4:g}.",
+            )
+        return select_rows(table, keep, self.counts, f"below data.positives_from={lowest:g}")
 
     def load_dev(self) -> Dataset:
         """Return the dev pairs, or the dev split."""

@@ -30,6 +30,7 @@ class Loss(nn.Module, ABC):
 
     Attributes:
         views: Numbers of views V that the loss accepts.
+        more_views: Whether it also accepts every larger number, as a loss with any number of hard negatives.
         labels: Kinds of label that the loss accepts.
         takes: Names of further arguments of `forward` that the batch (``sentence_ids``), a queue
             (``negatives``) or a companion supplies.
@@ -42,6 +43,7 @@ class Loss(nn.Module, ABC):
     """
 
     views: tuple[int, ...]
+    more_views: bool = False
     labels: tuple[LabelKind, ...]
     takes: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
@@ -56,7 +58,8 @@ class Loss(nn.Module, ABC):
     def needs(self) -> str:
         """Return the accepted views and labels in words, for messages."""
         kinds = " or ".join(LABEL_WORDS[kind] for kind in self.labels)
-        return f"{' or '.join(map(str, self.views))} views and {kinds}"
+        views = f"{min(self.views)} or more" if self.more_views else " or ".join(map(str, self.views))
+        return f"{views} views and {kinds}"
 
     def check_dimension(self, dimension: int) -> None:
         """Reject embeddings of a size that the loss cannot read; most losses read any.
@@ -79,6 +82,30 @@ class Loss(nn.Module, ABC):
         Returns:
             A scalar in float32 (in float64 for float64 embeddings).
         """
+
+
+def accepts(loss: Loss | type[Loss], num_views: int) -> bool:
+    """Return whether a loss accepts a number of views."""
+    return num_views in loss.views or (loss.more_views and num_views > max(loss.views))
+
+
+def repeats(views: Tensor, sentence_ids: Tensor | None) -> Tensor:
+    """Find the candidates that are no negatives, since their text is that of the positive or the anchor.
+
+    Args:
+        views: Anchors, positives[, hard negatives ...], (V, B, D).
+        sentence_ids: Numbers of the sentences, (V, B), equal for equal texts; None finds nothing.
+
+    Returns:
+        A mask (B, (V - 1) * B) of anchors by candidates, in the order of ``views[1:].flatten(0, 1)``. An
+        anchor's own positive is never in it, its own hard negative may be.
+    """
+    count, size = len(views) - 1, views.shape[1]
+    if sentence_ids is None:
+        return torch.zeros(size, count * size, dtype=torch.bool, device=views.device)
+    candidates = sentence_ids[1:].flatten()
+    found = (candidates == sentence_ids[0, :, None]) | (candidates == sentence_ids[1, :, None])
+    return found & ~torch.eye(size, count * size, dtype=torch.bool, device=views.device)
 
 
 def upcast(tensor: Tensor) -> Tensor:

@@ -17,7 +17,8 @@ class ContrastiveTensionLoss(Loss):
 
     Of every K rows in turn the first is a positive pair, the same sentence for both encoders, and K - 1 are
     negative pairs of different sentences: n(i) is the next row that is not in P, and the last one's is the
-    first. The vectors are neither normalised nor scaled. ``observed`` has the mean loss of each kind.
+    first. A negative pair of two equal sentences has no term (``mask_repeats``). The vectors are neither
+    normalised nor scaled. ``observed`` has the mean loss of each kind.
 
     Use it with ``companion=twin``, the second encoder, and one view (``data.views=1``): without labels,
     from a model whose vectors are already apart, such as Sentence-BERT (CT-SBERT), or from a pre-trained one.
@@ -30,6 +31,7 @@ class ContrastiveTensionLoss(Loss):
 
     Args:
         group: K, at least 2; the paper's is 8 in batches of 16.
+        mask_repeats: Whether two rows with the same sentence are no negative pair.
 
     Raises:
         ValueError: The group is too small.
@@ -41,22 +43,30 @@ class ContrastiveTensionLoss(Loss):
 
     views = (1,)
     labels = ("none",)
-    takes = ("twin",)
+    takes = ("twin", "sentence_ids")
     requires = ("twin",)
 
-    def __init__(self, group: int = 8) -> None:
+    def __init__(self, group: int = 8, mask_repeats: bool = True) -> None:
         super().__init__()
         if group < 2:
             raise ValueError(f"group must be at least 2, one positive and one negative, got {group}.")
         self.group = group
+        self.mask_repeats = mask_repeats
 
-    def forward(self, views: Tensor, labels: Tensor | None = None, twin: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        views: Tensor,
+        labels: Tensor | None = None,
+        twin: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
+    ) -> Tensor:
         """Compute the loss of one view, (1, B, D); labels are ignored. See `Loss.forward`.
 
         Args:
             views: Vectors of the first encoder.
             labels: Ignored.
             twin: Vectors of the second encoder, of the same sentences, (B, D).
+            sentence_ids: Number of each sentence, (1, B), equal for equal texts; if absent, none is masked.
 
         Raises:
             ValueError: The second encoder's vectors are absent.
@@ -67,6 +77,8 @@ class ContrastiveTensionLoss(Loss):
         positive, partner = positive.to(twin.device), partner.to(twin.device)
         products = (upcast(views[0]) * upcast(twin)[partner]).sum(dim=-1)
         losses = F.binary_cross_entropy_with_logits(products, positive.to(products.dtype), reduction="none")
+        if self.mask_repeats and sentence_ids is not None:
+            losses = losses.masked_fill(~positive & (sentence_ids[0] == sentence_ids[0][partner]), 0.0)
         self.observed = {"positive": losses[positive].mean().detach()}
         if not positive.all():
             self.observed["negative"] = losses[~positive].mean().detach()

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_matrix, cosine_rows
+from sts_lightning.losses.base import Loss, cosine_matrix, cosine_rows, repeats
 from sts_lightning.losses.infonce import check_temperature
 
 
@@ -18,7 +18,9 @@ class DecoupledLoss(Loss):
         + w\,\underbrace{\frac1B \sum_i \log \sum_{j \neq i} e^{\cos(z_i, z_j^+) / \tau}}_{\text{uniformity}}
 
     The two terms are those that the rank-reduction paper follows through training (its Sec. 3);
-    ``observed`` has both. With three views all hard negatives join the sum of the second term.
+    ``observed`` has both. With more than two views all hard negatives join the sum of the second term.
+    Copies of the positive or the anchor do not (``mask_repeats``), and a row without any other candidate has
+    no second term.
 
     Use it when batches are small, where the positive in InfoNCE's denominator weakens the gradient, or to
     weight alignment and uniformity separately. With w = 1 it differs from `InfoNCELoss` in the
@@ -27,6 +29,7 @@ class DecoupledLoss(Loss):
     Args:
         temperature: tau, positive.
         uniformity_weight: w, not negative; 1 is the published loss.
+        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
 
     Example:
         >>> loss = DecoupledLoss()
@@ -34,19 +37,31 @@ class DecoupledLoss(Loss):
     """
 
     views = (2, 3)
+    more_views = True
     least_rows = 2
     labels = ("none",)
+    takes = ("sentence_ids",)
 
-    def __init__(self, temperature: float = 0.05, uniformity_weight: float = 1.0) -> None:
+    def __init__(
+        self, temperature: float = 0.05, uniformity_weight: float = 1.0, mask_repeats: bool = True
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         if not 0 <= uniformity_weight < math.inf:
             raise ValueError(f"uniformity_weight must be finite and not negative, got {uniformity_weight}.")
         self.temperature = temperature
         self.uniformity_weight = uniformity_weight
+        self.mask_repeats = mask_repeats
 
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of views (2 or 3, B, D), B at least 2; labels are ignored. See `Loss.forward`.
+    def forward(
+        self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
+    ) -> Tensor:
+        """Compute the loss of views (V, B, D), V and B at least 2; labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Anchors, positives[, hard negatives ...].
+            labels: Ignored.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
 
         Raises:
             ValueError: The batch is one row without hard negatives, so it has no negatives.
@@ -55,10 +70,12 @@ class DecoupledLoss(Loss):
         if size < 2 and len(views) < 3:
             raise ValueError("DecoupledLoss needs at least two rows, or three views; got one row.")
         alignment = -cosine_rows(views[0], views[1]).mean() / self.temperature
-        own = torch.eye(size, dtype=torch.bool, device=views.device)
-        logits = (cosine_matrix(views[0], views[1]) / self.temperature).masked_fill(own, -torch.inf)
-        if len(views) == 3:
-            logits = torch.cat([logits, cosine_matrix(views[0], views[2]) / self.temperature], dim=1)
-        uniformity = logits.logsumexp(dim=1).mean()
+        logits = torch.cat([cosine_matrix(views[0], other) / self.temperature for other in views[1:]], dim=1)
+        left_out = torch.eye(*logits.shape, dtype=torch.bool, device=views.device)
+        left_out = left_out | repeats(views, sentence_ids if self.mask_repeats else None)
+        empty = left_out.all(dim=1)
+        # A sum over nothing would have a NaN gradient, so an empty row keeps its logits and is dropped after.
+        logits = logits.masked_fill(left_out & ~empty[:, None], -torch.inf)
+        uniformity = logits.logsumexp(dim=1).masked_fill(empty, 0.0).mean()
         self.observed = {"alignment": alignment.detach(), "uniformity": uniformity.detach()}
         return alignment + self.uniformity_weight * uniformity

@@ -56,6 +56,7 @@ class DividedLoss(Loss):
         self.inner = inner
         self.parts = parts
         self.views, self.labels, self.requires = inner.views, inner.labels, inner.requires
+        self.more_views = inner.more_views
         self.takes = tuple(name for name in inner.takes if name in DIVIDED)
         self.least_batch = parts * inner.least_batch
         self.least_rows, self.compares = inner.least_rows, inner.compares

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix
+from sts_lightning.losses.base import Loss, cosine_matrix, repeats
 
 
 class EnergyLoss(Loss):
@@ -16,7 +16,8 @@ class EnergyLoss(Loss):
 
     .. math:: L = \frac1B \sum_i \max\Bigl(0,\; m + \max_{n \in N_i} \cos(z_i, n) - \cos(z_i, z_i^+)\Bigr)
 
-    where N_i are the positives of the other rows and, with three views, all hard negatives.
+    where N_i are the positives of the other rows and, with more than two views, all hard negatives, but for
+    copies of the positive or the anchor (``mask_repeats``). A row without negatives has loss 0.
 
     Use it when InfoNCE already separates most negatives: added to `InfoNCELoss` by ``loss=mix``, it acts
     only on rows whose hardest negative is too close. PromCSE adds it with weight 10
@@ -26,6 +27,7 @@ class EnergyLoss(Loss):
 
     Args:
         margin: m, in cosines, not negative.
+        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
 
     Example:
         >>> loss = EnergyLoss()
@@ -33,17 +35,27 @@ class EnergyLoss(Loss):
     """
 
     views = (2, 3)
+    more_views = True
     least_rows = 2
     labels = ("none",)
+    takes = ("sentence_ids",)
 
-    def __init__(self, margin: float = 0.2) -> None:
+    def __init__(self, margin: float = 0.2, mask_repeats: bool = True) -> None:
         super().__init__()
         if not 0 <= margin < math.inf:
             raise ValueError(f"margin must be finite and not negative, got {margin}.")
         self.margin = margin
+        self.mask_repeats = mask_repeats
 
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of views (2 or 3, B, D), B at least 2; labels are ignored. See `Loss.forward`.
+    def forward(
+        self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
+    ) -> Tensor:
+        """Compute the loss of views (V, B, D), V and B at least 2; labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Anchors, positives[, hard negatives ...].
+            labels: Ignored.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
 
         Raises:
             ValueError: The batch is one row without hard negatives, so it has no negatives.
@@ -51,9 +63,8 @@ class EnergyLoss(Loss):
         size = views.shape[1]
         if size < 2 and len(views) < 3:
             raise ValueError("EnergyLoss needs at least two rows, or three views; got one row.")
-        cosines = cosine_matrix(views[0], views[1])
-        own = torch.eye(size, dtype=torch.bool, device=views.device)
-        negatives = cosines.masked_fill(own, -torch.inf)
-        if len(views) == 3:
-            negatives = torch.cat([negatives, cosine_matrix(views[0], views[2])], dim=1)
-        return F.relu(self.margin + negatives.amax(dim=1) - cosines.diagonal()).mean()
+        cosines = torch.cat([cosine_matrix(views[0], other) for other in views[1:]], dim=1)
+        left_out = torch.eye(*cosines.shape, dtype=torch.bool, device=views.device)
+        left_out = left_out | repeats(views, sentence_ids if self.mask_repeats else None)
+        hardest = cosines.masked_fill(left_out, -torch.inf).amax(dim=1)
+        return F.relu(self.margin + hardest - cosines.diagonal()).mean()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, upcast
+from sts_lightning.losses.base import Loss, cosine_matrix, repeats, upcast
 from sts_lightning.losses.infonce import check_temperature
 
 Guide = Literal["self", "teacher"]
@@ -22,10 +22,11 @@ class GISTLoss(Loss):
         {\sum_{n \in N_i} e^{\cos(z_i, n) / \tau}}, \quad
         n \notin N_i \iff g_{in} > g_{ii} + m
 
-    where the candidates are all positives of the batch and, with three views, all hard negatives. A candidate
+    where the candidates are all positives of the batch and, with V > 2 views, all hard negatives. A candidate
     that the guide's similarities g place above the positive by more than a margin m is left out. The positive
-    itself and the anchor's own hard negative, which the data vouch for, never are. ``observed`` has the
-    fraction of the other candidates that are masked.
+    itself and the anchor's own hard negative, which the data vouch for, never are. The guide does not find
+    copies of the positive, whose similarity is g_ii itself: those are found by their text (``mask_repeats``).
+    ``observed`` has the fraction of the other candidates that are masked, by either.
 
     The guide is the model itself (``guide=self``; its similarities have no gradient here), as in Qwen3
     Embedding with m = 0.1 (arXiv 2506.05176); or a frozen teacher (``guide=teacher companion=teacher``), as
@@ -34,13 +35,15 @@ class GISTLoss(Loss):
     against anchors, positives against positives) are left out, so that with nothing masked this is
     `InfoNCELoss`.
 
-    Use it when batches contain duplicates and paraphrases, as large batches of captions or questions do.
+    Use it when batches contain paraphrases, as large batches of captions or questions do. For copies alone
+    `InfoNCELoss` is enough, which masks them too.
     `HardnessLoss` does the opposite and raises the weight of similar negatives.
 
     Args:
         temperature: tau, positive.
         guide: Source of g.
         margin: m, in cosines, in (-2, 2).
+        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
 
     Example:
         >>> loss = GISTLoss()
@@ -48,10 +51,17 @@ class GISTLoss(Loss):
     """
 
     views = (2, 3)
+    more_views = True
     labels = ("none",)
-    takes: tuple[str, ...] = ("teacher",)
+    takes: tuple[str, ...] = ("teacher", "sentence_ids")
 
-    def __init__(self, temperature: float = 0.05, guide: Guide = "self", margin: float = 0.1) -> None:
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        guide: Guide = "self",
+        margin: float = 0.1,
+        mask_repeats: bool = True,
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         if guide not in get_args(Guide):
@@ -61,20 +71,29 @@ class GISTLoss(Loss):
         self.temperature = temperature
         self.guide: Guide = guide
         self.margin = margin
-        self.takes = self.requires = ("teacher",) if guide == "teacher" else ()
+        self.mask_repeats = mask_repeats
+        self.requires = ("teacher",) if guide == "teacher" else ()
+        self.takes = (*self.requires, "sentence_ids")
 
-    def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
-        """Compute the loss of views (2 or 3, B, D); labels are ignored. See `Loss.forward`.
+    def forward(
+        self,
+        views: Tensor,
+        labels: Tensor | None = None,
+        teacher: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of views (V, B, D), V at least 2; labels are ignored. See `Loss.forward`.
 
         Args:
-            views: Anchors, positives[, hard negatives].
+            views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             teacher: The teacher's similarities of anchors to positives, (B, B).
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
 
         Raises:
             ValueError: The guide is a teacher, but there is none.
         """
-        cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, B) or (B, 2 B)
+        cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, (V - 1) B)
         size = len(cosines)
         if self.guide == "self":
             guide = cosines.detach()
@@ -86,7 +105,7 @@ class GISTLoss(Loss):
         masked = torch.zeros_like(own)
         known = guide.shape[1]  # candidates that the guide has read
         masked[:, :known] = guide > guide.diagonal()[:, None] + self.margin
-        masked &= ~own
-        self.observed = {"masked": masked.sum() / (~own).sum().clamp(min=1)}
+        masked = (masked & ~own) | repeats(views, sentence_ids if self.mask_repeats else None)
+        self.observed = {"masked": (masked & ~own).sum() / (~own).sum().clamp(min=1)}
         logits = cosines.masked_fill(masked, -torch.inf) / self.temperature
         return F.cross_entropy(logits, torch.arange(size, device=logits.device))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix
+from sts_lightning.losses.base import Loss, cosine_matrix, repeats
 from sts_lightning.losses.infonce import check_temperature
 
 
@@ -21,9 +21,11 @@ class HardnessLoss(Loss):
         w_{ij} = \frac{e^{\beta n_{ij}}}{\sum_k e^{\beta n_{ik}}}
 
     with :math:`p_i = \cos(z_i, z_i^+) / \tau` and n the same of the Q negatives of an anchor: the positives
-    of the other rows and, with three views, all hard negatives. The prior pi is the assumed fraction of false
-    negatives, whose share is subtracted (Chuang et al. 2020, "Debiased contrastive learning"). With beta = 0
-    and pi = 0 it is `InfoNCELoss`. The weights w have a gradient, as in `the authors' code
+    of the other rows and, with more than two views, all hard negatives, but for copies of the positive or
+    the anchor (``mask_repeats``); the loss of a row without negatives is 0. The prior pi is the assumed
+    fraction of false negatives, whose share is subtracted (Chuang et al. 2020, "Debiased contrastive
+    learning"). With beta = 0 and pi = 0 it is `InfoNCELoss`. The weights w have a gradient, as in `the
+    authors' code
     <https://github.com/joshr17/HCL/blob/7b4647fac271c78a2a9d619fe3f2929ecfaf33df/image/main.py#L30-L58>`_,
     which also takes positives as anchors, and other anchors as negatives.
 
@@ -34,6 +36,7 @@ class HardnessLoss(Loss):
         temperature: tau, positive.
         hardness: beta, not negative; 0 weighs all negatives alike.
         prior: pi in [0, 1).
+        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
 
     Example:
         >>> loss = HardnessLoss()
@@ -41,10 +44,18 @@ class HardnessLoss(Loss):
     """
 
     views = (2, 3)
+    more_views = True
     least_rows = 2
     labels = ("none",)
+    takes = ("sentence_ids",)
 
-    def __init__(self, temperature: float = 0.05, hardness: float = 1.0, prior: float = 0.0) -> None:
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        hardness: float = 1.0,
+        prior: float = 0.0,
+        mask_repeats: bool = True,
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         if not 0 <= hardness < math.inf:
@@ -54,9 +65,17 @@ class HardnessLoss(Loss):
         self.temperature = temperature
         self.hardness = hardness
         self.prior = prior
+        self.mask_repeats = mask_repeats
 
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of views (2 or 3, B, D), B at least 2; labels are ignored. See `Loss.forward`.
+    def forward(
+        self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
+    ) -> Tensor:
+        """Compute the loss of views (V, B, D), V and B at least 2; labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Anchors, positives[, hard negatives ...].
+            labels: Ignored.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
 
         Raises:
             ValueError: The batch is one row without hard negatives, so it has no negatives.
@@ -66,14 +85,17 @@ class HardnessLoss(Loss):
             raise ValueError("HardnessLoss needs at least two rows, or three views; got one row.")
         logits = cosine_matrix(views[0], views[1:].flatten(0, 1)) / self.temperature
         positive = logits.diagonal()
-        own = torch.eye(size, logits.shape[1], dtype=torch.bool, device=logits.device)
-        negative = logits.masked_fill(own, -torch.inf)
-        count = logits.shape[1] - 1
-        weights = (self.hardness * logits).masked_fill(own, -torch.inf).logsumexp(dim=1)
+        left_out = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+        left_out = left_out | repeats(views, sentence_ids if self.mask_repeats else None)
+        empty = left_out.all(dim=1)
+        left_out = left_out & ~empty[:, None]  # an empty row keeps finite gradients, and is dropped below
+        negative = logits.masked_fill(left_out, -torch.inf)
+        log_count = (~left_out).sum(dim=1).double().log().to(logits.dtype)
+        weights = (self.hardness * logits).masked_fill(left_out, -torch.inf).logsumexp(dim=1)
         mean = ((1 + self.hardness) * negative).logsumexp(dim=1) - weights
         # In logarithms: exp(mean) - prior exp(positive) = exp(mean) (1 - prior exp(positive - mean)).
         share = self.prior * (positive - mean).clamp(max=80).exp()
         rest = mean + torch.log1p(-torch.where(share < 1, share, 0.0)) - math.log1p(-self.prior)
         least = torch.full_like(rest, -1 / self.temperature)
         hard = torch.where(share >= 1, least, torch.maximum(rest, least))
-        return F.softplus(math.log(count) + hard - positive).mean()
+        return F.softplus(log_count + hard - positive).masked_fill(empty, 0.0).mean()

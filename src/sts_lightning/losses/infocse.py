@@ -24,6 +24,7 @@ class InfoCSELoss(Loss):
     Args:
         temperature: tau of InfoNCE, positive.
         auxiliary_weight: w, not negative.
+        mask_repeats: That of `InfoNCELoss`.
 
     Raises:
         ValueError: A value is out of range.
@@ -34,15 +35,18 @@ class InfoCSELoss(Loss):
     """
 
     views = (2, 3)
+    more_views = True
     labels = ("none",)
-    takes = ("auxiliary", "negatives")
+    takes = ("auxiliary", "negatives", "sentence_ids")
     requires = ("auxiliary",)
 
-    def __init__(self, temperature: float = 0.05, auxiliary_weight: float = 1e-5) -> None:
+    def __init__(
+        self, temperature: float = 0.05, auxiliary_weight: float = 1e-5, mask_repeats: bool = True
+    ) -> None:
         super().__init__()
         if not 0 <= auxiliary_weight < math.inf:
             raise ValueError(f"auxiliary_weight must be finite and not negative, got {auxiliary_weight}.")
-        self.contrast = InfoNCELoss(temperature)
+        self.contrast = InfoNCELoss(temperature, mask_repeats=mask_repeats)
         self.auxiliary_weight = auxiliary_weight
 
     def forward(
@@ -51,20 +55,22 @@ class InfoCSELoss(Loss):
         labels: Tensor | None = None,
         negatives: Tensor | None = None,
         auxiliary: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
     ) -> Tensor:
-        """Compute the loss of views (2 or 3, B, D); labels are ignored. See `Loss.forward`.
+        """Compute the loss of views (V, B, D), V at least 2; labels are ignored. See `Loss.forward`.
 
         Args:
-            views: Anchors, positives[, hard negatives].
+            views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             negatives: Further negatives, see `InfoNCELoss.forward`.
             auxiliary: Loss of the auxiliary network, a scalar.
+            sentence_ids: Numbers of the sentences, see `InfoNCELoss.forward`.
 
         Raises:
             ValueError: The auxiliary loss is absent.
         """
         if auxiliary is None:
             raise ValueError("InfoCSELoss needs the loss of an auxiliary network.")
-        contrast: Tensor = self.contrast(views, labels, negatives)
+        contrast: Tensor = self.contrast(views, labels, negatives, sentence_ids)
         self.observed = {"infonce": contrast.detach(), "auxiliary": auxiliary.detach()}
         return contrast + self.auxiliary_weight * upcast(auxiliary)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix
+from sts_lightning.losses.base import Loss, cosine_matrix, repeats
 
 
 class InfoNCELoss(Loss):
@@ -19,12 +19,16 @@ class InfoNCELoss(Loss):
         + \sum_n e^{\cos(z_i, q_n) / \tau}}
 
     in one direction, from anchors to positives. With two views there are no hard negatives and the second
-    sum is absent; the third is over further negatives q, such as those of a momentum queue. With three
-    views ``positive_negatives`` adds the terms cos(z_i^+, z_j^-) to the denominator of row i (CoT-BERT,
-    Eq. 6, and `its code
+    sum is absent; with V > 3 it is over all V - 2 hard negatives of each row. The third is over further
+    negatives q, such as those of a momentum queue. ``positive_negatives`` adds the terms cos(z_i^+, z_j^-)
+    to the denominator of row i (CoT-BERT, Eq. 6, and `its code
     <https://github.com/ZBWpro/CoT-BERT/blob/3aa7bb44e3836c67a35a16ca8feee4bf29d8a900/models.py#L296-L298>`_).
 
-    Use it when there are positives but no scores: sentences encoded twice, or NLI triplets.
+    A positive or hard negative of another row with the text of z_i^+ or z_i is left out of the denominator
+    of row i, and so is a hard negative of its own (``mask_repeats``): where many rows share few answers,
+    equal texts would be pushed apart. The further negatives q are not compared.
+
+    Use it when there are positives but no scores: similar pairs, sentences encoded twice, or NLI triplets.
     `DecoupledLoss` leaves the positive out of the denominator, `MixCSELoss` adds harder negatives,
     `HardnessLoss` weights the hard ones, `GISTLoss` drops false ones, `EnergyLoss` adds a margin to the
     hardest one, `SigmoidLoss` judges each pair by itself, and `IBNLoss` is the form for scored pairs.
@@ -33,6 +37,7 @@ class InfoNCELoss(Loss):
         temperature: tau, positive.
         hard_negative_weight: w, added to the logit of an anchor's own hard negative.
         positive_negatives: Add the similarities of positives to hard negatives to the denominator.
+        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
 
     Example:
         >>> loss = InfoNCELoss()
@@ -40,14 +45,16 @@ class InfoNCELoss(Loss):
     """
 
     views = (2, 3)
+    more_views = True
     labels = ("none",)
-    takes = ("negatives",)
+    takes = ("negatives", "sentence_ids")
 
     def __init__(
         self,
         temperature: float = 0.05,
         hard_negative_weight: float = 0.0,
         positive_negatives: bool = False,
+        mask_repeats: bool = True,
     ) -> None:
         super().__init__()
         check_temperature(temperature)
@@ -56,27 +63,36 @@ class InfoNCELoss(Loss):
         self.temperature = temperature
         self.hard_negative_weight = hard_negative_weight
         self.positive_negatives = positive_negatives
+        self.mask_repeats = mask_repeats
 
-    def forward(self, views: Tensor, labels: Tensor | None = None, negatives: Tensor | None = None) -> Tensor:
-        """Compute the loss of views (2 or 3, B, D); labels are ignored. See `Loss.forward`.
+    def forward(
+        self,
+        views: Tensor,
+        labels: Tensor | None = None,
+        negatives: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of views (V, B, D), V at least 2; labels are ignored. See `Loss.forward`.
 
         Args:
-            views: Anchors, positives[, hard negatives].
+            views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             negatives: Further negatives of every anchor, (N, D); may be empty.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
         """
+        size = views.shape[1]
+        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
         logits = [cosine_matrix(views[0], views[1]) / self.temperature]  # (B, B)
-        size = len(logits[0])
-        if len(views) == 3:
-            own = torch.eye(size, device=views.device)
-            hard = cosine_matrix(views[0], views[2]) / self.temperature
-            logits.append(hard + self.hard_negative_weight * own)
-            if self.positive_negatives:
-                logits.append(cosine_matrix(views[1], views[2]) / self.temperature)
+        own_weight = self.hard_negative_weight * torch.eye(size, device=views.device)
+        logits += [cosine_matrix(views[0], hard) / self.temperature + own_weight for hard in views[2:]]
+        if self.positive_negatives:
+            logits += [cosine_matrix(views[1], hard) / self.temperature for hard in views[2:]]
+            repeated = torch.cat([repeated, repeated[:, size:]], dim=1)
+        candidates = torch.cat(logits, dim=1).masked_fill(repeated, -torch.inf)
         if negatives is not None:
-            logits.append(cosine_matrix(views[0], negatives) / self.temperature)
-        target = torch.arange(size, device=views.device)
-        return F.cross_entropy(torch.cat(logits, dim=1), target)
+            further = cosine_matrix(views[0], negatives) / self.temperature
+            candidates = torch.cat([candidates, further], dim=1)
+        return F.cross_entropy(candidates, torch.arange(size, device=views.device))
 
 
 def check_temperature(temperature: float) -> None:

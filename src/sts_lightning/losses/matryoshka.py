@@ -81,6 +81,7 @@ class MatryoshkaLoss(Loss):
         self.inner = inner
         self.dimensions = sizes
         self.views, self.labels = inner.views, inner.labels
+        self.more_views = inner.more_views
         self.takes, self.requires = inner.takes, inner.requires
         self.least_batch, self.least_rows = inner.least_batch, inner.least_rows
         self.compares = inner.compares

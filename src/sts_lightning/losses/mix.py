@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sts_lightning.choices import LabelKind
-from sts_lightning.losses.base import Loss
+from sts_lightning.losses.base import Loss, accepts
 
 RESERVED = ("loss", "regularizer")
 """Names under which the whole loss and a regulariser are logged."""
@@ -68,7 +68,9 @@ class MixLoss(Loss):
         self.terms = nn.ModuleDict(terms)
         self.weights = dict(weights)
         losses = list(terms.values())
-        self.views = tuple(v for v in losses[0].views if all(v in other.views for other in losses))
+        known = dict.fromkeys(number for other in losses for number in other.views)
+        self.views = tuple(v for v in known if all(accepts(other, v) for other in losses))
+        self.more_views = all(other.more_views for other in losses)
         self.labels = tuple(k for k in losses[0].labels if all(k in other.labels for other in losses))
         self.takes = tuple(dict.fromkeys(name for other in losses for name in other.takes))
         self.requires = tuple(dict.fromkeys(name for other in losses for name in other.requires))

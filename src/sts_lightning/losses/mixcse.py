@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, upcast
+from sts_lightning.losses.base import Loss, cosine_matrix, repeats, upcast
 from sts_lightning.losses.infonce import check_temperature
 
 
@@ -18,7 +18,8 @@ class MixCSELoss(Loss):
         {\sum_j e^{\cos(z_i, z_j^+) / \tau} + \sum_{j \neq i-1} e^{\cos(z_i, m_j) / \tau}}
 
     with unit vectors z, j + 1 modulo B, and no gradient through m. The mixture j = i - 1 is left out since
-    most of it is the positive of i itself.
+    most of it is the positive of i itself; and so is, with ``mask_repeats``, every j where z_{j+1}^+ has the
+    text of the positive or the anchor of i.
 
     Use it when training without labels or hard negatives. It is `InfoNCELoss` on two views with B - 1 more
     negatives for each anchor; with triplets, use the real hard negatives of `InfoNCELoss` instead.
@@ -36,7 +37,8 @@ class MixCSELoss(Loss):
     Args:
         temperature: tau, positive.
         mix: lambda in [0, 1], the weight of the positive in a mixture.
-        official: Reproduce the paper's code.
+        official: Reproduce the paper's code, which masks no copies.
+        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
 
     Example:
         >>> loss = MixCSELoss()
@@ -45,8 +47,15 @@ class MixCSELoss(Loss):
 
     views = (2,)
     labels = ("none",)
+    takes = ("sentence_ids",)
 
-    def __init__(self, temperature: float = 0.05, mix: float = 0.2, official: bool = False) -> None:
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        mix: float = 0.2,
+        official: bool = False,
+        mask_repeats: bool = True,
+    ) -> None:
         super().__init__()
         check_temperature(temperature)
         if not 0 <= mix <= 1:
@@ -54,18 +63,29 @@ class MixCSELoss(Loss):
         self.temperature = temperature
         self.mix = mix
         self.official = official
+        self.mask_repeats = mask_repeats and not official
 
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`."""
+    def forward(
+        self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
+    ) -> Tensor:
+        """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Anchors and positives.
+            labels: Ignored.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+        """
         first, second = upcast(views[0]), upcast(views[1])
         if not self.official:
             first, second = F.normalize(first, dim=-1), F.normalize(second, dim=-1)
         size = len(first)
         next_row = torch.eye(size, dtype=torch.bool, device=views.device).roll(1, dims=1)  # (i, i + 1)
         empty = 0.0 if self.official else -torch.inf
+        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
+        left_out = next_row.T | repeated.roll(-1, dims=1)  # mixture j is mostly the positive of row j + 1
         blocks = [
-            cosine_matrix(first, second) / self.temperature,
-            (cosine_matrix(first, self._mixed(second)) / self.temperature).masked_fill(next_row.T, empty),
+            (cosine_matrix(first, second) / self.temperature).masked_fill(repeated, -torch.inf),
+            (cosine_matrix(first, self._mixed(second)) / self.temperature).masked_fill(left_out, empty),
         ]
         if self.official:
             mirrored = cosine_matrix(self._mixed(first), second) / self.temperature

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, upcast
+from sts_lightning.losses.base import Loss, cosine_matrix, repeats, upcast
 from sts_lightning.losses.infonce import check_temperature
 
 Distillation = Literal["listnet", "listmle"]
@@ -47,6 +47,8 @@ class RankCSELoss(Loss):
     entropy of P and Q, whose probabilities are clamped at 1e-7 too. Its ListNet is that of
     ``teacher_temperature=0.05 positive_in_lists=false``.
 
+    Copies of a sentence are no negatives in InfoNCE (``mask_repeats``), and keep their places in the lists.
+
     Use it when there are no labels but a better encoder than the one to train: a run of this project, a model
     of the hub or stored vectors (``companion=teacher``). Without a teacher (gamma 0) it is `InfoNCELoss` on
     two views with the consistency term.
@@ -59,7 +61,9 @@ class RankCSELoss(Loss):
         student_temperature: tau_2, positive.
         teacher_temperature: tau_3, positive; read by ListNet alone. Published: half of tau_2.
         positive_in_lists: Whether the lists of the third term contain the sentence's own positive.
-        official: Whether to compute consistency and ListMLE as the public re-implementation does.
+        official: Whether to compute consistency and ListMLE as the public re-implementation does, which masks
+            no copies.
+        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
 
     Example:
         >>> loss = RankCSELoss()
@@ -68,7 +72,7 @@ class RankCSELoss(Loss):
 
     views = (2,)
     labels = ("none",)
-    takes: tuple[str, ...] = ("teacher",)
+    takes: tuple[str, ...] = ("teacher", "sentence_ids")
 
     def __init__(
         self,
@@ -80,6 +84,7 @@ class RankCSELoss(Loss):
         teacher_temperature: float = TEACHER_TEMPERATURE,
         positive_in_lists: bool = True,
         official: bool = False,
+        mask_repeats: bool = True,
     ) -> None:
         super().__init__()
         check_temperature(temperature)
@@ -109,22 +114,32 @@ class RankCSELoss(Loss):
         self.positive_in_lists = positive_in_lists
         self.least_rows = 1 if positive_in_lists else 2
         self.official = official
-        self.takes = self.requires = ("teacher",) if distillation_weight else ()
+        self.mask_repeats = mask_repeats and not official
+        self.requires = ("teacher",) if distillation_weight else ()
+        self.takes = (*self.requires, "sentence_ids")
 
-    def forward(self, views: Tensor, labels: Tensor | None = None, teacher: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        views: Tensor,
+        labels: Tensor | None = None,
+        teacher: Tensor | None = None,
+        sentence_ids: Tensor | None = None,
+    ) -> Tensor:
         """Compute the loss of views (2, B, D); labels are ignored. See `Loss.forward`.
 
         Args:
             views: The two views of each sentence.
             labels: Ignored.
             teacher: The teacher's similarities of sentence i to sentence j, (B, B).
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
 
         Raises:
             ValueError: The distillation lacks a teacher, or a list would be empty.
         """
         cosines = cosine_matrix(views[0], views[1])  # (B, B)
         target = torch.arange(len(cosines), device=cosines.device)
-        contrast = F.cross_entropy(cosines / self.temperature, target)
+        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
+        contrast = F.cross_entropy((cosines / self.temperature).masked_fill(repeated, -torch.inf), target)
         compare = negative_entropy if self.official else js_divergence
         consistency = compare(cosines / self.temperature, cosines.T / self.temperature).mean()
         self.observed = {"infonce": contrast.detach(), "consistency": consistency.detach()}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix
+from sts_lightning.losses.base import Loss, cosine_matrix, repeats
 
 
 class SigmoidLoss(Loss):
@@ -19,8 +19,8 @@ class SigmoidLoss(Loss):
 
     with :math:`\sigma` the logistic function. The logarithm t' of the scale and the bias b are learned
     together with the encoder. The bias starts low since a batch has many more negatives than positives. With
-    three views all hard negatives are further negatives of every anchor, as in `InfoNCELoss`. ``observed``
-    has scale and bias.
+    more than two views all hard negatives are further negatives of every anchor, as in `InfoNCELoss`. Copies
+    of the positive or the anchor have no term (``mask_repeats``). ``observed`` has scale and bias.
 
     Use it in place of `InfoNCELoss` when the number of negatives should matter little: each pair is judged by
     itself, without a softmax over the batch. ``optim.head_lr`` sets the learning rate of scale and bias,
@@ -29,6 +29,7 @@ class SigmoidLoss(Loss):
     Args:
         scale: exp(t') at the start, positive; the inverse of a temperature. SigLIP: 10.
         bias: b at the start. SigLIP: -10.
+        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
 
     Example:
         >>> loss = SigmoidLoss()
@@ -36,23 +37,36 @@ class SigmoidLoss(Loss):
     """
 
     views = (2, 3)
+    more_views = True
     labels = ("none",)
+    takes = ("sentence_ids",)
 
-    def __init__(self, scale: float = 10.0, bias: float = -10.0) -> None:
+    def __init__(self, scale: float = 10.0, bias: float = -10.0, mask_repeats: bool = True) -> None:
         super().__init__()
         if not 0 < scale < math.inf:
             raise ValueError(f"scale must be positive and finite, got {scale}.")
         if not math.isfinite(bias):
             raise ValueError(f"bias must be finite, got {bias}.")
+        self.mask_repeats = mask_repeats
         # Of one element each, since a scalar cannot be divided among processes (trainer.strategy=fsdp).
         self.log_scale = nn.Parameter(torch.tensor([math.log(scale)]))
         self.bias = nn.Parameter(torch.tensor([float(bias)]))
 
-    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of views (2 or 3, B, D); labels are ignored. See `Loss.forward`."""
+    def forward(
+        self, views: Tensor, labels: Tensor | None = None, sentence_ids: Tensor | None = None
+    ) -> Tensor:
+        """Compute the loss of views (V, B, D), V at least 2; labels are ignored. See `Loss.forward`.
+
+        Args:
+            views: Anchors, positives[, hard negatives ...].
+            labels: Ignored.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+        """
         size = views.shape[1]
-        cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, B) or (B, 2 B)
+        cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, (V - 1) B)
         scale, bias = self.log_scale.exp().to(cosines.dtype), self.bias.to(cosines.dtype)
         self.observed = {"scale": scale.detach(), "bias": bias.detach().clone()}
         signs = 2 * torch.eye(size, cosines.shape[1], device=cosines.device, dtype=cosines.dtype) - 1
-        return -F.logsigmoid(signs * (scale * cosines + bias)).sum() / size
+        terms = F.logsigmoid(signs * (scale * cosines + bias))
+        repeated = repeats(views, sentence_ids if self.mask_repeats else None)
+        return -terms.masked_fill(repeated, 0.0).sum() / size

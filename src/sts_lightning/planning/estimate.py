@@ -14,7 +14,6 @@ from torch import Tensor
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import training_chunk_multiple, training_chunk_tokens
 from sts_lightning.data.collate import Batch, ViewCollator
-from sts_lightning.data.module import COLUMNS
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenize import Prepare
 from sts_lightning.models.tokenized_batch import TokenizedBatch
@@ -227,7 +226,7 @@ class Tracer:
         encoder, data = sheet.module.encoder, sheet.data
         label = 0 if data.label == "class" else 1.5
         text = "a " * encoder.tokenizer.max_length
-        example = dict.fromkeys(COLUMNS, text) | {"label": label}
+        example = {view.column: text for view in data.views} | {"label": label}
         collate = ViewCollator(data.views, data.label, self.prepare(encoder, True))
         return collate([example] * self.batch_size)
 

@@ -10,7 +10,6 @@ import numpy as np
 from datasets import Dataset
 from datasets.arrow_dataset import Column
 
-from sts_lightning.data.module import COLUMNS
 from sts_lightning.models.encoder import SentenceEncoder
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,9 @@ def cut_share(encoder: SentenceEncoder, tables: Iterable[Dataset], length: int |
         tables: Tables of sentences.
         length: Number of tokens after which it cuts; None for no limit.
     """
-    columns = [table[column] for table in tables for column in COLUMNS if column in table.column_names]
+    columns = [
+        table[column] for table in tables for column in table.column_names if column.startswith("sentence")
+    ]
     read = _read(columns)
     distinct = list(dict.fromkeys(read))
     texts = [distinct[index] for index in _places(len(distinct), MOST)]

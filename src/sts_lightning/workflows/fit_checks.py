@@ -7,9 +7,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import name_setting
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.pair_tables import SCORE_RANGE
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
-from sts_lightning.losses.base import LABEL_WORDS, Loss
+from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts
 from sts_lightning.losses.checks import check_declared
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.models.backbone_module import prefix_left_out
@@ -45,7 +46,25 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
         f"Losses that fit this data: {', '.join(others) or 'none'}.",
         key="loss",
+        hint=_other_data(loss, data),
     )
+
+
+def _other_data(loss: Loss, data: SentenceDataModule) -> str | None:
+    """Return how to use pairs with a score as positives, and the other way around; None if nothing helps."""
+    positives = getattr(data, "positives_from", None)
+    if "score" in loss.labels and data.label == "none" and accepts(loss, 2):
+        if positives is not None:
+            return "It reads all pairs with their scores without data.positives_from."
+        return "Pairs with a score are read by data=pairs_file."
+    if "none" in loss.labels and data.label == "score" and accepts(loss, 2):
+        triplets = "data=triplets_file reads pairs and triplets without a score."
+        if not hasattr(data, "positives_from"):
+            return triplets
+        low, high = getattr(data, "score_range", None) or SCORE_RANGE
+        similar = low + 0.8 * (high - low)
+        return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
+    return None
 
 
 def check_regularizer(regularizer: Regularizer | None, data: SentenceDataModule) -> None:
@@ -233,7 +252,7 @@ def check_wise_ft(cfg: DictConfig) -> None:
 
 def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
     """Return whether a loss can use the views and the label of the data."""
-    return data.num_views in loss.views and data.label in loss.labels
+    return accepts(loss, data.num_views) and data.label in loss.labels
 
 
 def check_dropout(cfg: DictConfig) -> None:

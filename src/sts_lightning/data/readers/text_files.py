@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sts_lightning.counted import counted
 from sts_lightning.data.readers.row_values import text_of
-from sts_lightning.errors import DataError
+from sts_lightning.errors import DataError, MissingColumnError
 from sts_lightning.strict_json import parse_json
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,7 @@ def _find_header(
         )
     if missing == columns and len(header) == len(columns):
         hint = f"{hint or ''} If line 1 is data, add the line {line} above it.".strip()
-    raise DataError(
+    raise MissingColumnError(
         f"no column named {', '.join(map(repr, missing))}; the file has {found}.", path, 1, hint=hint
     )
 
@@ -300,7 +300,7 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str], hint: 
             raise DataError("expected a JSON object on each line.", path, number)
         missing = [column for column in columns if column not in record]
         if missing:
-            raise DataError(
+            raise MissingColumnError(
                 f"no key {', '.join(map(repr, missing))}; the object has {_listed(record)}.",
                 path,
                 number,
