@@ -10,7 +10,7 @@ from datasets import Dataset
 from sts_lightning.choices import DevSet, SentEvalText
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.pair_tables import SourceCount, make_table
-from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
 from sts_lightning.data.training_files import Files, only_file, short_names, weighted
@@ -75,9 +75,11 @@ class NLITripletsData(SentEvalData):
         return self.read_sources(files, lambda file: self._read(Path(file), names[file]))
 
     def _read(self, path: Path, name: str) -> Dataset:
-        rows = [
-            tuple(sentence(field, path, line) for field in fields)
-            for line, fields in read_records(path, list(self.columns), setting="data.columns")
-        ]
+        text = sentence if self.published_rows is None else folded_sentence
+        rows, bad = [], BadRows()
+        for line, fields in read_records(path, list(self.columns), setting="data.columns", bad=bad):
+            with bad:
+                rows.append(tuple(text(field, path, line) for field in fields))
+        bad.check()
         self.counts.append(SourceCount(name, len(rows)))
         return make_table(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))

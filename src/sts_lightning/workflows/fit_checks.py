@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import check_kind, name_setting
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.pair_tables import values_of
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss
@@ -46,6 +47,37 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
         f"Losses that fit this data: {', '.join(others) or 'none'}.",
         key="loss",
+    )
+
+
+def compares_scores(loss: Loss, data: SentenceDataModule) -> bool:
+    """Return whether a loss compares the scores of pairs, so that equal ones give no gradient."""
+    return data.label == "score" and loss.least_batch > 1 and "none" not in loss.labels
+
+
+def check_scores(name: str, data: SentenceDataModule) -> None:
+    """Reject training scores that are all equal, for a loss that compares them.
+
+    Args:
+        name: Name of the loss.
+        data: Data that has been read.
+
+    Raises:
+        ConfigError: All scores are equal.
+    """
+    labels = values_of(data.train, "label")
+    if min(labels) < max(labels):
+        return
+    alone = [
+        stem
+        for stem, other in all_losses().items()
+        if fits(other, data) and other.least_batch == 1 and not other.requires
+    ]
+    raise ConfigError(
+        f"{name} compares scores, but all {len(labels):,} training pairs have the score "
+        f"{data.own_score(labels[0]):g}.",
+        key="loss",
+        hint=f"Losses that do not compare them: {', '.join(alone)}.",
     )
 
 

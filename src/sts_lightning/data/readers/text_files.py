@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from sts_lightning.counted import counted
-from sts_lightning.data.readers.row_values import text_of
+from sts_lightning.data.readers.row_values import BadRows, text_of
 from sts_lightning.errors import DataError, MissingColumnError
 from sts_lightning.strict_json import parse_json
 
@@ -109,7 +109,11 @@ def read_tsv(path: Path, columns: int) -> Iterator[Row]:
 
 
 def read_records(
-    path: Path, columns: list[str], numbers: Collection[str] = (), setting: str | None = None
+    path: Path,
+    columns: list[str],
+    numbers: Collection[str] = (),
+    setting: str | None = None,
+    bad: BadRows | None = None,
 ) -> Iterator[Row]:
     """Read the named columns of a CSV, TSV or JSONL file; the suffix determines the format.
 
@@ -121,6 +125,7 @@ def read_records(
         columns: Names of the columns, in the order of the returned fields.
         numbers: Names of the columns in which JSONL may hold a number instead of a string.
         setting: What the user names the columns with, for errors; None if the names are fixed.
+        bad: Keeps the errors of rows of JSONL whose values are of another kind, which are then left out.
 
     Raises:
         DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed or the
@@ -129,8 +134,9 @@ def read_records(
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise DataError(f"unknown file format; expected a name that ends in {', '.join(SUFFIXES)}.", path)
+    found = BadRows() if bad is None else bad
     if suffix == ".jsonl":
-        rows = _read_jsonl(path, columns, numbers)
+        rows = _read_jsonl(path, columns, numbers, found)
     else:
         rows = (_read_csv if suffix == ".csv" else _read_headed_tsv)(path, columns)
     count = 0
@@ -142,6 +148,8 @@ def read_records(
         if setting is not None:
             error.add_hint(f"Give the names of the columns with {setting}.")
         raise
+    if bad is None or count == 0:
+        found.check()
     if count == 0:
         raise DataError("the file has a header but no rows.", path)
 
@@ -213,7 +221,7 @@ def _select(path: Path, columns: list[str], header: list[str], rows: Iterator[Ro
         yield number, [fields[pick] for pick in picks]
 
 
-def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Iterator[Row]:
+def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str], bad: BadRows) -> Iterator[Row]:
     for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
         _check_not_blank([line], path, number)
         try:
@@ -230,7 +238,8 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str]) -> Ite
                 path,
                 number,
             )
-        yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
+        with bad:
+            yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
 
 
 def _check_not_blank(fields: list[str], path: Path, line: int) -> None:
