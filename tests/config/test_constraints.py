@@ -27,7 +27,7 @@ Config = Callable[..., DictConfig]
         (["optim.lr=nan"], "optim.lr", ["nan"]),
         (["seed=-1"], "seed", ["-1"]),
         (["optim.betas=[0.9]"], "optim.betas", ["2", "1"]),
-        (["data=pairs_file"], "data.path", ["command line: data.path=..."]),
+        (["data=pairs_file"], "path", ["command line: path=..."]),
         (["+loss.temprature=1"], "loss.temprature", ["official"]),
         (["loss=infonce", "+loss.temprature=1"], "loss.temprature", ["temperature?"]),
         (["loss._target_=sts_lightning.losses.none.None"], "loss._target_", ["losses.none.None"]),

@@ -37,7 +37,7 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         if data.batch_size < loss.least_batch:
             raise ConfigError(
                 f"{type(loss).__name__} compares nothing in a batch of {data.batch_size}; with these "
-                f"settings it needs at least {loss.least_batch}.",
+                f"settings data.batch_size must be at least {loss.least_batch}.",
                 key="data.batch_size",
             )
         return
