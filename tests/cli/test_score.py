@@ -93,7 +93,7 @@ def test_search_in_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFi
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join(["", *TEXTS]) + "\n")
     with caplog.at_level("INFO"):
-        main(["search", str(run), str(corpus), " rain ", "--top", "2"])
+        main(["search", str(run), str(corpus), "rain", "--top", "2"])
     shown = [line for message in caplog.messages for line in message.splitlines()]
     first = next(index for index, line in enumerate(shown) if line == "rain")
     assert shown[first + 1] == "  1.0000  line 5: rain"
@@ -103,8 +103,10 @@ def test_search_in_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFi
 
 def test_mistakes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = tmp_path / "pairs.csv"
-    pairs.write_text("sentence1,sentence2\na dog,\n")
-    assert f"{pairs}, line 2: a sentence is empty" in leaves("score", str(run), str(pairs), capsys=capsys)
+    pairs.write_text("sentence1,sentence2\na dog,\n,\n")
+    assert f"{pairs}, line 2: a sentence is empty; and 1 more row with errors: line 3." in leaves(
+        "score", str(run), str(pairs), capsys=capsys
+    )
     same = ["--columns", "q", "q"]
     assert "named twice" in leaves("score", str(run), str(pairs), *same, capsys=capsys)
     assert "absent" in leaves("search", str(run), str(tmp_path / "absent"), "rain", capsys=capsys)

@@ -27,7 +27,6 @@ Config = Callable[..., DictConfig]
         (["optim.lr=nan"], "optim.lr", ["nan"]),
         (["seed=-1"], "seed", ["-1"]),
         (["optim.betas=[0.9]"], "optim.betas", ["2", "1"]),
-        (["data=pairs_file"], "data.path", ["command line: data.path=..."]),
         (["+loss.temprature=1"], "loss.temprature", ["official"]),
         (["loss=infonce", "+loss.temprature=1"], "loss.temprature", ["temperature?"]),
         (["loss._target_=sts_lightning.losses.none.None"], "loss._target_", ["losses.none.None"]),
@@ -40,6 +39,12 @@ def test_mistakes_are_named(overrides: list[str], key: str, named: list[str], co
     assert caught.value.key == key
     assert key in str(caught.value)
     assert all(text in str(caught.value) for text in named)
+
+
+def test_the_path_is_asked_for_as_it_is_typed(config: Config) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_config(config("data=pairs_file"))
+    assert str(caught.value) == "path is required. Set it on the command line: path=..."
 
 
 def test_a_check_resolves_a_copy(config: Config) -> None:

@@ -63,7 +63,7 @@ def senteval(folder: Path, name: str, content: bytes) -> Path:
 
 
 def pairs(folder: Path, name: str, content: bytes) -> Any:
-    data = PairsFileData(str(put(folder / name, content)), batch_size=2, seed=0)
+    data = PairsFileData(str(put(folder / name, content)), batch_size=2, seed=0, score_range=(0.0, 5.0))
     return [data.read(data.places[0], "training pairs")[column][:] for column in ("sentence1", "label")]
 
 
@@ -237,7 +237,7 @@ HEALTHY: list[Healthy] = [
     ("pairs", "a.jsonl", "\ufeff" + JSONL + "\n", [[f"a{n}" for n in range(20)], LABELS]),
     ("triplets", "a.csv", TRIPLETS + "\n", {"sentence1": ["a"], "sentence2": ["b"], "sentence3": ["c"]}),
     ("classes", "a.tsv", CLASSES + "a\tb\t 2 \r\n", [1, 2]),
-    ("sentences", "a.txt", "\ufeffa  b\r\n\n\u3000\nc", ["a b", "c"]),
+    ("sentences", "a.txt", "\ufeffa  b\r\n\n\u3000\nc", ["a  b", "c"]),
     ("test file", "a.csv", HEAD + 'a,b,-7\n"c, d",e,1e2\n\n', [-7.0, 100.0]),
     ("STS12", GS, "\ufeff4.5\r\n\r\n0\r\n\r\n", [4.5, 0.0]),
     ("STS-B", B, STSB + "\n", [4.5, 1.0]),

@@ -46,6 +46,13 @@ def test_pairs_of_a_test_set_are_dropped_and_counted(tmp_path: Path) -> None:
     assert data(path, filter="none").load_train().num_rows == 3
 
 
+def test_white_space_is_folded_in_the_published_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "nli").mkdir()
+    path = write(tmp_path / "nli" / "nli_pairs.tsv", " A  b\tC\t0\tx", "D\tE\t1\tx")
+    published = NLIPairsData(root=str(tmp_path), batch_size=4, seed=1)
+    assert [source.load_train()["sentence1"][0] for source in (published, data(path))] == ["A b", " A  b"]
+
+
 def test_limit_draws_the_same_pairs(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.tsv", *(f"p{n}\th{n}\t{n % 3}\tx" for n in range(50)))
     first, second = (list(data(path, limit=9).load_train()["sentence1"]) for _ in range(2))
@@ -54,9 +61,10 @@ def test_limit_draws_the_same_pairs(tmp_path: Path) -> None:
 
 
 def test_a_wrong_label_names_file_and_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "pairs.tsv", "A .\tB .\tneutral\tx", "A .\tB .\tmaybe\tx")
+    path = write(tmp_path / "pairs.tsv", "A .\tB .\tneutral\tx", "A .\tB .\tmaybe\tx", " \tB .\tneutral\tx")
     with pytest.raises(
-        DataError, match=r"pairs\.tsv, line 3: .*'maybe' is not contradiction, neutral, entailment"
+        DataError,
+        match=r"pairs\.tsv, line 3: .*'maybe' is not contradiction, neutral, entailment .*; and 1 more",
     ):
         data(path).load_train()
 

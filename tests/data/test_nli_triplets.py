@@ -24,10 +24,22 @@ def test_the_published_file_comes_first(tmp_path: Path) -> None:
     assert len(NLITripletsData(str(tmp_path), batch_size=2, seed=0).load_train()) == 1
 
 
+def test_white_space_is_folded_in_the_published_file_alone(tmp_path: Path) -> None:
+    for name in ("nli_for_simcse.csv", "mine.csv"):
+        (tmp_path / name).write_text('sent0,sent1,hard_neg\n"a\n  b", c,"d  e"\n')
+    found = [
+        list(NLITripletsData(str(tmp_path), batch_size=2, seed=0, path=path).load_train()[0].values())
+        for path in (None, str(tmp_path / "nli_for_simcse.csv"), str(tmp_path / "mine.csv"))
+    ]
+    assert found == [["a b", "c", "d e"]] * 2 + [["a\n  b", " c", "d  e"]]
+
+
 def test_an_empty_sentence_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
-    path.write_text("sent0,sent1,hard_neg\na,b,\n")
-    with pytest.raises(DataError, match=r"mine\.csv, line 2: a sentence is empty"):
+    path.write_text("sent0,sent1,hard_neg\na,b,\nd,e,f\n,b,c\n")
+    with pytest.raises(
+        DataError, match=r"mine\.csv, line 2: a sentence is empty; and 1 more row .*: line 4\.$"
+    ):
         NLITripletsData(".", batch_size=2, seed=0, path=str(path)).load_train()
 
 

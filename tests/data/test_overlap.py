@@ -5,7 +5,7 @@ import pytest
 from sts_lightning.data.overlap import OverlapFilter, not_in, pair_key
 from sts_lightning.data.pair_tables import make_table
 
-TESTS = [make_table({"sentence1": ["A dog.", "p"], "sentence2": ["A cat.", "q"]})]
+TESTS = [make_table({"sentence1": ["A dog.", "p", "\u00a7 \u2192"], "sentence2": ["A cat.", "q", "! ?"]})]
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,8 @@ TESTS = [make_table({"sentence1": ["A dog.", "p"], "sentence2": ["A cat.", "q"]}
         ("exact", ("A dog.", "A cat."), False),
         ("exact", ("A cat.", "A dog."), False),
         ("exact", ("a dog", "a cat"), True),
+        ("exact", ("A\n\tdog. ", " A  cat."), False),
+        ("normalized", ("\u00a7  \u2192", "!\n?"), False),
         ("normalized", ("A  CAT", "a dog!"), False),
         ("normalized", ("A dog.", "q"), True),  # sentences of two different test pairs
     ],

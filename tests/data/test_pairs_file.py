@@ -90,10 +90,9 @@ def test_own_columns_range_and_files(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (HEAD + "a,b,1\nc,,2\n", r"mine\.csv, line 3: a sentence is empty"),
-        (HEAD + "a,b,6\n", r"mine\.csv, line 2: the score 6 lies outside \[0, 5\]"),
         (HEAD + "a,b,inf\n", r"mine\.csv, line 2: the score 'inf' is not a number"),
         (HEAD + "a,b,3\nc,d,3\n", r"mine\.csv: all 2 scores equal 3"),
-        (HEAD + "a,b,3\n", r"mine\.csv: 1 scored pair"),
+        (HEAD + "a,b,3\n", r"mine\.csv: 1 distinct pair"),
         (HEAD + "a,b,3\nb,c,2\n", r"2 distinct pairs are too few to take a dev split"),
     ],
 )
@@ -109,7 +108,7 @@ def test_broken_rows(tmp_path: Path, content: str, message: str) -> None:
         ({"score_range": (1.0, 1.0)}, "score_range must be"),
         ({"dev_fraction": 0.0}, "dev_fraction must lie"),
         ({"dev_fraction": 0.2, "dev_path": "dev.csv"}, "^dev_fraction has no effect"),
-        ({"batch_size": 1}, "batch_size must be at least 2"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
     ],
 )
 def test_impossible_options(options: dict[str, object], message: str) -> None:
@@ -248,6 +247,50 @@ def test_a_row_of_any_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         PairsFileData([good, f"{tmp_path}/parts/*.tsv"], batch_size=4, seed=1).setup()
     assert (caught.value.path, caught.value.line) == (bad, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "message"),
+    [
+        (
+            "csv",
+            "a,,1\n,b,2\nc,d,1\na,b,x\n",
+            r"line 22: a sentence is empty; and 2 more rows .*: lines 23, 25\.$",
+        ),
+        (
+            "csv",
+            "a,b,9\na,b,8\n",
+            r"line 22: the score 9 lies outside \[0, 5\]; and 1 more row .*: line 23\.$",
+        ),
+        (
+            "jsonl",
+            line(sentence1=42) + line() + line(sentence2=7) + line(sentence1=" "),
+            r"line 21: 'sentence1' must be a string, not 42; and 2 more rows .*: lines 23, 24\.$",
+        ),
+    ],
+)
+def test_broken_rows_are_counted(kind: str, rows: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / f"mine.{kind}"
+    path.write_text(GOOD[kind] + rows)
+    with pytest.raises(DataError, match=message):
+        PairsFileData(str(path), batch_size=4, seed=0, score_range=(0, 5)).setup()
+
+
+def test_a_file_of_broken_rows_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text(line(sentence1=1) + line(sentence1=2))
+    with pytest.raises(DataError, match="line 1: 'sentence1' must be a string, not 1; and 1 more row"):
+        PairsFileData(str(path), batch_size=4, seed=0).setup()
+
+
+@pytest.mark.parametrize(
+    "words", [("similar", "nan"), ("similar", "3"), ("similar",), ("0,5", "1,5"), ('"b"', "c")]
+)
+def test_what_is_no_class(words: tuple[str, ...], tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(line(score=words[row % len(words)]) for row in range(9)))
+    with pytest.raises(DataError, match=r"is not a number; and \d more rows with errors: [^A-Z]*$"):
+        PairsFileData(str(path), batch_size=4, seed=0).setup()
 
 
 def test_a_weight_that_leaves_no_row(tmp_path: Path) -> None:

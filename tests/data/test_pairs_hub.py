@@ -102,14 +102,12 @@ def test_named_splits_columns_and_range(tmp_path: Path) -> None:
     assert [(task.name, len(task.subsets["test"])) for task in data.tests] == [("own", 3)]
 
 
-@pytest.mark.parametrize(("top", "low"), [(1.0, "[0, 1]"), (5.0, "[0, 5]"), (0.9, "[0, 1]"), (3.0, "[0, 5]")])
-def test_recognised_ranges(top: float, low: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    save(tmp_path, "train", rows(20, top=top))
+def test_the_range_is_recognised_as_that_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save(tmp_path, "train", rows(20, top=0.9))
     with caplog.at_level("INFO", logger="sts_lightning"):
         data = read(tmp_path)
-    assert f"taken to be in {low}" in caplog.text
-    both = [*data.train["label"], *data.dev["label"]]
-    assert max(both) == pytest.approx(5 * top if top <= 1 else top)
+    assert "scores from 0 to 0.9, taken to be in [0, 1]; data.score_range=[" in caplog.text
+    assert max([*data.train["label"], *data.dev["label"]]) == pytest.approx(4.5)
 
 
 def test_an_unknown_range_has_to_be_given(tmp_path: Path) -> None:
@@ -121,13 +119,24 @@ def test_an_unknown_range_has_to_be_given(tmp_path: Path) -> None:
     assert max(read(tmp_path, score_range=(0, 7)).train["label"]) == 5.0
 
 
-def test_dev_scores_have_the_range_of_the_training_scores(tmp_path: Path) -> None:
+def test_dev_scores_may_have_another_scale(tmp_path: Path) -> None:
     save(tmp_path, "train", rows(20, top=1))
     save(tmp_path, "validation", rows(20, top=5))
+    assert max(read(tmp_path, dev_split="validation").dev["label"]) == 5
     with pytest.raises(
         DataError, match=r"split validation, validation.parquet, row 1: the score 1\.25 lies outside \[0, 1\]"
     ):
-        read(tmp_path, dev_split="validation")
+        read(tmp_path, dev_split="validation", score_range=(0, 1))
+
+
+def test_broken_rows_are_counted(tmp_path: Path) -> None:
+    save(
+        tmp_path, "train", [*rows(5), ("a", None, 1.0), *rows(3, start=9), (" ", "b", 1.0), ("c", "d", None)]
+    )
+    with pytest.raises(
+        DataError, match=r"train\.parquet, row 5: a sentence is empty; and 2 more rows with err"
+    ):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +189,7 @@ def test_similar_pairs_alone(tmp_path: Path) -> None:
     data = read(tmp_path, positives_from=0.5)
     data.setup()
     assert data.label == "none"
-    assert data.score_range == (0, 1)
+    assert data.own_score(5) == 1
     assert all(int(text[1:]) >= 10 for text in data.train["sentence1"])
     assert data.counts[0].kept == len(data.train) >= 8
 

@@ -18,9 +18,12 @@ def test_reads_lines_and_counts_empty_ones(tmp_path: Path) -> None:
     path = tmp_path / "plain.txt"
     path.write_text("One  sentence .\n\nAnother one .\n  \nThird .\n")
     source = data(path)
-    assert list(source.load_train()["sentence1"]) == ["One sentence .", "Another one .", "Third ."]
+    assert list(source.load_train()["sentence1"]) == ["One  sentence .", "Another one .", "Third ."]
     assert (source.counts[0].read, source.counts[0].kept) == (5, 3)
     assert source.counts[0].dropped == {"empty line": 2, "data.limit": 0}
+    (tmp_path / "wiki1m_for_simcse.txt").write_text(path.read_text())
+    published = SentencesData(root=str(tmp_path), batch_size=4, seed=1).load_train()
+    assert published["sentence1"][0] == "One sentence ."
 
 
 def test_limit_draws_the_same_sentences(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from omegaconf import DictConfig
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
 
 from sts_lightning.errors import ConfigError, UserError
 from sts_lightning.evaluation.vector_cache import PROBES
@@ -16,6 +21,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows.evaluate import check_overrides, evaluate_in
+from tests.models.st_folders import st_folder
 
 Config = Callable[..., DictConfig]
 
@@ -102,3 +108,36 @@ def test_a_second_evaluation_encodes_nothing(
     with pytest.raises(ConfigError) as caught:
         scores("broken", f"cache_dir={tmp_path / 'vectors' / 'file'}")
     assert caught.value.key == "cache_dir"
+
+
+def test_text_with_layout_is_scored_as_sentence_transformers_does(config: Config, tmp_path: Path) -> None:
+    """A byte-level tokenizer tells line breaks, indentation and double blanks from single ones."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer = Tokenizer(
+        BPE({letter: index for index, letter in enumerate(["<pad>", *sorted(alphabet)])}, [])
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
+    settings = {"vocab_size": len(fast)}
+    name, reference = st_folder(tmp_path, "qwen3", "lasttoken", tokenizer=fast, settings=settings)
+    draw = np.random.default_rng(0)
+    pieces = ["if ok:", "\n", "\n    ", "\n\t", "  ", " ", "return x", "x = 1", "y  =  2", "# done"]
+    texts = ["".join(draw.choice(pieces, 6)) + "." for _ in range(60)]
+    pairs = list(zip(texts[::2], texts[1::2], draw.integers(0, 6, 30).tolist(), strict=True))
+    with (tmp_path / "code.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("sentence1", "sentence2", "score"), *pairs])
+    evaluate_in(
+        tmp_path / "run",
+        config(
+            "model=encoder", f"model.name={name}", f"test={tmp_path}/code.csv", "accelerator=cpu", of="eval"
+        ),
+    )
+    found = RunFolder(tmp_path / "run").metrics().scores
+
+    def theirs(change: Callable[[str], str]) -> float:
+        first, second = ([change(pair[side]) for pair in pairs] for side in (0, 1))
+        evaluator = EmbeddingSimilarityEvaluator(first, second, [float(gold) for *_, gold in pairs])
+        return 100 * evaluator(reference)["spearman_cosine"]
+
+    assert found["code"] == pytest.approx(theirs(str), abs=0.01)
+    assert abs(theirs(str) - theirs(lambda text: " ".join(text.split()))) > 1

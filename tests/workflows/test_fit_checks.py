@@ -24,7 +24,7 @@ from sts_lightning.training.assembly import make_loss
 from sts_lightning.workflows.fit_checks import check_dropout, check_fit, check_regularizer, check_wise_ft
 from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF
-from tests.losses.cases import make
+from tests.losses.cases import batch, further, make
 
 Config = Callable[..., DictConfig]
 
@@ -138,6 +138,28 @@ def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, co
         with pytest.raises(ConfigError, match=f"a batch of {size}") as caught:
             check_fit(loss, data)
         assert caught.value.key == "data.batch_size"
+
+
+@pytest.mark.parametrize("stem", sorted(all_losses()))
+def test_a_batch_of_one_is_for_losses_of_single_rows(stem: str, config: Config) -> None:
+    loss = make(stem)
+    views, labels = batch(loss, 1)
+    views.requires_grad_()
+    learns = False
+    if loss.least_rows == 1:
+        loss(views, labels, **further(loss, 1)).backward()
+        learns = bool(views.grad is not None and views.grad.abs().max() > 1e-9)
+    if loss.least_batch == 1:
+        assert learns
+    elif learns:  # of a hard negative, of another term, or towards vectors that are all the same
+        assert stem in ("gist", "infonce", "mix", "contrastive_tension", "infocse", "sigmoid")
+
+
+def test_a_batch_of_one_is_rejected_where_nothing_is_compared(config: Config) -> None:
+    data = build("data", config("data=toy", "data.batch_size=1").data, SentenceDataModule)
+    check_fit(make("cosine_mse"), data)
+    with pytest.raises(ConfigError, match=r"a batch of 1; .* data\.batch_size must be at least 2"):
+        check_fit(make("pearson"), data)
 
 
 def test_regularizers_read_the_views_that_there_are(config: Config) -> None:

@@ -6,13 +6,15 @@ and before anything is written.
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.errors import ConfigError, DataError, UserError
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 
@@ -213,6 +215,48 @@ def test_settings_of_a_file(options: list[str], key: str, config: Config, tmp_pa
             config("model=tiny_bert", "data=pairs_file", f"path={tmp_path}/mine.csv", *options),
         )
     assert key in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize(
+    "scores", [("different", "similar"), ("not similar", "True"), ("0", "100")], ids=" or ".join
+)
+def test_a_hint_on_other_scores_works_when_typed(
+    scores: tuple[str, str], config: Config, tmp_path: Path
+) -> None:
+    for name, pair in (("mine", scores), ("dev", ("0", "1"))):
+        lines = [f"{name}{row},b,{pair[row % 2]}\n" for row in range(20)]
+        (tmp_path / f"{name}.csv").write_text("sentence1,sentence2,rel-score\n" + "".join(lines))
+    typed = ["data=pairs_file", f"path={tmp_path}/mine.csv", "data.score=rel-score"]
+    typed += [f"data.dev_path={tmp_path}/dev.csv"]
+    with pytest.raises(DataError) as caught:
+        train_in(tmp_path / "run", config("model=tiny_bert", "loss=cosine_mse", *typed))
+    hint = shlex.split(str(caught.value).partition(": ")[2].replace(", with the", " ").removesuffix("."))
+    proposed = [word for word in hint if re.match(r"(loss|path|data(\.\w+)?)=", word)]
+    if "data=classes_file" in proposed:
+        typed = ["data.scored_columns=[sentence1,sentence2,rel-score]"]
+    with pytest.raises(AssertionError, match="weights would be loaded"):
+        train_in(tmp_path / "run", config("model=tiny_bert", "loss=cosine_mse", *typed, *proposed))
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_equal_scores_are_for_losses_that_do_not_compare_them(config: Config, tmp_path: Path) -> None:
+    for name, scores in (("mine", "11"), ("dev", "01")):
+        lines = [f"{name}{row},b,{scores[row % 2]}\n" for row in range(20)]
+        (tmp_path / f"{name}.csv").write_text("sentence1,sentence2,score\n" + "".join(lines))
+    own = [
+        "model=tiny_bert",
+        "data=pairs_file",
+        f"path={tmp_path}/mine.csv",
+        f"data.dev_path={tmp_path}/dev.csv",
+    ]
+    with pytest.raises(
+        ConfigError, match=r"PearsonLoss compares scores, but all 20 .* have the score 1"
+    ) as caught:
+        train_in(tmp_path / "run", config(*own, "loss=pearson"))
+    assert str(caught.value).endswith(": cosine_mse, l1, mse, smooth_k2, translated_relu.")
+    with pytest.raises(AssertionError, match="weights would be loaded"):
+        train_in(tmp_path / "run", config(*own, "loss=cosine_mse"))
 
 
 @pytest.mark.usefixtures("no_weights")

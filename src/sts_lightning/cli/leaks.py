@@ -128,13 +128,15 @@ def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> d
 
 def _read_pairs(path: Path, columns: tuple[str, str]) -> tuple[list[tuple[str, str]], list[int]]:
     """Return the pairs of a file, read as training reads them, and the last line of each."""
-    from sts_lightning.data.readers.row_values import sentence
+    from sts_lightning.data.readers.row_values import BadRows, sentence
     from sts_lightning.data.readers.text_files import read_records
 
-    pairs, lines = [], []
-    for line, (first, second) in read_records(path, list(columns), setting="--columns"):
-        pairs.append((sentence(first, path, line), sentence(second, path, line)))
-        lines.append(line)
+    pairs, lines, bad = [], [], BadRows()
+    for line, (first, second) in read_records(path, list(columns), setting="--columns", bad=bad):
+        with bad:
+            pairs.append((sentence(first, path, line), sentence(second, path, line)))
+            lines.append(line)
+    bad.check()
     return pairs, lines
 
 

@@ -45,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the sentences and the cosine of each pair as CSV, and with a calibration score and interval."""
-    from sts_lightning.data.readers.row_values import sentence
+    from sts_lightning.data.readers.row_values import BadRows, sentence
     from sts_lightning.data.readers.text_files import read_records
     from sts_lightning.errors import UserError
     from sts_lightning.evaluation.calibration_fit import apply
@@ -59,15 +59,16 @@ def run(options: argparse.Namespace) -> None:
     if options.to is None:
         _log_beside_output()
     calibration = _calibration(options)
-    pairs = [
-        (sentence(first, options.file, line), sentence(second, options.file, line))
-        for line, (first, second) in read_records(options.file, options.columns, setting="--columns")
-    ]
-    first, second = zip(*pairs, strict=True)
+    pairs, bad = [], BadRows()
+    for line, (first, second) in read_records(options.file, options.columns, setting="--columns", bad=bad):
+        with bad:
+            pairs.append((sentence(first, options.file, line), sentence(second, options.file, line)))
+    bad.check()
+    firsts, seconds = zip(*pairs, strict=True)
     encoder = load_named(options.model, options.trust, options.trust_remote_code)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    cosines = score_pairs(encoder, first, second)
+    cosines = score_pairs(encoder, firsts, seconds)
     columns = {"cosine": cosines, **(apply(calibration, cosines)._asdict() if calibration else {})}
     writer.writerow([*options.columns, *columns])
     for pair, *numbers in zip(pairs, *columns.values(), strict=True):

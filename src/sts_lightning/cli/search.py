@@ -26,16 +26,18 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the most similar sentences to each query with cosine and line number."""
-    from sts_lightning.data.readers.row_values import sentence, text_of
+    from sts_lightning.data.readers.row_values import is_blank, text_of
     from sts_lightning.data.readers.text_files import read_lines
     from sts_lightning.errors import UserError
     from sts_lightning.evaluation.similarity import search
     from sts_lightning.workflows.evaluated_encoder import load_named
 
-    numbered = [(line, text) for line, text in enumerate(read_lines(options.corpus), start=1) if text.strip()]
-    corpus = [sentence(text) for _, text in numbered]
-    queries = [" ".join(text_of(query, "QUERY").split()) for query in options.queries]
-    if not all(queries):
+    numbered = [
+        (line, text) for line, text in enumerate(read_lines(options.corpus), start=1) if not is_blank(text)
+    ]
+    corpus = [text for _, text in numbered]
+    queries = [text_of(query, "QUERY") for query in options.queries]
+    if any(map(is_blank, queries)):
         raise UserError("a query is empty.")
     encoder = load_named(options.model, options.trust, options.trust_remote_code)
     for query, matches in zip(queries, search(encoder, corpus, queries, options.top), strict=True):

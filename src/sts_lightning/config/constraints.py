@@ -124,7 +124,8 @@ def _check_targets(path: str, node: DictConfig) -> None:
 
 
 def _missing(key: str) -> ConfigError:
-    return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
+    typed = "path" if key == "data.path" else key  # the groups of a user's own data take it from the top
+    return ConfigError(f"{typed} is required.", key=key, hint=f"Set it on the command line: {typed}=...")
 
 
 def _check_groups(cfg: DictConfig) -> None:

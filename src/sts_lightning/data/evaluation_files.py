@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from sts_lightning.data.pair_tables import make_table, require_varied_scores, warn_of_narrow_scores
-from sts_lightning.data.readers.row_values import number, score, sentence
+from sts_lightning.data.pair_tables import make_table, require_varied_scores
+from sts_lightning.data.readers.row_values import BadRows, number, score, sentence
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import ConfigError
@@ -58,15 +58,17 @@ def load_test_files(
     names = _names(paths)
     tasks = []
     for name, path in zip(names, paths, strict=True):
-        rows = []
-        for line, (first, second, gold) in read_records(path, list(columns), columns[2:], setting):
-            value = number(gold, path, line) if score_range is None else score(gold, score_range, path, line)
-            rows.append((sentence(first, path, line), sentence(second, path, line), value))
+        rows, bad = [], BadRows()
+        for line, (first, second, gold) in read_records(path, list(columns), columns[2:], setting, bad):
+            with bad:
+                value = (
+                    number(gold, path, line) if score_range is None else score(gold, score_range, path, line)
+                )
+                rows.append((sentence(first, path, line), sentence(second, path, line), value))
+        bad.check()
         firsts, seconds, scores = zip(*rows, strict=True)
         table = make_table({"sentence1": firsts, "sentence2": seconds, "label": scores})
         require_varied_scores(table, path)
-        if score_range is not None:
-            warn_of_narrow_scores(scores, score_range, str(path))
         tasks.append(STSTask(name, {"test": table}))
     return tasks
 

@@ -12,13 +12,14 @@ from datasets import Dataset
 
 from sts_lightning.data.overlap import pair_key, plain_words
 from sts_lightning.data.pair_tables import pairs_of
+from sts_lightning.data.readers.row_values import fold
 
 Kind = Literal["exact", "swapped", "normalized", "near"]
 """Kind of equality of a training pair and a test pair, the strongest first.
 
-``exact``: both strings are equal; ``swapped``: the same in the other order; ``normalized``: letters and
-digits are equal but for case, in either order; ``near``: both sentences share most of their character
-4-grams, in either order.
+``exact``: both strings are equal but for white space; ``swapped``: the same in the other order;
+``normalized``: letters and digits are equal but for case, in either order; ``near``: both sentences share
+most of their character 4-grams, in either order.
 """
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -68,13 +69,13 @@ def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float
         for task, tables in tests.items()
     }
     for task, members in pairs.items():
-        same = {pair: pair for pair in members}
+        same = {(fold(first), fold(second)): (first, second) for first, second in members}
         alike = {pair_key(*pair, "normalized"): pair for pair in members}
         open_rows[task] = []
         for row, (first, second) in enumerate(train):
             kinds: list[tuple[Kind, tuple[str, str] | None]] = [
-                ("exact", same.get((first, second))),
-                ("swapped", same.get((second, first))),
+                ("exact", same.get((fold(first), fold(second)))),
+                ("swapped", same.get((fold(second), fold(first)))),
                 ("normalized", alike.get(pair_key(first, second, "normalized"))),
             ]
             found = next(((kind, pair) for kind, pair in kinds if pair is not None), None)
@@ -140,6 +141,6 @@ def _neighbours(texts: Iterable[str], others: Iterable[str], near: float) -> dic
 
 def _grams(text: str) -> frozenset[bytes]:
     """Return the character 4-grams of the normalized words; the whole text if it is shorter."""
-    plain = plain_words(text, " ") or text.strip()
+    plain = plain_words(text, " ") or fold(text)
     count = max(1, len(plain) - GRAM + 1)
     return frozenset(plain[start : start + GRAM].encode() for start in range(count))

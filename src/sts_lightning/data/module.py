@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 COLUMNS = ("sentence1", "sentence2", "sentence3")
 """Names of the first sentence columns of a table."""
 
-BATCH_SIZES, SEEDS, WORKERS = (2, 2**20), (0, 2**32 - 1), (0, 1024)
+BATCH_SIZES, SEEDS, WORKERS = (1, 2**20), (0, 2**32 - 1), (0, 1024)
 """Least and greatest batch size, seed (the range of NumPy's) and number of workers."""
 
 TRAINING, DEV, TEST = "training pairs", "dev pairs", "test pairs"
@@ -155,6 +155,10 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         if self.trained_on.differs:
             log.info("on other data than published: %s", self.trained_on)
         self._loaded = True
+
+    def own_score(self, label: float) -> float:
+        """Return the score that a training pair has in its source, for messages."""
+        return label
 
     def state_dict(self) -> dict[str, str]:
         """Return a hash of the tables that the training reads."""

@@ -115,7 +115,8 @@ class NLIPairsData(SentEvalData):
         return sample_rows(table, self.limit, self.counts)
 
     def _read(self, path: Path, name: str) -> Dataset:
-        rows = read_nli_pairs(path, self.columns, self.classes, "data.columns")
+        published = self.published_rows is not None
+        rows = read_nli_pairs(path, self.columns, self.classes, "data.columns", folded=published)
         self.counts.append(SourceCount(name, len(rows)))
         return make_table(
             dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True))

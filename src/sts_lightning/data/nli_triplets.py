@@ -11,7 +11,7 @@ from datasets import Dataset
 from sts_lightning.choices import DevSet, SentEvalText
 from sts_lightning.data.module import sentence_columns
 from sts_lightning.data.pair_tables import SourceCount, make_table
-from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
 from sts_lightning.data.training_files import Files, only_file, short_names, weighted
@@ -80,16 +80,18 @@ class NLITripletsData(SentEvalData):
         return self.read_sources(files, lambda file: self._read(Path(file), names[file]))
 
     def _read(self, path: Path, name: str) -> Dataset:
+        text = sentence if self.published_rows is None else folded_sentence
+        rows, bad = [], BadRows()
         try:
-            rows = [
-                tuple(sentence(field, path, line) for field in fields)
-                for line, fields in read_records(path, list(self.columns), setting="data.columns")
-            ]
+            for line, fields in read_records(path, list(self.columns), setting="data.columns", bad=bad):
+                with bad:
+                    rows.append(tuple(text(field, path, line) for field in fields))
         except MissingColumnError as error:
             pair = list(self.columns[:2])
             with contextlib.suppress(DataError):
                 next(read_records(path, pair))  # only what works is suggested
                 error.add_hint(f"Without hard negatives: 'data.columns=[{','.join(pair)}]'.")
             raise
+        bad.check()
         self.counts.append(SourceCount(name, len(rows)))
         return make_table(dict(zip(sentence_columns(self.num_views), zip(*rows, strict=True), strict=True)))

@@ -12,13 +12,15 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.data.pair_tables import SourceCount, pairs_of, rows_to_keep
+from sts_lightning.data.readers.row_values import fold
 
 log = logging.getLogger(__name__)
 
 OverlapFilter = Literal["none", "exact", "normalized"]
 """Criterion by which a training pair equals a test pair, in either order of its sentences.
 
-``none`` keeps all pairs; ``exact`` compares the strings (the papers' filter, Pcc-tuning App. B);
+``none`` keeps all pairs; ``exact`` compares the strings (the papers' filter, Pcc-tuning App. B), whatever
+their white space, which only published corpora have folded;
 ``normalized`` compares letters, their marks, and digits only, without their case and Unicode's variants.
 """
 
@@ -30,8 +32,8 @@ Key = frozenset[str]
 def pair_key(sentence1: str, sentence2: str, how: OverlapFilter) -> Key:
     """Return a key that is the same for pairs that count as equal, in either order."""
     if how == "normalized":
-        sentence1, sentence2 = (plain_words(text, "") or text.strip() for text in (sentence1, sentence2))
-    return frozenset((sentence1, sentence2))
+        return frozenset(plain_words(text, "") or fold(text) for text in (sentence1, sentence2))
+    return frozenset((fold(sentence1), fold(sentence2)))
 
 
 def plain_words(text: str, separator: str) -> str:

@@ -131,26 +131,6 @@ def sample_rows(table: Dataset, limit: int | None, counts: Sequence[SourceCount]
     return select_rows(table, keep, counts, "data.limit")
 
 
-def warn_of_narrow_scores(scores: Sequence[float], bounds: tuple[float, float], place: str) -> None:
-    """Warn of scores that fill a fifth of their range or less, which is mostly that of another scale.
-
-    Args:
-        scores: Scores within the range.
-        bounds: Lowest and highest allowed score.
-        place: Name of their source.
-    """
-    low, high = min(scores), max(scores)
-    if high - low <= (bounds[1] - bounds[0]) / 5:
-        log.warning(
-            "WARNING: %s: the scores lie between %g and %g, a fifth or less of the range [%g, %g]; "
-            "score_range=[lowest,highest] states the possible scores.",
-            place,
-            low,
-            high,
-            *bounds,
-        )
-
-
 def require_varied_scores(table: Dataset, path: Path | str) -> None:
     """Reject scored pairs on which correlations are undefined.
 

@@ -11,7 +11,7 @@ from datasets import Dataset
 from sts_lightning.data.evaluation_files import RESERVED
 from sts_lightning.data.module import DEV, TEST, TRAINING
 from sts_lightning.data.readers.hub import HubTable
-from sts_lightning.data.readers.row_values import text_of
+from sts_lightning.data.readers.row_values import BadRows, text_of
 from sts_lightning.data.scored_pairs import DEV_FRACTION, ScoredPairsData
 from sts_lightning.errors import DataError
 
@@ -30,8 +30,7 @@ class PairsHubData(ScoredPairsData):
         sentence1: Name of the column of the first sentence.
         sentence2: Name of the column of the second sentence.
         score: Name of the column of the score.
-        score_range: Lowest and highest allowed score; if not given, [0, 1] if it contains all training
-            scores, or else [0, 5].
+        score_range: Lowest and highest allowed score; recognised from the training scores if not given.
         split: Name of the split with the training pairs.
         dev_split: Name of the split with the dev pairs.
         dev_fraction: Fraction of the pairs that becomes the dev split if ``dev_split`` is not given.
@@ -105,7 +104,8 @@ class PairsHubData(ScoredPairsData):
     def read(self, source: str, role: str) -> Dataset:
         """Return the pairs of a split."""
         name = f"{self.source.name}, split {source}"
-        return self.table(self._texts(source, role), source, role, name, self._at(source))
+        bad = BadRows()
+        return self.table(self._texts(source, role, bad), bad, role, name, self._at(source))
 
     def place(self, source: str) -> str:
         """Return the names of the data set and of a split."""
@@ -116,19 +116,20 @@ class PairsHubData(ScoredPairsData):
         name = Path(self.path).name
         return name if name not in RESERVED else f"{Path(self.path).absolute().parent.name}/{name}"
 
-    def _texts(self, split: str, role: str) -> Iterator[tuple[int, list[str]]]:
+    def _texts(self, split: str, role: str, bad: BadRows) -> Iterator[tuple[int, list[str]]]:
         limit = self.limit if self.streaming and role == TRAINING else None
         for row, values in self.source.rows(
             split, self.columns, limit, self.settings.get(role, "data.split")
         ):
-            try:
-                texts = [
-                    text_of(value, column, column == self.columns[2])
-                    for value, column in zip(values, self.columns, strict=True)
-                ]
-            except DataError as error:
-                raise self._at(split)(str(error), row) from None
-            yield row, texts
+            with bad:
+                try:
+                    texts = [
+                        text_of(value, column, column == self.columns[2])
+                        for value, column in zip(values, self.columns, strict=True)
+                    ]
+                except DataError as error:
+                    raise self._at(split)(str(error), row) from None
+                yield row, texts
 
     def _at(self, split: str) -> Callable[[str, int], DataError]:
         return lambda why, row: DataError(why, f"{self.place(split)}, {self.source.files.place(split, row)}")

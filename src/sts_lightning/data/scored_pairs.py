@@ -24,9 +24,8 @@ from sts_lightning.data.pair_tables import (
     sample_rows,
     select_rows,
     values_of,
-    warn_of_narrow_scores,
 )
-from sts_lightning.data.readers.row_values import checked_range, number, score, sentence
+from sts_lightning.data.readers.row_values import BadRows, checked_range, number, score, sentence
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import DataError, at_setting
 
@@ -37,24 +36,71 @@ Range = tuple[float, float]
 DEV_FRACTION = 0.1
 """Usual fraction of the pairs that becomes the dev split."""
 
-USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), SCORE_RANGE)
+USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), (-1.0, 1.0), SCORE_RANGE)
 """Ranges of scores that are recognised, the narrowest first."""
+
+
+def usual_range(scores: Sequence[float]) -> Range | None:
+    """Return the first of `USUAL_RANGES` that contains all scores, None if none does."""
+    low, high = min(scores), max(scores)
+    return next((usual for usual in USUAL_RANGES if usual[0] <= low and high <= usual[1]), None)
+
+
+def recognise_range(scores: Sequence[float], place: str) -> Range:
+    """Return the range that training scores are taken to be in, and log it.
+
+    Args:
+        scores: The scores of all sources together: those of one may not fill the range.
+        place: Name of the sources.
+
+    Raises:
+        DataError: It is none of `USUAL_RANGES`.
+    """
+    low, high = min(scores), max(scores)
+    found = usual_range(scores)
+    if found is None:
+        usual = ", ".join(f"[{least:g}, {most:g}]" for least, most in USUAL_RANGES)
+        least, most = _round_range(low, high)
+        raise DataError(
+            f"the scores lie between {low:g} and {high:g}, in none of the ranges {usual}.",
+            place,
+            key="data.score_range",
+            hint=f"Give the lowest and the highest possible score: 'data.score_range=[{least},{most}]'.",
+        )
+    log.info(
+        "%s: scores from %g to %g, taken to be in [%g, %g]; data.score_range=[lowest,highest] states another "
+        "range",
+        place,
+        low,
+        high,
+        *found,
+    )
+    return found
+
+
+def _round_range(low: float, high: float) -> tuple[int, int]:
+    """Return whole numbers that contain all scores, which are in no usual range: 0 and 100 for percent."""
+    if low >= 0 and 10 < high <= 100:
+        return 0, 100
+    least, most = math.floor(low), math.ceil(high)
+    return (least, most) if least < most else (min(least, 0), max(most, 0))
 
 
 class ScoredPairsData(SentenceDataModule):
     """Scored pairs, with a dev split taken from them if none is given.
 
-    Scores are mapped linearly from ``score_range`` to [0, 5]. The dev split is stratified by score; a pair
-    that occurs more than once (in either order) is never split between training and dev. A subclass reads a
-    source, which is the name of a file or of a split, in `read`.
+    Scores are mapped linearly from ``score_range`` to [0, 5]. Without it, the range is recognised from all
+    training scores together (`recognise_range`). Dev and test pairs may be on another scale, which changes
+    no correlation: each is mapped by the range that it is recognised by, and stays as it is on any other.
+    The dev split is stratified by score; a pair that occurs more than once (in either order) is never split
+    between training and dev. A subclass reads a source, which is the name of a file or of a split, in `read`.
 
     Args:
         train: Source of the training pairs, or their names together (see `training_sources`).
         dev: Source of the dev pairs; None to take ``dev_fraction`` of the training pairs.
         test: Source of the test pairs for the report, or None.
         columns: Names of the columns of the first sentence, the second sentence and the score.
-        score_range: Lowest and highest allowed score; None for [0, 1] if it contains all training scores,
-            or else [0, 5].
+        score_range: Lowest and highest allowed score, of dev and test pairs, too; None to recognise it.
         dev_fraction: Fraction of the pairs that becomes the dev split.
         limit: Number of pairs to use, a fixed random sample; all if not given.
         batch_size: Pairs in a batch.
@@ -105,7 +151,7 @@ class ScoredPairsData(SentenceDataModule):
 
     @abstractmethod
     def read(self, source: str, role: str) -> Dataset:
-        """Return the pairs of a source; see `table`."""
+        """Return the pairs of a source, with the scores that they have there; see `table`."""
 
     @abstractmethod
     def place(self, source: str) -> str:
@@ -122,33 +168,61 @@ class ScoredPairsData(SentenceDataModule):
 
     def _load_train(self, place: str) -> Dataset:
         table = self.read_sources(self.training_sources(), lambda source: self.read(source, TRAINING))
-        if self.positives_from is None:
-            require_varied_scores(table, place)
+        scores = values_of(table, "label")
+        self._range = self.score_range or recognise_range(scores, place)
+        if self.score_range is not None or len(self.counts) > 1:
+            self._warn_of_narrow_scores(scores)
         if self.limit is not None:
             table = sample_rows(table, self.limit, self.counts)
         if self.places[1] is None:
+            if len(scores) > 1 and min(scores) == max(scores):
+                raise DataError(
+                    f"all {len(scores):,} scores equal {scores[0]:g}, so no dev split of them can choose "
+                    "between checkpoints.",
+                    place,
+                    hint=f"Give dev pairs with different scores: {self.settings[DEV]}=...",
+                )
             in_dev = self._split(table)
-            self._dev = table.select(np.flatnonzero(in_dev))
+            self._dev = _on_scale(table.select(np.flatnonzero(in_dev)), self._range)
             table = select_rows(table, ~in_dev, self.counts, "dev split")
         if self.positives_from is not None:
-            return self._positives(table, self.positives_from, place)
-        require_varied_scores(table, place)
-        return table
+            table = self._positives(table, self.positives_from, place)
+        return _on_scale(table, self._range)
+
+    def own_score(self, label: float) -> float:
+        """Return the score that a training pair has in its source."""
+        low, high = self._range
+        return low + label * (high - low) / SCORE_RANGE[1]
+
+    def _warn_of_narrow_scores(self, scores: Sequence[float]) -> None:
+        """Warn of a source whose scores fill a fifth of the range or less: mostly it has another scale."""
+        least, most = self._range
+        start = 0
+        for count in self.counts:
+            own = scores[start : start + count.read]
+            start += count.read
+            if max(own) - min(own) <= (most - least) / 5:
+                log.warning(
+                    "WARNING: %s: the scores lie between %g and %g, a fifth or less of [%g, %g]. If that is "
+                    "not their scale, set data.score_range, or rescale them.",
+                    count.source,
+                    min(own),
+                    max(own),
+                    *self._range,
+                )
 
     def _positives(self, table: Dataset, lowest: float, place: str) -> Dataset:
-        """Return the pairs with at least a score, which is on the scale of the file as the user sees it."""
-        assert self.score_range is not None  # given, or recognised in `table`
-        low, high = self.score_range
-        labels = np.asarray(values_of(table, "label"), dtype=np.float64)
-        keep = labels >= 5 * (lowest - low) / (high - low)
-        if len(labels) > 1 and keep.sum() < 2:
-            highest, second = low + (high - low) / 5 * np.sort(labels)[:-3:-1]
+        """Return the pairs with at least a score, before scores are mapped: on the scale of the file."""
+        scores = np.asarray(values_of(table, "label"), dtype=np.float64)
+        keep = scores >= lowest
+        if len(scores) > 1 and keep.sum() < 2:
+            highest, second = np.sort(scores)[:-3:-1]
             raise DataError(
-                f"{counted(int(keep.sum()), 'training pair')} of {len(labels):,} with a score of at least "
+                f"{counted(int(keep.sum()), 'training pair')} of {len(scores):,} with a score of at least "
                 f"{lowest:g}; the highest score is {highest:g}.",
                 place,
                 key="data.positives_from",
-                hint=f"Set a lower data.positives_from, at most {math.floor(1e4 * second) / 1e4:g}.",
+                hint=f"Set a lower data.positives_from, at most {second:g}.",
             )
         return select_rows(table, keep, self.counts, f"below data.positives_from={lowest:g}")
 
@@ -169,6 +243,8 @@ class ScoredPairsData(SentenceDataModule):
         with at_setting(self.settings[role]):
             table = self.read(source, role)
             require_varied_scores(table, self.place(source))
+        found = self.score_range or usual_range(values_of(table, "label"))
+        table = table if found is None else _on_scale(table, found)
         report_common(self.train, self.sources, [table], f"{role} ({self.place(source)})")
         return table
 
@@ -179,64 +255,41 @@ class ScoredPairsData(SentenceDataModule):
     def table(
         self,
         rows: Iterable[tuple[int, Sequence[str]]],
-        source: str,
+        bad: BadRows,
         role: str,
         name: str,
         at: Callable[[str, int], DataError],
     ) -> Dataset:
-        """Check rows, map their scores to [0, 5], and return them as a table.
+        """Check rows, and return them as a table, whose scores are not mapped yet.
 
         Args:
             rows: Number of each row, and the texts of its sentences and its score.
-            source: Source of the rows.
+            bad: Keeps the errors of rows; those of ``rows`` are among them.
             role: Use of the rows.
             name: Name of the source in the counts.
             at: Function that adds the place of a row to a message.
 
         Raises:
-            DataError: A row is malformed.
+            DataError: Rows are malformed.
         """
-        parsed = []
+        parsed, golds = [], []
         for index, (first, second, gold) in rows:
-            try:
-                value = number(gold) if self.score_range is None else score(gold, self.score_range)
-                parsed.append((sentence(first), sentence(second), value))
-            except DataError as error:
-                raise at(str(error), index) from None
+            golds.append(gold)
+            with bad:
+                try:
+                    value = number(gold) if self.score_range is None else score(gold, self.score_range)
+                    parsed.append((sentence(first), sentence(second), value))
+                except DataError as error:
+                    raise at(str(error), index) from None
+        if bad:
+            bad.check(self.class_hint(golds) if role == TRAINING else None)
         self.counts.append(SourceCount(f"{name}, {role}", len(parsed)))
-        if self.score_range is None:
-            self.score_range = self._recognised([value for *_, value in parsed], source)
-        low, high = self.score_range
-        if parsed:
-            warn_of_narrow_scores([value for *_, value in parsed], self.score_range, self.place(source))
-        return make_table(
-            {
-                "sentence1": [first for first, _, _ in parsed],
-                "sentence2": [second for _, second, _ in parsed],
-                "label": [5 * (value - low) / (high - low) for *_, value in parsed],
-            }
-        )
+        columns = zip(*parsed, strict=True) if parsed else ((), (), ())
+        return make_table(dict(zip(("sentence1", "sentence2", "label"), columns, strict=True)))
 
-    def _recognised(self, scores: Sequence[float], source: str) -> Range:
-        low, high = min(scores, default=0.0), max(scores, default=0.0)
-        for least, most in USUAL_RANGES:
-            if least <= low and high <= most:
-                log.info(
-                    "%s: scores from %g to %g, taken to be in [%g, %g]; data.score_range=[...] sets another "
-                    "range",
-                    self.place(source),
-                    low,
-                    high,
-                    least,
-                    most,
-                )
-                return least, most
-        raise DataError(
-            f"the scores lie between {low:g} and {high:g}, in neither of the ranges [0, 1] and [0, 5].",
-            self.place(source),
-            key="data.score_range",
-            hint=f"Give the lowest and the highest possible score: 'data.score_range=[{low:g},{high:g}]'.",
-        )
+    def class_hint(self, golds: Sequence[str]) -> str | None:
+        """Return how to train on scores that are words, None if they are not or there is no such way."""
+        return None
 
     def _split(self, table: Dataset) -> np.ndarray:
         """Return a mask of the dev rows: a fraction of the distinct pairs, stratified by score.
@@ -305,3 +358,12 @@ def stratified(scores: np.ndarray, size: int, seed: int) -> np.ndarray:
             swapped = [generator.choice(inside), generator.choice(others)]
             drawn[swapped] = ~drawn[swapped]
     return drawn
+
+
+def _on_scale(table: Dataset, score_range: Range) -> Dataset:
+    """Return pairs with their scores mapped from a range to that of STS."""
+    low, high = score_range
+    top = SCORE_RANGE[1]
+    labels = [top * (value - low) / (high - low) for value in values_of(table, "label")]
+    columns = {name: values_of(table, name) for name in ("sentence1", "sentence2")}
+    return make_table({**columns, "label": labels})

@@ -12,7 +12,7 @@ from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
-from sts_lightning.data.readers.row_values import is_blank, sentence
+from sts_lightning.data.readers.row_values import fold, is_blank
 from sts_lightning.data.readers.text_files import SUFFIXES, read_lines
 from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
 from sts_lightning.data.training_files import Files, only_file, short_names, weighted
@@ -101,9 +101,8 @@ class SentencesData(SentEvalData):
                 path,
             )
         lines = read_lines(path)
-        texts = [
-            sentence(line, path, number) for number, line in enumerate(lines, start=1) if not is_blank(line)
-        ]
+        published = self.published_rows is not None  # the user's own text stays as it is
+        texts = [fold(line) if published else line for line in lines if not is_blank(line)]
         if not texts:
             raise DataError("the file has no sentences.", path)
         self.counts.append(SourceCount(name, len(lines), {"empty line": len(lines) - len(texts)}))

@@ -35,7 +35,8 @@ class Loss(nn.Module, ABC):
         takes: Names of further arguments of `forward` that the batch (``sentence_ids``), a queue
             (``negatives``) or a companion supplies.
         requires: Those without which the loss cannot be computed.
-        least_batch: Number of rows below which the loss has no gradient.
+        least_batch: Number of rows below which the loss has no gradient: 2 for one that compares rows, 1 for
+            one of each row alone, which is defined on equal labels, too.
         least_rows: Number of rows below which it may have no value.
         compares: Whether it compares the labels of a batch, and so has no gradient where all are equal.
         observed: Quantities of the last call besides the loss, such as the accuracy of a head; logged in
@@ -47,7 +48,7 @@ class Loss(nn.Module, ABC):
     labels: tuple[LabelKind, ...]
     takes: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
-    least_batch: int = 1
+    least_batch: int = 2
     least_rows: int = 1
     compares: bool = False
 

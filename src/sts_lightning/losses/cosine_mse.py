@@ -26,6 +26,7 @@ class CosineMSELoss(Loss):
 
     views = (2,)
     labels = ("score",)
+    least_batch = 1
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""

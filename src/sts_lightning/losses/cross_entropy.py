@@ -33,6 +33,7 @@ class CrossEntropyLoss(Loss):
 
     views = (2,)
     labels = ("class",)
+    least_batch = 1
 
     def __init__(self, dimension: int, top_label: float, features: Features = "u_v_diff") -> None:
         super().__init__()

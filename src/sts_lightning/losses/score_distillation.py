@@ -27,6 +27,7 @@ class ScoreDistillationLoss(Loss):
 
     views = (2,)
     labels = ("none", "score", "class")
+    least_batch = 1
     takes = ("teacher",)
     requires = ("teacher",)
 

@@ -77,6 +77,7 @@ class SiameseRegressionLoss(Loss):
 
     views = (2,)
     labels = ("score", "class")
+    least_batch = 1
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ class VectorDistillationLoss(Loss):
 
     views = (1, 2, 3)
     labels = ("none", "score", "class")
+    least_batch = 1
     takes = ("teacher_vectors",)
     requires = ("teacher_vectors",)
 

@@ -7,7 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import name_setting
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.pair_tables import SCORE_RANGE
+from sts_lightning.data.pair_tables import SCORE_RANGE, values_of
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts
@@ -36,7 +36,7 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         if data.batch_size < loss.least_batch:
             raise ConfigError(
                 f"{type(loss).__name__} compares nothing in a batch of {data.batch_size}; with these "
-                f"settings it needs at least {loss.least_batch}.",
+                f"settings data.batch_size must be at least {loss.least_batch}.",
                 key="data.batch_size",
             )
         return
@@ -65,6 +65,37 @@ def _other_data(loss: Loss, data: SentenceDataModule) -> str | None:
         similar = low + 0.8 * (high - low)
         return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
     return None
+
+
+def compares_scores(loss: Loss, data: SentenceDataModule) -> bool:
+    """Return whether a loss compares the scores of pairs, so that equal ones give no gradient."""
+    return data.label == "score" and loss.compares
+
+
+def check_scores(name: str, data: SentenceDataModule) -> None:
+    """Reject training scores that are all equal, for a loss that compares them.
+
+    Args:
+        name: Name of the loss.
+        data: Data that has been read.
+
+    Raises:
+        ConfigError: All scores are equal.
+    """
+    labels = values_of(data.train, "label")
+    if min(labels) < max(labels):
+        return
+    alone = [
+        stem
+        for stem, other in all_losses().items()
+        if fits(other, data) and other.least_batch == 1 and not other.requires
+    ]
+    raise ConfigError(
+        f"{name} compares scores, but all {len(labels):,} training pairs have the score "
+        f"{data.own_score(labels[0]):g}.",
+        key="loss",
+        hint=f"Losses that do not compare them: {', '.join(alone)}.",
+    )
 
 
 def check_regularizer(regularizer: Regularizer | None, data: SentenceDataModule) -> None:

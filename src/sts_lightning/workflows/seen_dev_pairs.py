@@ -36,7 +36,7 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
     if drawn and set(ours) & set(theirs) and other_split:
         return (
             f"has trained on dev pairs of {name}: both take them from the training pairs, with another "
-            "data.path, data.seed, data.dev_fraction, data.limit or source of dev pairs."
+            "path, seed, data.dev_fraction, data.limit or source of dev pairs."
         )
     path = selecting.get("dev_path")
     if path is not None and os.path.realpath(path) in [place for place, *_ in theirs]:

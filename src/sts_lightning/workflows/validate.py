@@ -29,8 +29,10 @@ from sts_lightning.workflows.fit_checks import (
     check_extras,
     check_fit,
     check_regularizer,
+    check_scores,
     check_views,
     check_wise_ft,
+    compares_scores,
 )
 from sts_lightning.workflows.strategy_checks import check_strategy
 from sts_lightning.workflows.trainer_checks import check_trainer
@@ -101,6 +103,8 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     if first and again and not resume:
         check_same(run, decided(cfg, machine))
     built.data.setup()
+    if built.compares_scores:
+        check_scores(str(cfg.loss["_target_"]).rpartition(".")[2], built.data)
     return Parts(
         run,
         cfg,
@@ -125,6 +129,7 @@ class Built:
     callbacks: list[Callback]
     regularizer: Regularizer | None
     companion: Companion | None
+    compares_scores: bool
 
 
 def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
@@ -155,7 +160,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     check_dropout(cfg)
     check_wise_ft(cfg)
     check_strategy(cfg, own)
-    return Built(data, loggers, own, regularizer, companion)
+    return Built(data, loggers, own, regularizer, companion, compares_scores(loss, data))
 
 
 RESUMED = {"epoch": int, "optimizer_states": list, "lr_schedulers": list, "loops": dict, "callbacks": dict}

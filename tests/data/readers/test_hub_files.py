@@ -94,7 +94,7 @@ CASES = {
     "pointer": Case({P: b"version https://git-lfs.github.com/spec/v1\n"}, P, "not a parquet file"),
     "flipped bits": Case({P: GOOD[:30] + bytes(b ^ 255 for b in GOOD[30:60]) + GOOD[60:]}, P, "orrupt"),
     "no rows": Case({P: table([])}, P, "it has no rows"),
-    "one row": Case({P: table(PAIRS[:1])}, "split train", "1 scored pair"),
+    "one row": Case({P: table(PAIRS[:1])}, "split train", "1 distinct pair"),
     "text for scores": Case({P: table(scores(lambda score: "high"))}, ROW.format(P, 0), "'high'"),
     "lists for scores": Case({P: table(scores(lambda score: [score]))}, ROW.format(P, 0), "'score' must be"),
     "objects for scores": Case({P: table(scores(lambda score: {"v": 1}))}, ROW.format(P, 0), '{"v": 1}'),

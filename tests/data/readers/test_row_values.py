@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.readers.row_values import number, score, sentence
+from sts_lightning.data.readers.row_values import BadRows, folded_sentence, number, score, sentence
 from sts_lightning.errors import DataError
 
 PATH = Path("mine.tsv")
 
 
-def test_sentences_have_single_spaces() -> None:
-    assert sentence("  A\u00a0dog\t barks . ", PATH, 1) == "A dog barks ."
+def test_white_space_is_folded_in_published_sentences_alone() -> None:
+    text = "  A\u00a0dog\t barks . \n"
+    assert sentence(text, PATH, 1) == text
+    assert folded_sentence(text, PATH, 1) == "A dog barks ."
 
 
 @pytest.mark.parametrize(
@@ -36,3 +38,21 @@ def test_scores_lie_in_their_range() -> None:
 def test_an_empty_sentence_is_rejected() -> None:
     with pytest.raises(DataError, match=r"^mine\.tsv, line 2: "):
         sentence(" \u3000", PATH, 2)
+
+
+def test_errors_of_rows_are_reported_together() -> None:
+    bad = BadRows()
+    texts = ["1", "two", "3", *["x"] * 7]
+    values = []
+    for line, text in enumerate(texts, start=1):
+        with bad:
+            values.append(number(text, PATH, line))
+    assert values == [1, 3]
+    with pytest.raises(DataError) as caught:
+        bad.check("Write digits.")
+    assert (caught.value.path, caught.value.line) == (PATH, 2)
+    assert str(caught.value) == (
+        "mine.tsv, line 2: the score 'two' is not a number; and 7 more rows with errors: "
+        "lines 4, 5, 6, 7, 8, ... Write digits."
+    )
+    BadRows().check()

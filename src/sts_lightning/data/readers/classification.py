@@ -9,7 +9,7 @@ from pathlib import Path
 from sts_lightning.choices import SentEvalText, TextFound
 from sts_lightning.data.fetch.hints import fetched_by
 from sts_lightning.data.readers.moses import is_prepared, prepare
-from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.row_values import folded_sentence
 from sts_lightning.data.readers.senteval import check_count, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
 from sts_lightning.errors import DataError
@@ -190,30 +190,38 @@ def _sorted(examples: list[tuple[tuple[str, ...], int]]) -> Split:
 def _read_sentences(path: Path) -> Iterator[str]:
     """Read one sentence a line; an empty line (CR has one) becomes a full stop, as in SentEval."""
     for line, text in enumerate(read_lines(path, latin1=True), start=1):
-        yield sentence(text if text.strip() else ".", path, line)
+        yield folded_sentence(text if text.strip() else ".", path, line)
 
 
 def _read_sst(path: Path) -> Iterator[Row]:
     for line, fields in read_tsv(path, columns=2):
-        yield line, fields[1].strip(), (sentence(fields[0], path, line),)
+        yield line, fields[1].strip(), (folded_sentence(fields[0], path, line),)
 
 
 def _read_trec(path: Path) -> Iterator[Row]:
     for line, text in enumerate(strip_blank_end(read_lines(path, latin1=True)), start=1):
         label, _, question = text.partition(" ")
-        yield line, label.partition(":")[0], (sentence(question, path, line),)
+        yield line, label.partition(":")[0], (folded_sentence(question, path, line),)
 
 
 def _read_mrpc(path: Path) -> Iterator[Row]:
     for line, fields in read_tsv(path, columns=5):
         if line > 1 or fields[0] != "Quality":  # the header
-            yield line, fields[0], (sentence(fields[3], path, line), sentence(fields[4], path, line))
+            yield (
+                line,
+                fields[0],
+                (folded_sentence(fields[3], path, line), folded_sentence(fields[4], path, line)),
+            )
 
 
 def _read_sick(path: Path) -> Iterator[Row]:
     for line, fields in read_tsv(path, columns=5):
         if line > 1 or fields[0] != "pair_ID":  # the header
-            yield line, fields[4].strip(), (sentence(fields[1], path, line), sentence(fields[2], path, line))
+            yield (
+                line,
+                fields[4].strip(),
+                (folded_sentence(fields[1], path, line), folded_sentence(fields[2], path, line)),
+            )
 
 
 def _load_probing(path: Path, name: str) -> ClassificationTask:
@@ -221,7 +229,7 @@ def _load_probing(path: Path, name: str) -> ClassificationTask:
     for line, fields in read_tsv(path, columns=3):
         if fields[0] not in parts:
             raise DataError(f"the split {fields[0]!r} is not one of tr, va, te.", path, line)
-        parts[fields[0]].append((line, fields[1], (sentence(fields[2], path, line),)))
+        parts[fields[0]].append((line, fields[1], (folded_sentence(fields[2], path, line),)))
     for key, rows in parts.items():
         if not rows:
             raise DataError(f"no line belongs to the split {key}.", path)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from sts_lightning.data.readers.row_values import sentence
+from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import DataError
 
@@ -20,7 +20,11 @@ CLASSES: tuple[str, ...] = ("contradiction", "neutral", "entailment")
 
 
 def read_nli_pairs(
-    path: Path, columns: Sequence[str] = COLUMNS, classes: Sequence[str] = CLASSES, setting: str | None = None
+    path: Path,
+    columns: Sequence[str] = COLUMNS,
+    classes: Sequence[str] = CLASSES,
+    setting: str | None = None,
+    folded: bool = True,
 ) -> list[tuple[str, str, int]]:
     """Read the premise, the hypothesis and the index of the class of each pair.
 
@@ -30,21 +34,25 @@ def read_nli_pairs(
         classes: Names of the classes in lower case; a label is one of them in any case, or its index where
             no name is a number.
         setting: What the user names the columns with, for errors.
+        folded: Whether white space is folded, as in the published corpora; a user's own text stays as it is.
 
     Raises:
         DataError: The file is missing or malformed, or a label is neither.
     """
     numbers = any(name.isdecimal() for name in classes)
     known = {} if numbers else {str(index): index for index in range(len(classes))}
-    pairs, by_index = [], False
-    for line, (premise, hypothesis, label) in read_records(path, list(columns), columns[2:], setting):
-        word = label.strip().lower()
-        if word not in classes and word not in known:
-            also = f" (or {', '.join(known)} in this order)" if known else ""
-            raise DataError(f"the label {label!r} is not {', '.join(classes)}{also}.", path, line)
-        by_index |= word in known
-        index = known[word] if word in known else classes.index(word)
-        pairs.append((sentence(premise, path, line), sentence(hypothesis, path, line), index))
+    text = folded_sentence if folded else sentence
+    pairs, by_index, bad = [], False, BadRows()
+    for line, (premise, hypothesis, label) in read_records(path, list(columns), columns[2:], setting, bad):
+        with bad:
+            word = label.strip().lower()
+            if word not in classes and word not in known:
+                also = f" (or {', '.join(known)} in this order)" if known else ""
+                raise DataError(f"the label {label!r} is not {', '.join(classes)}{also}.", path, line)
+            by_index |= word in known
+            index = known[word] if word in known else classes.index(word)
+            pairs.append((text(premise, path, line), text(hypothesis, path, line), index))
+    bad.check()
     if by_index:
         meaning = ", ".join(f"{index} is {name}" for index, name in enumerate(classes))
         log.info("%s: labels are numbers: %s; data.classes=[...] states another order", path, meaning)

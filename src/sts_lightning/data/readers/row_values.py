@@ -14,10 +14,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from sts_lightning.counted import counted
 from sts_lightning.errors import DataError
 
 INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}
 """Unicode's categories of control and format characters, such as a zero-width space, and of separators."""
+
+SHOWN_LINES = 5
+"""Lines with errors that a message lists, besides the first one."""
 
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -55,16 +59,72 @@ def text_of(
 
 
 def sentence(text: str, path: Path | None = None, line: int | None = None) -> str:
-    """Return the sentence with runs of whitespace collapsed into single spaces, as SentEval reads it.
+    """Return a sentence as it is, which has to have a visible character.
 
     Raises:
         DataError: The sentence is empty, or has no visible character.
     """
-    folded = " ".join(text.split())
-    if is_blank(folded):
-        found = f"has no visible character ({ascii(folded)[1:-1][:40]})" if folded else "is empty"
+    if is_blank(text):
+        found = f"has no visible character ({ascii(text)[1:-1][:40]})" if text.split() else "is empty"
         raise DataError(f"a sentence {found}.", path, line)
-    return folded
+    return text
+
+
+def folded_sentence(text: str, path: Path | None = None, line: int | None = None) -> str:
+    """Return a sentence with its white space folded, as SentEval reads its files; see `sentence`."""
+    return sentence(fold(text), path, line)
+
+
+def fold(text: str) -> str:
+    """Return a text with each run of white space, line breaks too, as one space, and none at the ends."""
+    return " ".join(text.split())
+
+
+class BadRows:
+    """Errors of the rows of a file, which are reported together, so that one attempt finds them all.
+
+    As a context around what parses a row, it keeps the row's error, and the next row can be read.
+    """
+
+    def __init__(self) -> None:
+        self._first: DataError | None = None
+        self._others: list[int | None] = []
+
+    def __bool__(self) -> bool:
+        return self._first is not None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, DataError):
+            return False
+        if self._first is None:
+            self._first = error
+        else:
+            self._others.append(error.line)
+        return True
+
+    def check(self, hint: str | None = None) -> None:
+        """Raise the error of the first row, if there is one, with the number of the other rows.
+
+        Args:
+            hint: Suggested fix.
+
+        Raises:
+            DataError: There are rows with errors.
+        """
+        if self._first is None:
+            return
+        if self._others:
+            lines = [str(line) for line in self._others[:SHOWN_LINES] if line is not None]
+            where = f": line{'' if len(lines) == 1 else 's'} {', '.join(lines)}" if lines else ""
+            more = f"{counted(len(self._others), 'more row')} with errors{where}"
+            end = ", ..." if lines and len(self._others) > SHOWN_LINES else "."
+            self._first.args = (f"{str(self._first).removesuffix('.')}; and {more}{end}",)
+        if hint is not None:
+            self._first.add_hint(hint)
+        raise self._first
 
 
 def is_blank(text: str) -> bool:

@@ -13,7 +13,7 @@ from sts_lightning.choices import SentEvalText, TextFound
 from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
 from sts_lightning.data.pair_tables import SCORE_RANGE, make_table, require_varied_scores
 from sts_lightning.data.readers.moses import is_prepared, prepare
-from sts_lightning.data.readers.row_values import score, sentence
+from sts_lightning.data.readers.row_values import folded_sentence, score
 from sts_lightning.data.readers.text_files import read_lines, read_tsv
 from sts_lightning.errors import DataError
 from sts_lightning.strict_json import read_json
@@ -286,8 +286,8 @@ def _read_subset(inputs: Path, golds: Path, wanted: int | None) -> Iterator[Pair
     for (line, fields), gold in zip(rows, scores, strict=True):
         if gold.strip():
             yield (
-                sentence(fields[0], inputs, line),
-                sentence(fields[1], inputs, line),
+                folded_sentence(fields[0], inputs, line),
+                folded_sentence(fields[1], inputs, line),
                 score(gold, SCORE_RANGE, golds, line),
             )
 
@@ -295,8 +295,8 @@ def _read_subset(inputs: Path, golds: Path, wanted: int | None) -> Iterator[Pair
 def _read_stsb(path: Path) -> Iterator[Pair]:
     for line, fields in read_tsv(path, columns=7):
         yield (
-            sentence(fields[5], path, line),
-            sentence(fields[6], path, line),
+            folded_sentence(fields[5], path, line),
+            folded_sentence(fields[6], path, line),
             score(fields[4], SCORE_RANGE, path, line),
         )
 
@@ -307,7 +307,7 @@ def _read_sickr(path: Path) -> Iterator[Pair]:
             continue
         relatedness = score(fields[3], (1.0, 5.0), path, line)
         yield (
-            sentence(fields[1], path, line),
-            sentence(fields[2], path, line),
+            folded_sentence(fields[1], path, line),
+            folded_sentence(fields[2], path, line),
             5 * (relatedness - 1) / 4,
         )

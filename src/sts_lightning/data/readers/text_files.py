@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sts_lightning.counted import counted
-from sts_lightning.data.readers.row_values import text_of
+from sts_lightning.data.readers.row_values import BadRows, text_of
 from sts_lightning.errors import DataError, MissingColumnError
 from sts_lightning.strict_json import parse_json
 
@@ -117,7 +117,11 @@ def read_tsv(path: Path, columns: int) -> Iterator[Row]:
 
 
 def read_records(
-    path: Path, columns: list[str], numbers: Collection[str] = (), setting: str | None = None
+    path: Path,
+    columns: list[str],
+    numbers: Collection[str] = (),
+    setting: str | None = None,
+    bad: BadRows | None = None,
 ) -> Iterator[Row]:
     """Read the named columns of a CSV, TSV or JSONL file; the suffix determines the format.
 
@@ -133,6 +137,7 @@ def read_records(
         columns: Names of the columns, in the order of the returned fields.
         numbers: Names of the columns that hold numbers, which JSONL need not quote.
         setting: What the user names the columns with, for errors; None if the names are fixed.
+        bad: Keeps the errors of rows of JSONL whose values are of another kind, which are then left out.
 
     Raises:
         DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed or the
@@ -142,10 +147,17 @@ def read_records(
     if suffix not in SUFFIXES:
         raise DataError(f"unknown file format; expected a name that ends in {', '.join(SUFFIXES)}.", path)
     hint = None if setting is None else f"Give the names of the columns with {setting}."
+    found = BadRows() if bad is None else bad
+    if suffix == ".jsonl":
+        rows = _read_jsonl(path, columns, numbers, hint, found)
+    else:
+        rows = _read_table(path, columns, numbers, hint)
     count = 0
-    for row in (_read_jsonl if suffix == ".jsonl" else _read_table)(path, columns, numbers, hint):
+    for row in rows:
         count += 1
         yield row
+    if bad is None or count == 0:
+        found.check()
     if count == 0:
         raise DataError("the file has a header but no rows.", path)
 
@@ -288,7 +300,9 @@ def _select(path: Path, columns: list[str], header: list[str] | None, rows: Iter
         yield number, [fields[pick] for pick in picks]
 
 
-def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str], hint: str | None) -> Iterator[Row]:
+def _read_jsonl(
+    path: Path, columns: list[str], numbers: Collection[str], hint: str | None, bad: BadRows
+) -> Iterator[Row]:
     for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
         _check_not_blank([line], path, number)
         try:
@@ -306,7 +320,8 @@ def _read_jsonl(path: Path, columns: list[str], numbers: Collection[str], hint: 
                 number,
                 hint=hint,
             )
-        yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
+        with bad:
+            yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
 
 
 def _check_not_blank(fields: list[str], path: Path, line: int) -> None:
