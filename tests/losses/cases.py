@@ -60,7 +60,7 @@ def batch(loss: Loss, size: int = 7, seed: int = 0) -> tuple[Tensor, Tensor | No
 
 
 def masks(node: Any) -> Iterator[object]:
-    """Yield the ``mask_repeats`` of each loss in a configuration that has the setting, None where it is not said."""
+    """Yield ``mask_repeats`` of each loss with that setting in a configuration, None where it is absent."""
     if isinstance(node, dict):
         stem = str(node.get("_target_", "")).split(".")[-2:-1]
         kind = all_losses().get("".join(stem))
