@@ -146,8 +146,8 @@ class ScoredPairsData(SentenceDataModule):
         if len(labels) > 1 and keep.sum() < 2:
             highest, second = low + (high - low) / 5 * np.sort(labels)[:-3:-1]
             raise DataError(
-                f"{int(keep.sum())} of {len(labels):,} training pairs have a score of at least {lowest:g}; the "
-                f"highest score is {highest:g}.",
+                f"{int(keep.sum())} of {len(labels):,} training pairs have a score of at least {lowest:g}; "
+                f"the highest score is {highest:g}.",
                 place,
                 key="data.positives_from",
                 hint=f"Set a lower data.positives_from, at most {math.floor(1e4 * second) / 1e4:g}.",
