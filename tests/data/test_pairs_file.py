@@ -323,7 +323,7 @@ def test_similar_pairs_alone(tmp_path: Path) -> None:
 def test_too_few_similar_pairs_name_the_highest_score(tmp_path: Path) -> None:
     path = save(tmp_path, "csv")
     with pytest.raises(
-        DataError, match=r"0 training pairs of .* at least 5; the highest score is 4\.5\."
+        DataError, match=r"0 of 27 training pairs have a score of at least 5; the highest score is 4\.5\."
     ) as caught:
         PairsFileData(path, batch_size=4, seed=1, positives_from=5).setup()
     assert caught.value.key == "data.positives_from"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,3 +57,14 @@ def batch(loss: Loss, size: int = 7, seed: int = 0) -> tuple[Tensor, Tensor | No
     if loss.labels[0] == "class":
         return views, torch.arange(size) % 3
     return views, TOP_SCORE * torch.rand(size, generator=generator, dtype=torch.float64)
+
+
+def masks(node: Any) -> Iterator[object]:
+    """Yield ``mask_repeats`` of each loss with that setting in a configuration, None where it is absent."""
+    if isinstance(node, dict):
+        stem = str(node.get("_target_", "")).split(".")[-2:-1]
+        kind = all_losses().get("".join(stem))
+        if kind is not None and "mask_repeats" in inspect.signature(kind).parameters:
+            yield node.get("mask_repeats")
+        for value in node.values():
+            yield from masks(value)

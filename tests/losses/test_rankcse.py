@@ -155,5 +155,5 @@ def test_official_equals_slow_reference() -> None:
 def test_settings_of_a_term_that_is_left_out() -> None:
     with pytest.raises(ValueError, match=r"^teacher_temperature has no effect"):
         RankCSELoss(teacher_temperature=0.1)
-    assert RankCSELoss(distillation_weight=0).takes == ()
-    assert RankCSELoss().takes == ("teacher",)
+    assert RankCSELoss(distillation_weight=0).requires == ()
+    assert RankCSELoss().requires == ("teacher",)

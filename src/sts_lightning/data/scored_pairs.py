@@ -218,11 +218,11 @@ class ScoredPairsData(SentenceDataModule):
         if len(scores) > 1 and keep.sum() < 2:
             highest, second = np.sort(scores)[:-3:-1]
             raise DataError(
-                f"{counted(int(keep.sum()), 'training pair')} of {len(scores):,} with a score of at least "
-                f"{lowest:g}; the highest score is {highest:g}.",
+                f"{int(keep.sum())} of {len(scores):,} training pairs have a score of at least {lowest:g}; "
+                f"the highest score is {highest:g}.",
                 place,
                 key="data.positives_from",
-                hint=f"Set a lower data.positives_from, at most {second:g}.",
+                hint=f"Set a lower data.positives_from, at most {math.floor(1e4 * second) / 1e4:g}.",
             )
         return select_rows(table, keep, self.counts, f"below data.positives_from={lowest:g}")
 
