@@ -31,6 +31,7 @@ Config = Callable[..., DictConfig]
 def test_plan(overrides: list[str], expected: tuple[int, int, int], config: Config) -> None:
     plan = make_plan(config(*overrides).trainer, 85)
     assert (plan.epoch_steps, plan.total_steps, plan.val_steps) == expected
+    assert plan.shortened == ("trainer.max_steps=300" in overrides and plan.total_steps < 300)
 
 
 def test_lightning_does_not_requeue_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
