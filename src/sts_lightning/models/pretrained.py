@@ -98,8 +98,8 @@ def from_pipeline(
     settings["bidirectional_layers"] = (
         settings.get("bidirectional_layers", 0) or pipeline.bidirectional_layers
     )
-    special = 0 if template is not None else tokenizer.num_special_tokens_to_add()
-    if length is not None and length <= special:
+    special = tokenizer.num_special_tokens_to_add()
+    if length is not None and template is None and length <= special:
         raise ConfigError(
             f"{pipeline.source}: a row has at most {length} tokens, and the tokenizer adds {special} by "
             "itself, which leaves none for the sentence.",
