@@ -73,6 +73,17 @@ def test_the_limit_of_the_base_models_tokenizer_cuts_nothing(template: str | Non
     np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(texts), ours, atol=1e-5)
 
 
+def test_a_mask_in_a_sentence_is_not_that_of_the_template(tmp_path: Path) -> None:
+    encoder = tiny_bert(template="{mask} is {sentence} .", pooling="mask_token", dropout=0.0)
+    texts = ["a [MASK] b", "abc", "[MASK]"]
+    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(model.encode(texts), encoder.encode(texts), atol=1e-5)
+    np.testing.assert_allclose(
+        sts_lightning.load(tmp_path / "out").encode(texts), encoder.encode(texts), atol=1e-5
+    )
+
+
 def test_the_exported_folder_needs_nothing_of_this_project(config: Config, tmp_path: Path) -> None:
     encoder = trained(tmp_path / "run", config, *DECODER)
     export(tmp_path / "run", tmp_path / "out", "sentence-transformers")

@@ -81,9 +81,9 @@ def test_projection_of_training_alone_is_dropped_in_evaluation() -> None:
         assert encoder.training
 
 
+@pytest.mark.parametrize("template", ['of "{sentence}" is {mask}.', '{mask} is "{sentence}".'])
 @pytest.mark.parametrize("denoise", ["shift", "pad"])
-def test_denoising_subtracts_the_bare_template(denoise: Denoise) -> None:
-    template = 'of "{sentence}" is {mask}.'
+def test_denoising_subtracts_the_bare_template(denoise: Denoise, template: str) -> None:
     encoder = tiny_bert(dropout=0.0, pooling="mask_token", template=template, denoise=denoise).eval()
     sentences = ["abc", "x"]
     found = encoder(encoder.prepare(512, training=True)([sentences], [None]))
@@ -102,6 +102,27 @@ def test_denoising_subtracts_the_bare_template(denoise: Denoise) -> None:
                 torch.tensor([bare]), position_ids=torch.tensor([positions])
             ).last_hidden_state[0, bare.index(mask)]
         torch.testing.assert_close(found[row], whole - alone, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("template", "at"), [("{mask} is {sentence} .", 1), ("{mask} {sentence} {mask} .", -3)]
+)
+def test_the_mask_of_the_template_is_pooled_whatever_the_sentence_holds(template: str, at: int) -> None:
+    """Between [CLS] and [SEP], in views with templates of their own, in chunks of several rows."""
+    views = {template: at, "so {sentence} is {mask}": -2}
+    encoder = tiny_bert(dropout=0.0, pooling="mask_token", template=template, view_templates=list(views))
+    sentences = ["abc", "a [MASK] b [MASK]", "x"]
+    expected = []
+    for one, position in views.items():
+        text = one.replace("{mask}", "[MASK]")
+        for sentence in sentences:
+            ids = encoder.tokenizer.tokenizer(text.replace("{sentence}", sentence), return_tensors="pt")
+            with torch.no_grad():
+                expected.append(encoder.backbone(**ids).last_hidden_state[0, position])
+    for chunk_tokens in (1, 20, 512):
+        rows = encoder.prepare(chunk_tokens, training=True)([sentences, sentences], [None, None])
+        torch.testing.assert_close(encoder(rows).detach(), torch.stack(expected), atol=1e-5, rtol=1e-4)
+    np.testing.assert_allclose(encoder.encode(sentences), torch.stack(expected[:3]).numpy(), atol=1e-5)
 
 
 def test_evaluation_is_denoised_only_if_asked() -> None:

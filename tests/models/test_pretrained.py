@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig
 from safetensors.torch import load_file, save_file
+from tokenizers.processors import TemplateProcessing
 from torch import nn
+from transformers import PreTrainedTokenizerFast
 
 import sts_lightning
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.export.export import export
 from sts_lightning.models.loading import build_encoder, edit_and_cut
 from sts_lightning.models.pretrained import from_pipeline
+from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 from tests.models.families import tiny, write
@@ -54,6 +57,48 @@ def test_vectors_are_those_of_sentence_transformers(case: str, tmp_path: Path, c
     encoder = edit_and_cut(build_encoder(cfg.model, cfg.prompt), "none", None).eval()
     assert encoder.dimension == expected.shape[1]
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=2e-6 * scale)
+
+
+def framing(before: str, after: str) -> PreTrainedTokenizerFast:
+    """A tokenizer that puts words of its own around each sentence."""
+    tokenizer = character_tokenizer()
+    pieces = ["[CLS]", *before, "$A", *after, "[SEP]"]
+    known = tokenizer.get_vocab()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=" ".join(pieces), special_tokens=[(piece, known[piece]) for piece in {*pieces} - {"$A"}]
+    )
+    return tokenizer
+
+
+@pytest.mark.parametrize("prompt", [None, "query : "])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+def test_a_tokenizer_that_adds_words_of_its_own(
+    pooling: str, prompt: str | None, tmp_path: Path, config: Config
+) -> None:
+    """Long sentences are cut, the words stay."""
+    prompts = {} if prompt is None else {"prompts": {"q": prompt}, "default_prompt_name": "q"}
+    folder, library = st_folder(
+        tmp_path, pooling=pooling, max_seq_length=40, tokenizer=framing("finds", "inthisbook"), **prompts
+    )
+    cfg = config("model=encoder", f"model.name={folder}", "data=toy")
+    encoder = edit_and_cut(build_encoder(cfg.model, cfg.prompt), "none", None)
+    assert len(encoder.tokenizer(TEXTS[-1:])[0]) == 40
+    np.testing.assert_allclose(encoder.encode(TEXTS), library.encode(TEXTS), atol=4e-7)
+    if prompt is None:
+        with pytest.raises(ValueError, match=r"max_length must be at least 18.*adds 17 tokens"):
+            encoder.tokenizer.set_evaluation_length(17)
+        with pytest.raises(
+            ConfigError, match=r"model\.max_length must be at least 18.*got 8.*adds 17 tokens"
+        ):
+            build_encoder(
+                config("model=encoder", f"model.name={folder}", "model.max_length=8").model, cfg.prompt
+            )
+
+
+def test_a_tokenizer_that_leaves_no_room(tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, max_seq_length=17, tokenizer=framing("finds", "inthisbook"))
+    with pytest.raises(ConfigError, match="at most 17 tokens, and the tokenizer adds 17 by itself"):
+        sts_lightning.load(folder)
 
 
 PUBLISHED: dict[str, dict[str, Any]] = {

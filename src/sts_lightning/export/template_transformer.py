@@ -23,7 +23,8 @@ class TemplateTransformer(Transformer):
             the row, which ends with the sentence, or for no limit.
         edit: Edit of sentences: ``none``; ``prompt_bert``, a final period; ``official``, which replaces
             double quotes and a final question mark too.
-        read_mask: Whether the vector is that of the last mask token; the next module must be mean pooling.
+        read_mask: Whether the vector is that of the template's last mask token; the next module must be mean
+            pooling.
         **kwargs: Further arguments of `Transformer`.
     """
 
@@ -84,12 +85,15 @@ class TemplateTransformer(Transformer):
         return text[: stop if stop <= following else start]  # not within a character of several tokens
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Run the model; with ``read_mask`` only the last mask token is visible to the pooling."""
+        """Run the model; with ``read_mask`` only the template's last mask token is visible to the pooling."""
         features = super().forward(features, **kwargs)
         if self.read_mask:
             assert self.tokenizer is not None
-            is_mask = features["input_ids"].eq(self.tokenizer.mask_token_id)
-            positions = torch.arange(1, is_mask.shape[1] + 1, device=is_mask.device)
-            last = (is_mask * positions).argmax(dim=1, keepdim=True)
-            features["attention_mask"] = torch.zeros_like(features["attention_mask"]).scatter(1, last, 1)
+            mask = self.tokenizer.mask_token
+            count = features["input_ids"].eq(self.tokenizer.mask_token_id).cumsum(dim=1)
+            prefix, suffix = self.template.split("{sentence}")
+            # A sentence may have masks of its own: behind those of the prefix, before those of the suffix.
+            wanted = count[:, -1:] if mask in suffix else prefix.count(mask)
+            at = count.eq(wanted).int().argmax(dim=1, keepdim=True)
+            features["attention_mask"] = torch.zeros_like(features["attention_mask"]).scatter(1, at, 1)
         return features

@@ -243,7 +243,7 @@ class SentenceEncoder(BackboneModule):
         """Embed one padded chunk, (n, D) in float32.
 
         Args:
-            chunk: ``input_ids``, ``attention_mask`` and optionally ``position_ids``.
+            chunk: ``input_ids``, ``attention_mask`` and optionally ``position_ids`` and ``mask_at``.
             embeddings: ``inputs_embeds`` of the same tokens, if they have been looked up already.
             prefix: Keys and values of the tokens before each row, if they have been computed already.
         """
@@ -260,9 +260,7 @@ class SentenceEncoder(BackboneModule):
             hidden = (output.hidden_states[self.layer],)
         else:
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
-        return pool(
-            self.pooling, hidden, chunk["attention_mask"], chunk["input_ids"], self.tokenizer.mask_token_id
-        )
+        return pool(self.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
 
     def encode(
         self,

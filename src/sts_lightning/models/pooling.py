@@ -12,9 +12,9 @@ Pooling = Literal["cls", "mean", "last_token", "mask_token", "first_last_mean"]
 """How the hidden states of a sentence become one vector.
 
 ``cls``: the first token. ``mean``: the mean of all tokens. ``last_token``: the last token.
-``mask_token``: the last mask token. ``first_last_mean``: the mean over tokens of the mean of the first
-and the last layer, where the first is the first transformer layer, as in SimCSE's current code (its
-paper used the static embeddings below it).
+``mask_token``: the last mask token of the template. ``first_last_mean``: the mean over tokens of the mean
+of the first and the last layer, where the first is the first transformer layer, as in SimCSE's current code
+(its paper used the static embeddings below it).
 """
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
@@ -24,8 +24,7 @@ def pool(
     pooling: Pooling,
     hidden: Sequence[Tensor],
     attention_mask: Tensor,
-    input_ids: Tensor,
-    mask_token_id: int | None = None,
+    mask_at: Tensor | None = None,
 ) -> Tensor:
     """Pool one chunk of sentences; padding on either side is ignored.
 
@@ -34,14 +33,10 @@ def pool(
         hidden: Hidden states, each (N, L, D), the last layer last; ``first_last_mean`` reads index 1
             of a full list that starts with the embeddings.
         attention_mask: 1 for tokens, 0 for padding, (N, L).
-        input_ids: Token ids, (N, L); each row has a mask token under ``mask_token``.
-        mask_token_id: Id of the mask token, for ``mask_token``.
+        mask_at: Position of each row's mask token that is pooled, (N, 1), for ``mask_token``.
 
     Returns:
         (N, D) in float32.
-
-    Raises:
-        ValueError: There is no ``mask_token_id`` under ``mask_token``.
     """
     last = hidden[-1]
     length = attention_mask.shape[1]
@@ -55,10 +50,8 @@ def pool(
     elif pooling == "last_token":
         chosen = (attention_mask * positions).argmax(dim=1)
     else:
-        if mask_token_id is None:
-            raise ValueError("mask_token pooling needs a tokenizer with a mask token.")
-        is_mask = input_ids.eq(mask_token_id)
-        chosen = (is_mask * (positions + 1)).argmax(dim=1)
+        assert mask_at is not None
+        chosen = mask_at[:, 0]
     rows = torch.arange(len(chosen), device=chosen.device)
     return last[rows, chosen].float()
 

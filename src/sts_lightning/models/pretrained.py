@@ -98,6 +98,14 @@ def from_pipeline(
     settings["bidirectional_layers"] = (
         settings.get("bidirectional_layers", 0) or pipeline.bidirectional_layers
     )
+    special = tokenizer.num_special_tokens_to_add()
+    if length is not None and template is None and length <= special:
+        raise ConfigError(
+            f"{pipeline.source}: a row has at most {length} tokens, and the tokenizer adds {special} by "
+            "itself, which leaves none for the sentence.",
+            key="model.name",
+            hint="Set max_seq_length in sentence_bert_config.json to more, or repair the tokenizer.",
+        )
     if length is not None and length < 3:
         raise ConfigError(
             f"{pipeline.source}: the prompt {template!r} leaves {max(length, 0)} tokens of a row for the "
@@ -185,7 +193,7 @@ def _longest(
     virtual: int,
 ) -> int | None:
     """Return the maximum number of tokens of a sentence; None if there is no limit."""
-    added = SentenceTokenizer(tokenizer, 3, template, view_templates).longest_row - 3
+    added = SentenceTokenizer(tokenizer, UNLIMITED, template, view_templates).added
     positions = most_positions(backbone)
     own = tokenizer.model_max_length if tokenizer.model_max_length < UNLIMITED else None
     rows = [pipeline.row_tokens, own, None if positions is None else positions - virtual]

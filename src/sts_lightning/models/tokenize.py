@@ -60,8 +60,6 @@ class SentenceTokenizer:
             raise ConfigError(
                 f"{tokenizer.name_or_path} has no fast tokenizer, which is required; choose another model."
             )
-        if max_length < 3:
-            raise ValueError(f"max_length must be at least 3, got {max_length}.")
         if tokenizer.pad_token_id is None:
             if tokenizer.eos_token_id is None:
                 raise ConfigError(
@@ -79,6 +77,10 @@ class SentenceTokenizer:
         tokenizer.truncation_side = "right"
         self.tokenizer = tokenizer
         self._lock = FreshLock()
+        # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
+        self.least = 3 if template is not None else max(3, tokenizer.num_special_tokens_to_add() + 1)
+        if max_length < self.least:
+            raise ValueError(self._too_small(max_length))
         self.max_length = max_length
         self.evaluation_length: int | None = max_length
         self.set_limits(None, None)
@@ -105,12 +107,18 @@ class SentenceTokenizer:
             max_length: Number of tokens; None for the model's own limit.
 
         Raises:
-            ValueError: The number is below 3, or larger than what fits into the model's positions.
+            ValueError: The number leaves no room for a sentence, or is larger than what fits into the model's
+                positions.
         """
-        if max_length is not None and not 3 <= max_length <= (self.fits or max_length):
-            most = "" if self.fits is None else f" and at most {self.fits}"
-            raise ValueError(f"max_length must be at least 3{most}, got {max_length}.")
+        if max_length is not None and not self.least <= max_length <= (self.fits or max_length):
+            raise ValueError(
+                self._too_small(max_length, "" if self.fits is None else f" and at most {self.fits}")
+            )
         self.evaluation_length = self.limit if max_length is None else max_length
+
+    def _too_small(self, max_length: int, most: str = "") -> str:
+        own = f" The tokenizer adds {self.least - 1} tokens to each row by itself." if self.least > 3 else ""
+        return f"max_length must be at least {self.least}{most}, got {max_length}.{own}"
 
     @property
     def mask_token_id(self) -> int | None:
@@ -207,7 +215,7 @@ class SentenceTokenizer:
             multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
         """
         ids = self(sentences)
-        batch = self._chunk(ids, chunk_tokens, multiple)
+        batch = self._chunk([ids], [self.template], chunk_tokens, multiple)
         return self._with_baselines(batch, [ids], [self.template or SLOT]) if denoise else batch
 
     def evaluation_rows(
@@ -259,22 +267,51 @@ class SentenceTokenizer:
             self._ids(sentences, template, self.max_length, augment)
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
-        batch = self._chunk([row for view in ids for row in view], chunk_tokens, multiple)
+        batch = self._chunk(ids, templates, chunk_tokens, multiple)
         if self.denoise == "none":
             return batch
         return self._with_baselines(batch, ids, [template or SLOT for template in templates])
 
-    def _chunk(self, ids: list[list[int]], chunk_tokens: int, multiple: int) -> TokenizedBatch:
+    def _chunk(
+        self,
+        ids: list[list[list[int]]],
+        templates: Sequence[str | None],
+        chunk_tokens: int,
+        multiple: int,
+    ) -> TokenizedBatch:
+        """Cut the rows of views, each with its template, into chunks."""
         widest = 0 if multiple == 1 else self.longest_row  # for which the model has positions
         side = self.tokenizer.padding_side
-        return chunk(ids, chunk_tokens, self.tokenizer.pad_token_id, side, multiple, widest)
+        rows = [row for view in ids for row in view]
+        at = [
+            position
+            for view, template in zip(ids, templates, strict=True)
+            for position in self._mask_at(template, view)
+        ]
+        mask_at = at if len(at) == len(rows) else None
+        return chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, side, multiple, widest, mask_at)
+
+    def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
+        """Return the position of the template's last mask token in each row; nothing if it has none.
+
+        It follows from the tokens before and after the sentence, which may have mask tokens of its own.
+        """
+        mask = self.tokenizer.mask_token
+        if template is None or mask is None or mask not in template:
+            return []
+        prefix, suffix = (part[::-1] for part in self._split(template))
+        if self.mask_token_id in suffix:
+            return [len(row) - 1 - suffix.index(self.mask_token_id) for row in rows]
+        if self.mask_token_id in prefix:
+            return [len(prefix) - 1 - prefix.index(self.mask_token_id)] * len(rows)
+        return []
 
     def _with_baselines(
         self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str]
     ) -> TokenizedBatch:
         """Append one bare template for each pair of template and sentence length that occurs."""
         bare: dict[tuple[str, int], int] = {}
-        baseline, texts, positions = [], [], []
+        baseline, texts, positions, mask_at = [], [], [], []
         for view, template in zip(ids, templates, strict=True):
             prefix, suffix = self._split(template)
             for row in view:
@@ -283,11 +320,12 @@ class SentenceTokenizer:
                     bare[template, length] = len(bare)
                     filling = [self.tokenizer.pad_token_id] * length if self.denoise == "pad" else []
                     texts.append([*prefix, *filling, *suffix])
+                    mask_at += self._mask_at(template, texts[-1:])
                     gap = length if self.denoise == "shift" else 0
                     index = np.arange(len(texts[-1]))
                     positions.append((index + gap * (index >= len(prefix)) + self.position_offset).tolist())
                 baseline.append(bare[template, length])
-        return batch.subtracting(texts, positions, baseline, self.tokenizer.pad_token_id)
+        return batch.subtracting(texts, positions, baseline, self.tokenizer.pad_token_id, mask_at or None)
 
     @property
     def longest_row(self) -> int:
@@ -296,12 +334,20 @@ class SentenceTokenizer:
 
     def longest(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length."""
-        special: int = self.tokenizer.num_special_tokens_to_add()
-        room = self.max_length - (special if self.template is None else 0)
-        texts = [text or SLOT for text in (self.template, *(self.view_templates or []))]
-        prefix, suffix = max(map(self._split, texts), key=lambda parts: len(parts[0]) + len(parts[1]))
+        template = max((self.template, *(self.view_templates or [])), key=self._added_by)
+        prefix, suffix = self._split(template or SLOT)
+        room = self.max_length + self._added_by(template) - len(prefix) - len(suffix)
         filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
-        return pad([[*prefix, *filler * room, *suffix]] * count, len(prefix) + room + len(suffix), 0)
+        row = [*prefix, *filler * room, *suffix]
+        return pad([row] * count, len(row), 0, mask_at=self._mask_at(template, [row] * count) or None)
+
+    @property
+    def added(self) -> int:
+        """Number of tokens of a row beside the ``max_length`` of a sentence, in the longest template."""
+        return max(map(self._added_by, (self.template, *(self.view_templates or []))))
+
+    def _added_by(self, template: str | None) -> int:
+        return 0 if template is None else sum(map(len, self._split(template)))
 
     def _split(self, template: str) -> tuple[list[int], list[int]]:
         """Return the tokens of a template before and after its slot, special tokens included."""

@@ -40,8 +40,9 @@ class TokenizedBatch:
     reads (`in_chunks`).
 
     Attributes:
-        chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, and ``position_ids``
-            where they differ from 0, 1, 2, ...
+        chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, ``position_ids`` where
+            they differ from 0, 1, 2, ..., and ``mask_at``, the position of the template's mask token in each
+            row, (rows, 1), if it has one.
         restore: Index that puts the concatenated rows of the chunks back in the order of the sentences,
             (N + M,).
         num_tokens: Number of tokens in all chunks, padding excluded.
@@ -69,7 +70,12 @@ class TokenizedBatch:
         return vectors[: len(baseline)] - vectors[len(baseline) :][baseline]
 
     def subtracting(
-        self, bare: list[list[int]], positions: list[list[int]], baseline: list[int], pad_id: int
+        self,
+        bare: list[list[int]],
+        positions: list[list[int]],
+        baseline: list[int],
+        pad_id: int,
+        mask_at: Sequence[int] | None = None,
     ) -> TokenizedBatch:
         """Return the same batch with one more chunk, of bare templates whose vectors are subtracted.
 
@@ -78,9 +84,10 @@ class TokenizedBatch:
             positions: Position ids of its tokens.
             baseline: Index of each sentence's template.
             pad_id: Id of the pad token.
+            mask_at: Position of each template's mask token, if they have one.
         """
         longest = max(map(len, bare))
-        extra = pad(bare, longest, pad_id)
+        extra = pad(bare, longest, pad_id, mask_at=mask_at)
         extra["position_ids"] = pad(positions, longest, 0)["input_ids"]
         size = len(baseline)
         return TokenizedBatch(
@@ -148,6 +155,7 @@ def chunk(
     padding_side: str,
     multiple: int = 1,
     widest: int = 0,
+    mask_at: Sequence[int] | None = None,
 ) -> TokenizedBatch:
     """Cut rows into chunks, longest rows first, and pad each chunk to its longest row.
 
@@ -159,11 +167,18 @@ def chunk(
         multiple: Multiple that the number of tokens of a chunk should be, for which it may get up to
             `MOST_COLUMNS` of padding; 1 for any number.
         widest: Largest width that these may lead to, if no row is longer.
+        mask_at: Position of each row's mask token that is pooled, with padding on the right; None without.
     """
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     order = np.argsort(-lengths, kind="stable")
     chunks = [
-        pad([ids[row] for row in order[span.rows]], span.width, pad_id, padding_side)
+        pad(
+            [ids[row] for row in order[span.rows]],
+            span.width,
+            pad_id,
+            padding_side,
+            None if mask_at is None else [mask_at[row] for row in order[span.rows]],
+        )
         for span in spans(lengths[order], chunk_tokens, multiple, widest)
     ]
     return TokenizedBatch(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
@@ -207,7 +222,11 @@ def spans(lengths: np.ndarray, chunk_tokens: int, multiple: int = 1, widest: int
 
 
 def pad(
-    rows: Sequence[Sequence[int]], length: int, pad_id: int, padding_side: str = "right"
+    rows: Sequence[Sequence[int]],
+    length: int,
+    pad_id: int,
+    padding_side: str = "right",
+    mask_at: Sequence[int] | None = None,
 ) -> dict[str, Tensor]:
     """Pad rows of token ids to one length.
 
@@ -216,9 +235,10 @@ def pad(
         length: Length of the padded rows.
         pad_id: Id of the pad token.
         padding_side: ``left`` or ``right``.
+        mask_at: As for `chunk`.
 
     Returns:
-        ``input_ids`` and ``attention_mask``, each (rows, length) in int64.
+        ``input_ids`` and ``attention_mask``, each (rows, length) in int64, and ``mask_at``, (rows, 1).
     """
     input_ids = np.full((len(rows), length), pad_id, dtype=np.int64)
     attention_mask = np.zeros((len(rows), length), dtype=np.int64)
@@ -226,7 +246,8 @@ def pad(
         span = slice(length - len(row), None) if padding_side == "left" else slice(len(row))
         input_ids[index, span] = row
         attention_mask[index, span] = 1
-    return {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(attention_mask)}
+    padded = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(attention_mask)}
+    return padded if mask_at is None else padded | {"mask_at": torch.tensor(mask_at)[:, None]}
 
 
 def _trim(chunk: dict[str, Tensor]) -> dict[str, Tensor]:
