@@ -33,6 +33,7 @@ TOY = "data=toy data.dev_size=200 data.test_size=50 trainer.log_every_n_steps=1"
 STAGE1 = (
     f"experiment=pcc_stage1 model=mistral7b prompt=eol {TOY} data.kind=triplets optim.warmup=2 trainer=gpu"
 )
+SMALL = "trainer=cpu data.dev_size=20 data.test_size=20"
 MINILM = f"model=minilm loss=pearson {TOY} data.batch_size=256 trainer=gpu"
 
 RUNS = {
@@ -43,7 +44,7 @@ RUNS = {
     ),
     "32 layers": (
         f"{STAGE1} model.name={{work}}/mistral32 data.train_size=4096 data.batch_size=256 "
-        "trainer.max_epochs=1 trainer.max_steps=12 trainer.val_every=6 trainer.save_every=6",
+        "trainer.max_epochs=1 trainer.max_steps=8 trainer.val_every=4 trainer.save_every=4",
         "data.batch_size=8 trainer.max_steps=2",
     ),
     "segments": (
@@ -51,11 +52,14 @@ RUNS = {
         "trainer.max_epochs=1 trainer.max_steps=40",
         "data.train_size=64 data.batch_size=16 trainer.max_steps=2",
     ),
-    "seed": (f"{MINILM} data.train_size=4096 trainer.max_epochs=2", "data.train_size=64 data.batch_size=16"),
+    "seed": (
+        f"{MINILM} data.train_size=4096 trainer.max_epochs=2",
+        "model=tiny_bert data.train_size=64 data.batch_size=16",
+    ),
     "waits": (f"{MINILM} data.train_size=1024 trainer.max_epochs=1", ""),
     "stopped": (
         f"{MINILM} data.train_size=100000 trainer.max_epochs=1 trainer.save_every=10",
-        "data.train_size=320 data.batch_size=8",
+        "model=tiny_bert data.train_size=1600 data.batch_size=8",
     ),
     "CPU": (
         f"model=tiny_bert {TOY} data.train_size=2000 data.batch_size=16 trainer=cpu trainer.max_epochs=1",
@@ -70,6 +74,11 @@ RUNS = {
 """Settings of train.py, and the further ones of a rehearsal. Batch and epochs do not depend on a recipe."""
 
 BENCH = "--papers-batch 16 --nf4 --mixed --compute bfloat16 --chunk-tokens 16384 --turns 2 --generated"
+WRITE = """
+import json, pathlib, sys, transformers
+from sts_lightning.testing.tiny_decoders import write_mistral
+write_mistral(pathlib.Path(sys.argv[1]), transformers.MistralConfig(**json.loads(sys.argv[2])), sys.argv[3])
+"""
 LOAD = """
 import resource, sys, time
 from sts_lightning.models.encoder import SentenceEncoder
@@ -96,11 +105,10 @@ class Bench(NamedTuple):
 
     def settings(self, name: str) -> list[str]:
         """Return the settings of a run."""
-        settings, smaller = (text.split() for text in RUNS[name])
-        if self.rehearse:
-            settings = [text for text in settings if not text.startswith("trainer=")]
-            settings += [*smaller, "trainer=cpu"]
-        return [text.format(work=self.work) for text in settings]
+        settings, smaller = RUNS[name]
+        texts = f"{settings} {smaller} {SMALL}" if self.rehearse else settings
+        last = {text.partition("=")[0]: text for text in texts.split()}  # Hydra takes a group once
+        return [text.format(work=self.work) for text in last.values()]
 
     def train(self, name: str, folder: str = "", code: str = "", **environment: str) -> str:
         """Train in a sub-folder, after some Python code if there is any, and return the output."""
@@ -114,14 +122,10 @@ class Bench(NamedTuple):
 
     def mistral(self, layers: int) -> str:
         """Write a Mistral with random weights, if it is not there yet, and return its folder."""
-        from transformers import MistralConfig
-
-        from sts_lightning.testing.tiny_decoders import write_mistral
-
         folder = self.work / f"mistral{layers}"
-        if not folder.is_dir():
-            shape: dict[str, Any] = {"num_hidden_layers": 2, **SHAPE} if self.rehearse else {}
-            write_mistral(folder, MistralConfig(**{"num_hidden_layers": layers, **shape}), self.device)
+        if not (folder / "tokenizer.json").is_file():  # the last one
+            shape = {"num_hidden_layers": 2, **SHAPE} if self.rehearse else {"num_hidden_layers": layers}
+            finish(start(["-c", WRITE, str(folder), json.dumps(shape), self.device]))
         return str(folder)
 
     def measured(self, folder: str) -> str:
@@ -137,7 +141,7 @@ class Bench(NamedTuple):
 
 def start(arguments: Sequence[str], **environment: str) -> subprocess.Popen[str]:
     """Start Python in the checkout."""
-    print("$ python", *arguments, flush=True)
+    print("$ python", *(text.replace("\n", "; ") for text in arguments), flush=True)
     command, env = [sys.executable, *arguments], {**os.environ, **environment}
     output: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
     return subprocess.Popen(command, cwd=ROOT, env=env, text=True, **output)

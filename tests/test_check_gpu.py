@@ -112,7 +112,7 @@ def test_the_rehearsal_runs_whole(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPT), "--rehearse", "--report", str(report)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    rows = [line.strip("| ").split(" | ") for line in report.read_text().splitlines() if line.startswith("|")]
+    rows = [line[2:-2].split(" | ") for line in report.read_text().splitlines() if line.startswith("|")]
     outcome = {row[0]: row[-1] for row in rows[2:]}
     assert outcome == {found.name: "" if found.gpu else "yes" for found in check_gpu.STEPS}
     assert list(tmp_path.iterdir()) == [report]
