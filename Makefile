@@ -54,7 +54,7 @@ test-oldest:  ## run the tests with the oldest torch allowed, in an environment 
 test-kills: install  ## kill runs at random moments, resume them, and compare to the bit [KILLS=60 WARM=1] (30 minutes; WARM=1: 8)
 	OMP_NUM_THREADS=1 KILLS=$(or $(KILLS),60) WARM=$(WARM) $(BIN)/python -m pytest -m kills tests/scenarios/test_kills.py
 
-check-gpu: install  ## first thing on a machine with a GPU: tests, front page and speed as one table (10 minutes)
+check-gpu: install  ## first thing on a machine with a GPU: tests, runs and speed as one table, to paste into an issue (25 minutes)
 	$(BIN)/python benchmarks/check_gpu.py
 
 lint: install  ## ruff and mypy

@@ -1,267 +1,435 @@
-"""Run what comes first on a machine with a GPU, and print one table: `make check-gpu`.
+"""Check a machine with a GPU: `make check-gpu`.
 
-Three parts within ten minutes, without data and without the model hub: the tests of the tier `gpu`; the front
-page's command on a model of Mistral-7B's shape with random weights and few layers; the training step of both
-stages of Pcc-tuning with all 32 layers, next to the papers' step. The table is for docs/results.md. Exit
-status: 0 if all passed, 1 if something failed, 2 without a CUDA device.
+Steps in the order of their value, within 25 minutes, without data and without the model hub. Each is a
+process of its own with a time limit; one that fails does not stop the next ones. The table at the end is also
+in a file, to paste into an issue, with the end of the output of each step that failed. `--rehearse` runs the
+same at tiny shapes on a CPU. Exit status: 0 if all passed, 1 if something failed, 2 without a CUDA device.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import re
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
-
-import torch
-from transformers import MistralConfig
-
-from sts_lightning.runs.environment import environment
-from sts_lightning.runs.history_rows import read_history
-from sts_lightning.testing.tiny_decoders import write_mistral
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMIT = 600.0
-"""Seconds that the whole check may take."""
+SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
 
-HEADER = "| part | result | seconds | examples/s | peak memory |\n|---|---|---|---|---|"
+TOY = "data=toy data.dev_size=200 data.test_size=50 trainer.log_every_n_steps=1"
+STAGE1 = (
+    f"experiment=pcc_stage1 model=mistral7b prompt=eol {TOY} data.kind=triplets optim.warmup=2 trainer=gpu"
+)
+SMALL = "trainer=cpu data.dev_size=20 data.test_size=20"
+MINILM = f"model=minilm loss=pearson {TOY} data.batch_size=256 trainer=gpu"
 
-SMALL: dict[str, Any] = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+RUNS = {
+    "front page": (
+        f"model=mistral7b loss=pearson {TOY} model.name={{work}}/mistral4 data.train_size=1280 "
+        "data.batch_size=64 trainer.max_epochs=1 trainer.max_steps=20 optim.warmup=2",
+        "data.batch_size=8 trainer.max_steps=2",
+    ),
+    "32 layers": (
+        f"{STAGE1} model.name={{work}}/mistral32 data.train_size=4096 data.batch_size=256 "
+        "trainer.max_epochs=1 trainer.max_steps=8 trainer.val_every=4 trainer.save_every=4",
+        "data.batch_size=8 trainer.max_steps=2",
+    ),
+    "segments": (
+        f"{STAGE1} model.name={{work}}/mistral4 data.train_size=40960 data.batch_size=1024 "
+        "trainer.max_epochs=1 trainer.max_steps=40",
+        "data.train_size=64 data.batch_size=16 trainer.max_steps=2",
+    ),
+    "seed": (
+        f"{MINILM} data.train_size=4096 trainer.max_epochs=2",
+        "model=tiny_bert data.train_size=64 data.batch_size=16",
+    ),
+    "waits": (f"{MINILM} data.train_size=1024 trainer.max_epochs=1", ""),
+    "stopped": (
+        f"{MINILM} data.train_size=100000 trainer.max_epochs=1 trainer.save_every=10",
+        "model=tiny_bert data.train_size=1600 data.batch_size=8",
+    ),
+    "CPU": (
+        f"model=tiny_bert {TOY} data.train_size=2000 data.batch_size=16 trainer=cpu trainer.max_epochs=1",
+        "data.train_size=320",
+    ),
+    "SLURM": (
+        f"model=tiny_mistral model.quantization=4bit prompt=eol {TOY} data.train_size=64 data.batch_size=16 "
+        "trainer=gpu trainer.max_epochs=1",
+        "",
+    ),
 }
-"""Shape of the rehearsal on a CPU."""
+"""Settings of train.py, and the further ones of a rehearsal. Batch and epochs do not depend on a recipe."""
+
+BENCH = "--papers-batch 16 --nf4 --mixed --compute bfloat16 --chunk-tokens 16384 --turns 2 --generated"
+WRITE = """
+import json, pathlib, sys, transformers
+from sts_lightning.testing.tiny_decoders import write_mistral
+write_mistral(pathlib.Path(sys.argv[1]), transformers.MistralConfig(**json.loads(sys.argv[2])), sys.argv[3])
+"""
+LOAD = """
+import resource, sys, time
+from sts_lightning.models.encoder import SentenceEncoder
+begin, settings = time.monotonic(), {"pooling": "last_token", "device": sys.argv[2]}
+SentenceEncoder.from_pretrained(sys.argv[1], dtype="bfloat16", quantization="4bit", **settings)
+seconds, host = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+print(f"loaded in {seconds:.0f} s with {host:.1f} GiB of host memory")
+"""
+AT_EXIT = "import atexit; atexit.register(lambda: print({}))"
+IN_USE = AT_EXIT.format("'CUDA in use:', torch.cuda.is_initialized()")
+RESERVED = AT_EXIT.format("'reserved', torch.cuda.max_memory_reserved() / 2**30, 'GiB'")
 
 
-@dataclass(frozen=True)
-class Row:
-    """A line of the table.
+class Bench(NamedTuple):
+    """A folder that the steps share, and whether they rehearse on a CPU."""
 
-    Attributes:
-        part: What was run.
-        result: ``passed``, or what went wrong.
-        ok: Whether it passed.
-        seconds: Duration; for a training step that of the step.
-        rate: Examples per second.
-        peak: Peak of the memory allocated on the GPU, in bytes.
-    """
-
-    part: str
-    result: str
-    ok: bool
-    seconds: float | None = None
-    rate: float | None = None
-    peak: int | None = None
-
-    def __str__(self) -> str:
-        seconds = "" if self.seconds is None else f"{self.seconds:.1f}"
-        rate = "" if self.rate is None else f"{self.rate:.1f}"
-        peak = "" if self.peak is None else f"{self.peak / 2**30:.1f} GiB"
-        return f"| {self.part} | {self.result} | {seconds} | {rate} | {peak} |"
-
-
-@dataclass(frozen=True)
-class Done:
-    """A command that has ended, or was stopped at the time limit."""
-
-    status: int | None
-    output: str
-    seconds: float
+    work: Path
+    rehearse: bool
 
     @property
-    def failure(self) -> str:
-        """The last line of the output of a command that failed."""
-        if self.status is None:
-            return f"stopped after {self.seconds:.0f} s"
-        lines = [line for line in self.output.splitlines() if line.strip()]
-        reason = lines[-1].replace("|", "/")[:200] if lines else "no output"
-        return f"failed (exit status {self.status}): {reason}"
+    def device(self) -> str:
+        """Device of the models."""
+        return "cpu" if self.rehearse else "cuda"
+
+    def settings(self, name: str) -> list[str]:
+        """Return the settings of a run."""
+        settings, smaller = RUNS[name]
+        texts = f"{settings} {smaller} {SMALL}" if self.rehearse else settings
+        last = {text.partition("=")[0]: text for text in texts.split()}  # Hydra takes a group once
+        return [text.format(work=self.work) for text in last.values()]
+
+    def train(self, name: str, folder: str = "", code: str = "", **environment: str) -> str:
+        """Train in a sub-folder, after some Python code if there is any, and return the output."""
+        return finish(self.start(name, folder or name, code, **environment))
+
+    def start(self, name: str, folder: str, code: str = "", **environment: str) -> subprocess.Popen[str]:
+        """Start what `train` runs."""
+        run = "import runpy; sys.argv[0] = 'train.py'; runpy.run_path('train.py', run_name='__main__')"
+        script = ["-W", "always", "-c", f"import sys, torch; {code}\n{run}"] if code else ["train.py"]
+        return start([*script, *self.settings(name), f"hydra.run.dir='{self.work / folder}'"], **environment)
+
+    def mistral(self, layers: int) -> str:
+        """Write a Mistral with random weights, if it is not there yet, and return its folder."""
+        folder = self.work / f"mistral{layers}"
+        if not (folder / "tokenizer.json").is_file():  # the last one
+            shape = {"num_hidden_layers": 2, **SHAPE} if self.rehearse else {"num_hidden_layers": layers}
+            finish(start(["-c", WRITE, str(folder), json.dumps(shape), self.device]))
+        return str(folder)
+
+    def measured(self, folder: str) -> str:
+        """Return step time and peak memory of a run."""
+        from sts_lightning.runs.folder import RunFolder
+
+        run = RunFolder(self.work / folder)
+        rates = [row["steps_per_second"] for row in run.history() if "steps_per_second" in row]
+        peaks = run.metrics().details["peak_memory_bytes"].items()
+        peak = ", ".join(f"{name} {size / 2**30:.1f} GiB" for name, size in peaks)
+        return f"{1 / statistics.median(rates):.2f} s a step, peak {peak}"
 
 
-def call(command: list[str], deadline: float) -> Done:
-    """Run a command in the checkout until it ends, or until the deadline by the monotonic clock."""
-    begin = time.monotonic()
-    print(f"$ {' '.join(command)}", flush=True)
+def start(arguments: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+    """Start Python in the checkout."""
+    print("$ python", *(text.replace("\n", "; ") for text in arguments), flush=True)
+    command, env = [sys.executable, *arguments], {**os.environ, **environment}
+    output: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "errors": "replace"}
+    return subprocess.Popen(command, cwd=ROOT, env=env, text=True, **output)
+
+
+def finish(process: subprocess.Popen[str], *statuses: int) -> str:
+    """Print and return the output of a process that is to end with one of these statuses, by default 0."""
+    output = ""
+    for line in process.stdout or ():  # at once, so that it is there when the step is stopped
+        print(line, end="", flush=True)
+        output += line
+    if process.wait() not in (statuses or (0,)):
+        raise RuntimeError(f"exit status {process.returncode}: {last_line(output)}")
+    return output
+
+
+def last_line(output: str) -> str:
+    """Return the last line that is not empty."""
+    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "no output")
+
+
+def nvidia_smi(query: str) -> list[str]:
+    """Return the lines of a query to nvidia-smi, none where it does not work."""
+    command = ["nvidia-smi", f"--query-{query}", "--format=csv,noheader"]
     try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=max(1.0, deadline - begin),
-            check=False,
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+
+
+def versions(bench: Bench) -> str:
+    """Return card, driver and versions, after a product on the card."""
+    import torch
+
+    from sts_lightning.runs.environment import environment
+
+    found, driver = environment(), nvidia_smi("gpu=driver_version")
+    names = ("python", "torch", "lightning", "transformers", "peft", "bitsandbytes")
+    text = ", ".join(f"{name} {found['versions'].get(name, 'missing')}" for name in names)
+    text = f"driver {driver[0] if driver else 'none'}, CUDA {torch.version.cuda}, {text}"
+    text += f", commit {found['git_commit']}"
+    if bench.rehearse:
+        return f"rehearsal on a CPU, no figures of a GPU, {text}"
+    if not torch.cuda.is_available():
+        wheel = "https://pytorch.org/get-started/locally has the command that installs torch for your driver."
+        advice = (
+            f"This torch is a build for CPUs. {wheel}"
+            if torch.version.cuda is None
+            else (
+                f"CUDA_VISIBLE_DEVICES is empty, or the driver too old (CUDA 13 needs 580 or newer). {wheel}"
+            )
         )
-    except subprocess.TimeoutExpired as stopped:
-        output: Any = stopped.stdout or b""  # bytes in spite of text=True
-        text = output if isinstance(output, str) else output.decode(errors="replace")
-        result = Done(None, text, time.monotonic() - begin)
-    else:
-        result = Done(done.returncode, done.stdout, time.monotonic() - begin)
-    if result.status != 0:
-        print(result.output[-4000:], flush=True)
-    return result
+        advice = advice if driver else "nvidia-smi finds no driver: install NVIDIA's."
+        raise SystemExit(f"No CUDA device is visible to torch: nothing was checked. {advice} ({text})")
+    if (torch.ones(4, 4, device="cuda") @ torch.ones(4, 4, device="cuda")).sum().item() != 64:
+        raise RuntimeError("a product of two matrices is wrong")
+    card = torch.cuda.get_device_properties(0)
+    return f"{torch.cuda.device_count()} x {card.name} ({card.total_memory / 2**30:.0f} GiB), {text}"
 
 
-def run_tests(report: Path, deadline: float, rehearsal: bool) -> Row:
-    """Run the tests of the tier `gpu`; a rehearsal runs their bodies on the CPU."""
-    chosen = ["-m", "not gpu and not slow"] if rehearsal else ["-m", "gpu"]
-    done = call([sys.executable, "-m", "pytest", "tests/gpu", *chosen, f"--junitxml={report}"], deadline)
-    if not report.is_file():
-        return Row("pytest -m gpu", done.failure, False, done.seconds)
-    return tests_row(report, done)
+def tests(bench: Bench) -> str:
+    """Run the tests of the GPU tier to the last; a rehearsal runs the body of one on the CPU."""
+    report = bench.work / "tests.xml"
+    chosen = ["-m", "not gpu", "-k", "vectors_are_those_of_the_cpu"] if bench.rehearse else ["-m", "gpu"]
+    options = ["--tb=short", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    finish(start(["-m", "pytest", "tests/gpu", *chosen, *options]), 0, 1)
+    return outcomes(report)
 
 
-def tests_row(report: Path, done: Done) -> Row:
-    """Count the outcomes in pytest's report, and name the tests that failed."""
+def outcomes(report: Path) -> str:
+    """Count the outcomes in pytest's report; a failure, or no test at all, is an error."""
     cases = list(ET.parse(report).getroot().iter("testcase"))
-    failed = [
-        str(case.get("name"))
-        for case in cases
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
+    failed = [str(case.get("name")) for case in cases if {"failure", "error"} & {found.tag for found in case}]
     skipped = sum(case.find("skipped") is not None for case in cases)
     passed = len(cases) - len(failed) - skipped
-    names = f": {', '.join(failed[:5])}".replace("|", "/") if failed else ""
-    text = f"{passed} passed, {len(failed)} failed, {skipped} skipped{names}"
-    return Row("pytest -m gpu", text, done.status == 0 and passed > 0, done.seconds)
+    text = f"{passed} passed, {len(failed)} failed, {skipped} skipped"
+    if failed or not passed:
+        raise RuntimeError(f"{text}: {', '.join(failed)}")
+    return text
 
 
-def run_front_page(folder: Path, layers: int, deadline: float, rehearsal: bool) -> Row:
-    """Train with the front page's command for a 7B model, on random weights and generated sentences."""
-    config = MistralConfig(num_hidden_layers=layers, **(SMALL if rehearsal else {}))
-    write_mistral(folder / "model", config, "cpu" if rehearsal else "cuda")
-    run = folder / "run"
-    settings = [
-        f"model.name={folder / 'model'}",
-        "data=toy",
-        "data.train_size=1280",
-        "data.dev_size=100",
-        "data.test_size=50",
-        "optim.warmup=2",
-        "trainer.max_steps=20",
-        "trainer.log_every_n_steps=1",
-        "evaluation.final=true",
-        f"hydra.run.dir={run}",
-        *(["trainer=cpu", "trainer.max_steps=2", "data.batch_size=8"] if rehearsal else []),
-    ]
-    done = call([sys.executable, "train.py", "model=mistral7b", "loss=pearson", *settings], deadline)
-    part = f"train.py model=mistral7b loss=pearson, {layers} layers"
-    if done.status != 0:
-        return Row(part, done.failure, False, done.seconds)
-    return front_page_row(part, run, done)
+def trained(
+    name: str, bench: Bench, layers: int = 0, folder: str = "", code: str = "", **environment: str
+) -> str:
+    """Train, a Mistral of this many layers if it needs one."""
+    if layers:
+        bench.mistral(layers)
+    output = bench.train(name, folder, code, **environment)
+    told = re.findall(r"^reserved .*|^.* fits? into memory", output, re.MULTILINE)
+    return "; ".join([bench.measured(folder or name), *told])
 
 
-def front_page_row(part: str, run: Path, done: Done) -> Row:
-    """Read speed, memory and the machine's choices from a run folder."""
-    stored: dict[str, Any] = json.loads((run / "metrics.json").read_text())
-    config = (run / "config.yaml").read_text()
-    size = next(
-        int(line.split()[1]) for line in config.splitlines() if line.strip().startswith("batch_size:")
-    )
-    speeds = [
-        row["steps_per_second"] for row in read_history(run / "history.csv") if "steps_per_second" in row
-    ]
-    machine = stored["machine"]
-    text = f"passed: {machine['precision']}, deterministic={machine['deterministic']}"
-    peak = stored["peak_memory_bytes"].get("cuda")
-    return Row(part, text, True, done.seconds, speeds[-1] * size, peak)
+def segments(expandable: bool, bench: Bench) -> str:
+    """Fill the card to the brim with many shapes."""
+    conf = f"expandable_segments:{expandable}"
+    return trained("segments", bench, 4, f"segments {expandable}", RESERVED, PYTORCH_ALLOC_CONF=conf)
 
 
-def run_bench(file: Path, deadline: float, rehearsal: bool) -> list[Row]:
-    """Time the training step of both stages."""
-    shape = (
-        ["--shape", "tiny", "--device", "cpu", "--batch", "8", "--papers-batch", "4", "--micro", "4"]
-        if rehearsal
-        else [
-            "--shape",
-            "mistral7b",
-            "--device",
-            "cuda",
-            "--batch",
-            "64",
-            "--papers-batch",
-            "16",
-            "--micro",
-            "16",
-        ]
-    )
-    settings = ["--nf4", "--mixed", "--checkpointing", "--compute", "bfloat16", "--chunk-tokens", "16384"]
-    more = ["--turns", "2", "--generated", "--json", str(file)]
-    done = call([sys.executable, "benchmarks/decoder_step.py", *shape, *settings, *more], deadline)
-    rows = bench_rows(json.loads(file.read_text())) if file.is_file() else []
-    if done.status != 0:
-        rows.append(Row("benchmarks/decoder_step.py", done.failure, False, done.seconds))
-    return rows
+def whole_model(bench: Bench) -> str:
+    """Load all layers, then train them."""
+    loaded = last_line(finish(start(["-c", LOAD, bench.mistral(32), bench.device])))
+    return f"{loaded}; {trained('32 layers', bench)}"
 
 
-def bench_rows(found: list[dict[str, Any]]) -> list[Row]:
-    """Return a line for each step that was timed."""
-    return [
-        Row(
-            f"stage {step['stage']}, {step['step']}, batch {step['batch']}",
-            "passed",
-            True,
-            step["seconds"],
-            step["examples_per_second"],
-            step["peak_bytes"],
-        )
-        for step in found
-    ]
+def micro_batch(size: int, bench: Bench) -> str:
+    """Time stage 1's step with micro batches of this size, next to the papers' step."""
+    file = bench.work / "bench.json"
+    shape = "tiny --batch 16 --device cpu" if bench.rehearse else "mistral7b --batch 128 --device cuda"
+    options = f"{BENCH} --micro {size} --json {file} --shape {shape}".split()
+    finish(start(["benchmarks/decoder_step.py", *options]))
+    theirs, ours, *_ = json.loads(file.read_text())
+    ratio = ours["tokens_per_second"] / theirs["tokens_per_second"]
+    return f"{ours['examples_per_second']:.1f} examples/s, {ratio:.1f} x the papers'"
 
 
-def describe_machine() -> str:
-    """Return card, driver and versions in one line."""
-    versions = environment()["versions"]
-    names = ("python", "torch", "lightning", "transformers", "peft", "bitsandbytes")
-    installed = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
-    if not torch.cuda.is_available():
-        return f"rehearsal on a CPU, no figures of a GPU; {installed}"
-    card = torch.cuda.get_device_properties(0)
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        driver = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0]
-    except (OSError, subprocess.CalledProcessError, IndexError):
-        driver = "unknown"
-    return (
-        f"{torch.cuda.device_count()} x {card.name} ({card.total_memory / 2**30:.0f} GiB), driver {driver}, "
-        f"CUDA {torch.version.cuda}; {installed}; commit {environment()['git_commit']}"
-    )
+def same_seed(bench: Bench) -> str:
+    """Train twice with the same seed."""
+    import torch
+
+    from sts_lightning.runs.folder import RunFolder
+
+    found = []
+    for folder in ("seed a", "seed b"):
+        bench.train("seed", folder)
+        run = RunFolder(bench.work / folder)
+        rows = [{key: row[key] for key in row if "per_second" not in key} for row in run.history()]
+        found.append((run.read_checkpoint("best")["state_dict"], rows))
+    (one, history), (two, other) = found
+    differ = sum(not torch.equal(one[name], two[name]) for name in one)
+    if differ or history != other:
+        raise RuntimeError(f"{differ} of {len(one)} weights differ; history equal: {history == other}")
+    return f"{len(one)} weights and {len(history)} rows of history equal"
+
+
+def waits(bench: Bench) -> str:
+    """Count by line where Python waits for the card, in a run of four steps with its evaluations."""
+    output = bench.train("waits", code="torch.cuda.set_sync_debug_mode('warn')")
+    lines = Counter(re.findall(r"(\S+:\d+): UserWarning: called a synchronizing", output))
+    if not lines:
+        raise RuntimeError("torch reported none, not even those of the evaluations")
+    shown = (f"{'/'.join(Path(line).parts[-2:])} {count}" for line, count in lines.most_common(20))
+    return f"{lines.total()} in all: {', '.join(shown)}"
+
+
+def stop_and_resume(bench: Bench) -> str:
+    """Send SIGTERM to a run after its first checkpoint, and resume it."""
+    folder = bench.work / "stopped"
+    process = bench.start("stopped", "stopped")
+    while process.poll() is None and not (folder / "checkpoints" / "last.ckpt").is_file():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    stopped = re.findall(r"stopped by SIGTERM after step \d+", finish(process, 128 + signal.SIGTERM))
+    finish(start(["train.py", f"resume='{folder}'"]))
+    return f"{stopped[-1]}, resumed; {bench.measured('stopped')}"
+
+
+def cpu_run(bench: Bench) -> str:
+    """Train on the CPU, and see whether the process uses the card."""
+    process = bench.start("CPU", "CPU", IN_USE)
+    listed = False
+    while process.poll() is None:
+        listed = listed or str(process.pid) in nvidia_smi("compute-apps=pid")
+        time.sleep(0.5)
+    text = f"{re.findall(r'CUDA in use: .*', finish(process))[-1]}, listed by nvidia-smi: {listed}"
+    if "True" in text:
+        raise RuntimeError(text)
+    return text
+
+
+def encode(bench: Bench) -> str:
+    """Encode with the run of all layers."""
+    import torch
+
+    import sts_lightning
+
+    encoder = sts_lightning.load(bench.work / "32 layers").to(bench.device)
+    texts = [f"A man is playing a guitar number {n}." for n in range(100 if bench.rehearse else 4000)]
+    encoder.encode(texts[:64])
+    begin = time.monotonic()
+    encoder.encode(texts)  # the vectors are on the host, so nothing is left to wait for
+    rate, peak = len(texts) / (time.monotonic() - begin), torch.cuda.max_memory_allocated()
+    return f"{rate:.0f} sentences/s, peak {peak / 2**30:.1f} GiB"
+
+
+class Step(NamedTuple):
+    """A step: its function, what to expect, its limit in seconds, whether a CPU cannot stand in."""
+
+    name: str
+    run: Callable[[Bench], str]
+    expected: str
+    limit: int
+    gpu: bool = False
+
+
+STEPS = (
+    Step("0 versions, driver, card", versions, "torch sees the card", 60),
+    Step("1 tests of the GPU tier", tests, "none fails", 240),
+    Step("2 front page, 4 layers", partial(trained, "front page", layers=4), "20 steps", 120),
+    Step("3 stage 1, 32 layers", whole_model, "a step: H100 2.2 to 4 s, RTX 4090 11 to 18 s", 300),
+    Step("4 micro batches of 16", partial(micro_batch, 16), "at most 1.5 times as slow as 64", 90),
+    Step("4 micro batches of 64", partial(micro_batch, 64), "on 24 GB: out of memory", 90),
+    Step("5 segments of fixed size", partial(segments, False), "survives", 120, gpu=True),
+    Step("5 expandable segments", partial(segments, True), "survives, less is reserved", 120),
+    Step("6 the same seed twice", same_seed, "equal to the bit", 100),
+    Step("7 synchronisations by line", waits, "about 10 a step", 50, gpu=True),
+    Step("8 SIGTERM, resume", stop_and_resume, "stopped, then finished", 80),
+    Step("9 a CPU run beside the card", cpu_run, "no CUDA context", 40),
+    Step("9 SLURM_LOCALID=1, one card", partial(trained, "SLURM", SLURM_LOCALID="1"), "trains", 40),
+    Step("10 encode at 7B", encode, "no shortage of memory", 50),
+)
+
+
+class Result(NamedTuple):
+    """Outcome of a step; `ok` is None where it did not run."""
+
+    step: Step
+    ok: bool | None
+    seen: str
+    seconds: float = 0.0
+    output: str = ""
+
+    def __str__(self) -> str:
+        ok = {True: "yes", False: "**no**", None: ""}[self.ok]
+        cells = (self.step.name, self.step.expected, self.seen, f"{self.seconds:.0f}", ok)
+        return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
+
+
+def perform(step: Step, command: Sequence[str]) -> Result:
+    """Run the process of a step until it ends or its time is over; what it has started ends with it."""
+    begin, late = time.monotonic(), ""
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        try:
+            process.wait(step.limit)
+        except subprocess.TimeoutExpired:
+            late = f"stopped after {step.limit} s: "
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        seconds = time.monotonic() - begin
+        output.seek(0)
+        text = output.read()
+    seen = late + last_line(text).removeprefix("seen: ")[:1500]
+    return Result(step, process.returncode == 0, seen, seconds, text)
+
+
+def report(results: Sequence[Result]) -> str:
+    """Return the table, with the versions above it and the output of what failed below."""
+    text = f"`make check-gpu`: {results[0].seen}\n\n"
+    text += "| step | expected | seen | seconds | ok |\n|---|---|---|---|---|\n" + "".join(map(str, results))
+    for result in results:
+        if result.ok is False:
+            text += f"\n{result.step.name}:\n\n```\n{result.output[-3000:].strip()}\n```\n"
+    return text
 
 
 def main() -> None:
-    """Run the parts, print the table."""
+    """Run the steps or, in the process of a step, that step."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--layers", type=int, default=4, help="layers of the trained model; 32: 15 GB of disk"
-    )
     parser.add_argument("--rehearse", action="store_true", help="run everything on the CPU, at tiny shapes")
+    parser.add_argument("--report", type=Path, default=ROOT / "runs" / "check_gpu.md", help="file to write")
+    parser.add_argument("--step", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if not torch.cuda.is_available() and not options.rehearse:
-        print(
-            f"No CUDA device is visible to torch {torch.__version__}: nothing was checked. Install the "
-            "NVIDIA driver and a CUDA build of torch, and see that CUDA_VISIBLE_DEVICES is not empty.",
-            file=sys.stderr,
-        )
-        raise SystemExit(2)
-    deadline = time.monotonic() + LIMIT
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)
-        rows = [run_tests(path / "tests.xml", deadline, options.rehearse)]
-        rows.append(run_front_page(path, options.layers, deadline, options.rehearse))
-        rows += run_bench(path / "bench.json", deadline, options.rehearse)
-    print(f"\n{describe_machine()}\n\n{HEADER}")
-    print(*rows, sep="\n")
-    raise SystemExit(0 if all(row.ok for row in rows) else 1)
+    if options.step is not None:
+        print("seen:", STEPS[options.step].run(Bench(options.work, options.rehearse)))
+        return
+    options.report = options.report.resolve()
+    options.report.parent.mkdir(parents=True, exist_ok=True)
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="check_gpu_", dir=options.report.parent) as work:  # 17 GB
+        for number, step in enumerate(STEPS):
+            if options.rehearse and step.gpu:
+                results.append(Result(step, None, "needs a GPU"))
+                continue
+            print(f"{step.name} (at most {step.limit} s)", file=sys.stderr)
+            command = [sys.executable, __file__, "--step", str(number), "--work", work]
+            if options.rehearse:  # beside others on a busy machine
+                command, step = [*command, "--rehearse"], step._replace(limit=4 * step.limit)
+            results.append(perform(step, command))
+            if not results[0].ok:
+                print(results[0].seen, file=sys.stderr)
+                raise SystemExit(2)
+            options.report.write_text(report(results))
+    print(report(results))
+    print(f"written to {options.report}", file=sys.stderr)
+    raise SystemExit(any(result.ok is False for result in results))
 
 
 if __name__ == "__main__":
