@@ -98,6 +98,7 @@ def test_loss_and_data_fit_or_are_rejected(data: str, heads: dict[str, Loss], co
         ("data=sts", "infonce", "data.positives_from=4;"),
         ("data=toy", "infonce", "data=triplets_file"),
         ("data=nli_triplets", "pearson", "data=pairs_file"),
+        ("data=triplets_file path=mine.csv", "mixcse", "'data.columns=[anchor,positive]'"),
         ("data=pairs_file path=mine.csv data.positives_from=4", "pearson", "without data.positives_from"),
     ],
 )

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import name_setting
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.data.pair_tables import SCORE_RANGE, values_of
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
@@ -51,7 +52,7 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
 
 
 def _other_data(loss: Loss, data: SentenceDataModule) -> str | None:
-    """Return how to use pairs with a score as positives, and the other way around; None if nothing helps."""
+    """Return how to read pairs with a score as positives, positives with a score, or triplets as pairs."""
     positives = getattr(data, "positives_from", None)
     if "score" in loss.labels and data.label == "none" and accepts(loss, 2):
         if positives is not None:
@@ -64,6 +65,8 @@ def _other_data(loss: Loss, data: SentenceDataModule) -> str | None:
         low, high = getattr(data, "score_range", None) or SCORE_RANGE
         similar = low + 0.8 * (high - low)
         return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
+    if "none" in loss.labels and accepts(loss, 2) and isinstance(data, NLITripletsData) and data.path:
+        return f"Without hard negatives: 'data.columns=[{','.join(data.columns[:2])}]'."
     return None
 
 
