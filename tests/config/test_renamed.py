@@ -80,13 +80,13 @@ def test_first_names_only_concern_targets() -> None:
 @pytest.mark.parametrize(
     ("overrides", "name"),
     [
-        (["model=tiny_bert", "data=toy"], "c5de4a9da2"),
+        (["model=tiny_bert", "data=toy"], "360415ee5f"),
         (
             [
                 *("model=tiny_mistral", "data=toy", "loss=infonce", "data.kind=triplets", "prompt=eol"),
                 "loss.mask_repeats=false",
             ],
-            "fda30c63d3",
+            "4adfab5a58",
         ),
     ],
 )
