@@ -47,6 +47,15 @@ def test_the_path_is_asked_for_as_it_is_typed(config: Config) -> None:
     assert str(caught.value) == "path is required. Set it on the command line: path=..."
 
 
+def test_a_setting_of_an_experiment_beside_another_loss_can_be_left_out(config: Config) -> None:
+    mine = ["experiment=simcse_sup", "loss=cross_entropy"]  # as a loss of one's own, without the setting
+    with pytest.raises(ConfigError, match=r"^loss\.mask_repeats: no such setting") as caught:
+        check_config(config(*mine))
+    assert caught.value.hint is not None
+    assert "'~loss.mask_repeats'" in caught.value.hint
+    check_config(config(*mine, "~loss.mask_repeats"))
+
+
 def test_a_check_resolves_a_copy(config: Config) -> None:
     cfg = config()
     before = OmegaConf.to_container(cfg, resolve=False)

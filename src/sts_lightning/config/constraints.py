@@ -218,7 +218,10 @@ def check_target(path: str, node: DictConfig) -> None:
         if key == "_target_":
             continue
         if key not in hints:
-            raise unknown_key(f"{path}.{key}", suggest(key, hints))
+            hint = suggest(key, hints)
+            if not hint.startswith("Did you mean"):  # mostly an experiment's, beside another loss or model
+                hint = f"{hint} '~{path}.{key}' leaves out what an experiment sets.".strip()
+            raise unknown_key(f"{path}.{key}", hint)
         if not (isinstance(value, DictConfig) and "_target_" in value):
             _check_type(f"{path}.{key}", value, hints[key])
         if isinstance(value, DictConfig):
