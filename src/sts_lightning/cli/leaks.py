@@ -101,13 +101,14 @@ def read_source(path: Path | None, columns: tuple[str, str], data_root: str) -> 
     Raises:
         DataError: A file is missing or malformed.
     """
+    from sts_lightning.data.evaluation_files import read_text_pairs
     from sts_lightning.data.pair_tables import pairs_of
     from sts_lightning.data.readers.senteval import load_sickr, load_stsb  # --help does not wait for these
 
     if path is None:
         tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
         return Source([pair for table in tables for pair in pairs_of(table)])
-    pairs, lines = _read_pairs(path, columns)
+    pairs, lines = read_text_pairs(path, columns)
     return Source(pairs, path, lines)
 
 
@@ -117,27 +118,14 @@ def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> d
     Raises:
         DataError: A file is missing or malformed.
     """
+    from sts_lightning.data.evaluation_files import read_text_pairs
     from sts_lightning.data.pair_tables import make_table
     from sts_lightning.data.readers.senteval import load_sts_tasks
 
     if path is None:
         return {task.name: list(task.subsets.values()) for task in load_sts_tasks(data_root)}
-    first, second = zip(*_read_pairs(path, columns)[0], strict=True)
+    first, second = zip(*read_text_pairs(path, columns)[0], strict=True)
     return {path.name: [make_table({"sentence1": first, "sentence2": second})]}
-
-
-def _read_pairs(path: Path, columns: tuple[str, str]) -> tuple[list[tuple[str, str]], list[int]]:
-    """Return the pairs of a file, read as training reads them, and the last line of each."""
-    from sts_lightning.data.readers.row_values import BadRows, sentence
-    from sts_lightning.data.readers.text_files import read_records
-
-    pairs, lines, bad = [], [], BadRows()
-    for line, (first, second) in read_records(path, list(columns), setting="--columns", bad=bad):
-        with bad:
-            pairs.append((sentence(first, path, line), sentence(second, path, line)))
-            lines.append(line)
-    bad.check()
-    return pairs, lines
 
 
 def report_leaks(

@@ -45,8 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the sentences and the cosine of each pair as CSV, and with a calibration score and interval."""
-    from sts_lightning.data.readers.row_values import BadRows, sentence
-    from sts_lightning.data.readers.text_files import read_records
+    from sts_lightning.data.evaluation_files import read_text_pairs
     from sts_lightning.errors import UserError
     from sts_lightning.evaluation.calibration_fit import apply
     from sts_lightning.evaluation.similarity import score_pairs
@@ -59,11 +58,7 @@ def run(options: argparse.Namespace) -> None:
     if options.to is None:
         _log_beside_output()
     calibration = _calibration(options)
-    pairs, bad = [], BadRows()
-    for line, (first, second) in read_records(options.file, options.columns, setting="--columns", bad=bad):
-        with bad:
-            pairs.append((sentence(first, options.file, line), sentence(second, options.file, line)))
-    bad.check()
+    pairs, _ = read_text_pairs(options.file, options.columns)
     firsts, seconds = zip(*pairs, strict=True)
     encoder = load_named(options.model, options.trust, options.trust_remote_code)
     text = io.StringIO()

@@ -88,6 +88,7 @@ class ViewCollator(Generic[RowsT]):
         rows = self.prepare(sentences, [view.augmentation for view in self.views])
         numbers: dict[tuple[str, bool], int] = {}
         columns = [view.column for view in self.views]
+        # The second view of a sentence is its positive, the same text; a third one is read as a negative.
         ids = [
             [
                 numbers.setdefault((example[name], name in columns[:v] and v > 1), len(numbers))

@@ -28,6 +28,21 @@ def task_name(path: Path, alone: bool = True) -> str:
     return f"{path.absolute().parent.name}/{path.stem}"
 
 
+def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str, str]], list[int]]:
+    """Return the pairs of a file without scores, for a command with ``--columns``, and the last line of each.
+
+    Raises:
+        DataError: The file cannot be read, or rows are malformed.
+    """
+    pairs, lines, bad = [], [], BadRows()
+    for line, (first, second) in read_records(path, list(columns), setting="--columns", bad=bad):
+        with bad:
+            pairs.append((sentence(first, path, line), sentence(second, path, line)))
+            lines.append(line)
+    bad.check()
+    return pairs, lines
+
+
 def load_test_files(
     files: Sequence[str],
     columns: tuple[str, str, str] = ("sentence1", "sentence2", "score"),

@@ -281,9 +281,8 @@ def _report(encoder: SentenceEncoder, pipeline: Pipeline) -> None:
     parts += ["length 1"] if encoder.normalize else []
     log.info("%s: %s", pipeline.source, ", ".join(parts))
     kind = pipeline.similarity
-    if kind != "cosine" and not (
-        kind == "dot" and encoder.normalize
-    ):  # of vectors of length 1 they are equal
+    # Of vectors of length 1 the dot product is the cosine.
+    if kind != "cosine" and not (kind == "dot" and encoder.normalize):
         what = {
             "dot": "the dot product",
             "euclidean": "Euclidean distance",

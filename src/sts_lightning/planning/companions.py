@@ -95,12 +95,6 @@ def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion
     if not cfg.companion:
         return None, []
     companion = build("companion", cfg.companion, Companion)
-    if not isinstance(companion, Companion):
-        raise ConfigError(
-            "companion has settings, but no _target_.",
-            key="companion",
-            hint="Choose one, as in companion=twin.",
-        )
     if not isinstance(companion, Teacher):
         with name_setting("companion", cfg.companion):
             companion.connect(encoder)
