@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint docs format bench-encode bench-int8 bench-train bench-gradient-cache bench-decoder \
+.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-int8 bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
@@ -64,6 +64,9 @@ lint: install  ## ruff and mypy
 
 docs: install  ## build the documentation as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+size:  ## count the lines of pure code: without docstrings, comments and imports
+	@$(PYTHON) tools/size.py src
 
 format: install  ## format the code
 	$(BIN)/ruff format .
