@@ -1,5 +1,7 @@
-# python tools/size.py src [--files]     lines of code by folder, with and without docstrings, comments and imports
-"""Count the lines of Python files. `pure` is what remains without blanks, comments, docstrings and imports."""
+"""Count lines by folder: python tools/size.py src [--files].
+
+`pure` is what remains without blanks, comments, docstrings and imports.
+"""
 
 import ast
 import sys
@@ -36,8 +38,9 @@ def main(folder: Path, each_file: bool) -> None:
     for path in sorted(folder.rglob("*.py")):
         rows[str((path if each_file else path.parent).relative_to(folder))].append(counts(path))
     print(f"{'files':>6} {'lines':>7} {'imports':>8} {'pure':>7}")
-    for name, found in [*rows.items(), ("sum", [row for found in rows.values() for row in found])]:
-        files, lines, imports, pure = (sum(column) for column in zip(*found, strict=True))
+    everything = [row for found in rows.values() for row in found]
+    for name, some in [*rows.items(), ("sum", everything)]:
+        files, lines, imports, pure = (sum(column) for column in zip(*some, strict=True))
         print(f"{files:>6} {lines:>7} {imports:>8} {pure:>7}  {name}")
 
 
