@@ -1,8 +1,8 @@
 """Compare the losses of every experiment between two checkouts: python tools/compare_losses.py OLD NEW.
 
 Each experiment trains a tiny model on the generated language without dropout, once with the code of either
-checkout and this interpreter. What a change of the code leaves alone must be equal to the last digit. Runs that
-exist are kept, so that a second call resumes; `--only NAME` takes one experiment.
+checkout and this interpreter. What a change of the code leaves alone must be equal to the last digit. Runs
+that exist are kept, so that a second call resumes; `--only NAME` takes one experiment.
 """
 
 import argparse
@@ -42,19 +42,21 @@ KINDS = {
         "rankcse",
         "simcse_unsup",
     ],
-    "triplets": (
-        [
-            "bellm",
-            "contrast_tune",
-            "minilm_nli",
-            "pcc_stage1",
-            "promcse_llama",
-            "promcse_sup",
-            "promptbert_sup",
-            "simcse_sup",
-        ]
-    ),
-    "classes": ["minilm_distill_nli", "regression_head", "regression_nli"],
+    "triplets": [
+        "bellm",
+        "contrast_tune",
+        "minilm_nli",
+        "pcc_stage1",
+        "promcse_llama",
+        "promcse_sup",
+        "promptbert_sup",
+        "simcse_sup",
+    ],
+    "classes": [
+        "minilm_distill_nli",
+        "regression_head",
+        "regression_nli",
+    ],
     "pairs": [
         "angle_llama",
         "demo",
