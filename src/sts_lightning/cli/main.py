@@ -26,7 +26,6 @@ COMMANDS = (
     "data",
     "export",
     "figure",
-    "heads",
     "leaks",
     "plan",
     "reproduce",
