@@ -18,10 +18,8 @@ from sts_lightning.interrupts import listening, signal_name, stopping_signal, un
 from sts_lightning.output import lasting_output
 
 COMMANDS = (
-    "audit",
-    "calibrate",
+    "average",
     "ceiling",
-    "clean",
     "compare",
     "data",
     "export",
@@ -31,9 +29,7 @@ COMMANDS = (
     "reproduce",
     "runs",
     "score",
-    "search",
     "seeds",
-    "soup",
     "verify",
 )
 """Commands, each in a module of its name."""
