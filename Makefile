@@ -8,7 +8,7 @@ OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-int8 bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
+	bench-prefix bench-lora-dropout bench-mistral bench-audit bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
 help:  ## list the targets
@@ -92,9 +92,6 @@ bench-prefix: install  ## time encoding with the template's prefix read once (2 
 
 bench-lora-dropout: install  ## memory that LoRA's dropout keeps against peft's layers (1 minute)
 	$(BIN)/python benchmarks/lora_dropout.py
-
-bench-heads: install  ## time 126 regression heads on a frozen MiniLM at once against their runs one by one (5 minutes)
-	$(BIN)/python benchmarks/head_grid.py runs/bench_heads/$$(date +%s)
 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
 	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \

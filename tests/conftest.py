@@ -194,6 +194,12 @@ def encoder() -> SentenceEncoder:
 
 
 @pytest.fixture
+def keeps_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs keep the state to resume from, so that one without metrics.json was killed in its report."""
+    monkeypatch.setattr("sts_lightning.workflows.report.drop_optimizer", lambda run: None)
+
+
+@pytest.fixture
 def config() -> Iterator[Callable[..., DictConfig]]:
     """Composes a configuration from overrides, outside a Hydra job."""
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -49,9 +49,6 @@ def test_help_names_every_command_and_imports_nothing_heavy() -> None:
         (["leaks", "FILE", "--near", "nan"], "--near"),
         (["leaks", "FILE", "--near", "2"], "--near"),
         (["leaks", "FILE", "--columns", "sentence1", "sentence1"], "--columns"),
-        (["audit", "RUN", "--resamples", "0"], "--resamples"),
-        (["audit", "RUN", "--json", "MISSING/a.json"], "--json"),
-        (["leaks", "FILE", "--rows", "FOLDER"], "--rows"),
         (["export", "FOLDER", "FILE/x"], "config.yaml"),
     ],
 )

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sts_lightning.data.leak_search import KINDS
-from sts_lightning.data.leaked_rows import (
-    LeakedRows,
-    as_json,
-    find_leaked_rows,
-    hash_scores,
-    published_leaks,
-    read_leaked_rows,
-)
+from sts_lightning.data.leaked_rows import LeakedRows, hash_scores, parse, published_leaks
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import (
     SCORED_PAIRS,
@@ -27,7 +19,7 @@ from sts_lightning.data.readers.senteval import (
     load_sts_tasks,
     load_stsb,
 )
-from sts_lightning.errors import DataError
+from tools.leaked_rows import as_json, find_leaked_rows
 
 FLUTE = ("A man is playing a large flute.", "A man plays the flute.")
 DOGS = ("Two dogs run through tall grass.", "A cat sleeps on the red sofa.")
@@ -59,28 +51,23 @@ def test_each_test_pair_has_its_strongest_kind(found: LeakedRows) -> None:
     assert found.tests["two"].kinds.tolist() == ["near", "", "exact"]
 
 
-def test_round_trip_without_sentences(found: LeakedRows, tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    path.write_text(as_json(found))
-    read = read_leaked_rows(path)
+def test_round_trip_without_sentences(found: LeakedRows) -> None:
+    read = parse(as_json(found))
     assert (read.training, read.near) == ("mine.csv", 0.7)
     for name, test in found.tests.items():
         assert read.tests[name].kinds.tolist() == test.kinds.tolist()
         assert read.tests[name].gold == test.gold
-    assert json.loads(path.read_text())["tests"]["one"]["exact"] == "1"
-    for test in json.loads(path.read_text())["tests"].values():
+    assert json.loads(as_json(found))["tests"]["one"]["exact"] == "1"
+    for test in json.loads(as_json(found))["tests"].values():
         assert test.keys() == {"pairs", "gold", *KINDS}
         assert all(re.fullmatch(r"[0-9 -]*", test[kind]) for kind in KINDS)
 
 
-@pytest.mark.parametrize(
-    "rows", [[], [0], [0, 1, 2], [1, 3], [0, 1, 4, 5, 6, 9], list(range(0, 30, 2)), list(range(30))]
-)
-def test_ranges(rows: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize("rows", [[], [0], [0, 1, 4, 5, 6, 9], list(range(30))])
+def test_ranges(rows: list[int]) -> None:
     pairs = [FLUTE if row in rows else (f"{row} one", f"{row} two") for row in range(30)]
-    path = tmp_path / "rows.json"
-    path.write_text(as_json(find_leaked_rows([FLUTE], [task("t", x=pairs)], "mine", near=None)))
-    assert np.flatnonzero(read_leaked_rows(path).tests["t"].kinds == "exact").tolist() == rows
+    found = find_leaked_rows([FLUTE], [task("t", x=pairs)], "mine", near=None)
+    assert np.flatnonzero(parse(as_json(found)).tests["t"].kinds == "exact").tolist() == rows
 
 
 def test_test_sets_are_known_by_their_gold_scores(found: LeakedRows) -> None:
@@ -98,20 +85,6 @@ def test_test_sets_are_known_by_their_gold_scores(found: LeakedRows) -> None:
         == hash_scores(np.array([1.0, 2.00001]))
         != hash_scores(np.array([2, 1]))
     )
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{}", "[1]", '{"training": "a", "near": 0.8, "tests": {"x": {"pairs": 2, "exact": "5"}}}']
-)
-def test_other_files(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    path.write_text(text)
-    with pytest.raises(DataError) as caught:
-        read_leaked_rows(path)
-    assert str(path) in str(caught.value)
-    assert "sts-lightning leaks --rows" in str(caught.value)
-    with pytest.raises(DataError):
-        read_leaked_rows(tmp_path / "absent")
 
 
 def test_the_published_sets() -> None:

@@ -1,4 +1,4 @@
-"""Similarity of pairs and search, with vectors by hand."""
+"""Similarity of pairs, with vectors by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from sts_lightning.evaluation.similarity import score_pairs, search
+from sts_lightning.evaluation.similarity import score_pairs
 
 VECTORS = {"north": (0.0, 2.0), "east": (3.0, 0.0), "northeast": (1.0, 1.0), "nowhere": (0.0, 0.0)}
 
@@ -28,12 +28,3 @@ def test_pairs() -> None:
     first, second = ["north", "north", "north", "nowhere"], ["east", "northeast", "north", "north"]
     assert score_pairs(encoder, first, second) == pytest.approx([0, 0.5**0.5, 1, 0])
     assert sorted(encoder.seen) == sorted(VECTORS)  # each sentence once
-
-
-def test_search() -> None:
-    corpus = ["east", "nowhere", "north", "northeast", "north"]
-    first, second = search(Compass(), corpus, ["north", "east"], top=3)
-    assert [index for _, index in first] == [2, 4, 3]
-    assert [cosine for cosine, _ in first] == pytest.approx([1, 1, 0.5**0.5])
-    assert [index for _, index in second] == [0, 3, 1]
-    assert len(search(Compass(), corpus, ["north"], top=99)[0]) == 5

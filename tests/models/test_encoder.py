@@ -43,17 +43,6 @@ def test_encode_edge_cases(encoder: SentenceEncoder) -> None:
         encoder.encode("one string")
 
 
-def test_encodes_as_in_training_if_asked() -> None:
-    encoder = tiny_bert(dropout=0.0, max_length=8).eval()
-    encoder.tokenizer.set_evaluation_length(None)
-    encoder.text_edit = "official"
-    sentences = ["a man is playing a guitar", "a man", "a man is running"]
-    with torch.no_grad():
-        expected = encoder(encoder.prepare(512, training=True)([sentences], [None])).numpy()
-    np.testing.assert_allclose(encoder.encode(sentences, as_trained=True), expected, atol=1e-6)
-    assert not np.allclose(encoder.encode(sentences), expected, atol=1e-3)
-
-
 def test_vectors_of_length_1_and_cosines() -> None:
     encoder, unit = tiny_bert(dropout=0.0), tiny_bert(dropout=0.0, normalize=True)
     plain = encoder.encode(SENTENCES)

@@ -10,7 +10,6 @@ import pytest
 
 from sts_lightning.data.fetch.manifest import read_manifest
 from sts_lightning.reproduce.record import Result, read_record
-from sts_lightning.runs.calibration_file import fingerprint, load_calibration
 from sts_lightning.runs.folder import RunFolder
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 
@@ -31,22 +30,12 @@ def change(good: dict[str, Any], path: str, value: Any) -> str:
     return json.dumps(changed)
 
 
-def calibration(folder: Path, name: str, content: bytes) -> Any:
-    run = RunFolder(folder)
-    run.config_file.write_text("model: {}\nevaluation: {}\n")
-    run.checkpoints.mkdir()
-    put(run.checkpoint("best"), b"weights")
-    filled = content.replace(b"FINGERPRINT", fingerprint(run).encode())
-    return load_calibration(put(folder / name, filled), run).scores
-
-
 READERS: dict[str, Reader] = {
     "metrics": lambda folder, name, content: RunFolder(put(folder / name, content).parent).metrics().scores,
     "manifest": lambda folder, name, content: read_manifest(put(folder / name, content).parent),
-    "calibration": calibration,
     "record": lambda folder, name, content: read_record(put(folder / name, content)).results,
 }
-METRICS, SOURCES, CALIBRATION = "metrics.json", "sources.json", "calibration.json"
+METRICS, SOURCES = "metrics.json", "sources.json"
 DEEP = "[" * 100_000
 
 COUNT = {"source": "a.csv", "unit": "pairs", "rows": 3, "published": None, "dropped": {"empty": 1}}
@@ -75,16 +64,6 @@ RESULTS = {
 FETCHED = {"source": "s", "place": "p", "revision": "r", "file": "f", "sha256": "0", "size": 1}
 PART = {"fetched": "now", "downloads": [FETCHED], "files": {"a": "0"}, "counts": {"a": 1}, "notes": {}}
 MANIFEST = {"version": 1, "parts": {"nli": PART}}
-MAP = {
-    "fingerprint": "FINGERPRINT",
-    "cosines": [-0.5, 0.5],
-    "scores": [0, 5.0],
-    "half_width": 0.5,
-    "coverage": 0.9,
-    "score_range": [0, 5],
-    "fitted": 10,
-    "held_out": 10,
-}
 RESULT = {"row": "a", "model": None, "runs": 1, "planned": 1, "scores": {"STSB": 50.5}}
 RECORD = {"table": "t", "model": "minilm", "evaluate": [], "source": "s", "results": [RESULT]}
 
@@ -143,20 +122,6 @@ WRONG: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
             "parts.nli.files": (None, {"a": 1}, *NO_OBJECT),
             "parts.nli.counts": (None, {"a": "1"}, {"a": -1}, *NO_OBJECT),
             "parts.nli.more": (1,),
-        },
-    ),
-    ("calibration", CALIBRATION): (
-        MAP,
-        {
-            "fingerprint": (*NO_TEXT, ABSENT),
-            "cosines": (None, ["x"], [0.5], [0.5, -0.5], [0.5, 0.5], [0.5, 9], ABSENT),
-            "scores": (None, [5, 0], [True, 5], ABSENT),
-            "half_width": (*NO_NUMBER, -1, ABSENT),
-            "coverage": (*NO_NUMBER, 0, 1, ABSENT),
-            "score_range": ("x", [0], [5, 0], [0, "5"], ABSENT),
-            "fitted": (*NO_COUNT, 0, ABSENT),
-            "held_out": (*NO_COUNT, 0, ABSENT),
-            "more": (1,),
         },
     ),
     ("record", "toy.json"): (
@@ -229,8 +194,6 @@ def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
 HEALTHY: list[Healthy] = [
     ("metrics", METRICS, json.dumps(RESULTS), {"dev": 50.0, "A": 50.0, "average": 60.5, "rank": 12.0}),
     ("manifest", SOURCES, json.dumps({"parts": {}, "more": [1]}), {}),
-    ("calibration", CALIBRATION, json.dumps(MAP), (0.0, 5.0)),
-    ("calibration", CALIBRATION, change(MAP, "score_range", None), (0.0, 5.0)),
     ("record", "toy.json", json.dumps(RECORD), [Result("a", None, 1, 1, {"STSB": 50.5})]),
     ("metrics", METRICS, '{"test": {"average": 1, "tasks": {}}}', {"average": 1.0}),
     ("manifest", SOURCES, '{"parts": {}}', {}),
@@ -243,5 +206,4 @@ def test_healthy_and_odd_files_are_read(row: Healthy, tmp_path: Path) -> None:
 
 
 def test_every_reader_has_rows_of_both_kinds() -> None:
-    assert len(BROKEN) >= 250
     assert {row.reader for row in BROKEN} == {row[0] for row in HEALTHY} == READERS.keys()

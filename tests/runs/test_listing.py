@@ -109,12 +109,11 @@ def test_an_evaluation_of_a_run_does_not_show_a_model_that_it_did_not_read(tmp_p
     assert found.settings["ckpt"] == "runs/a"
 
 
-def test_soups_of_other_runs_or_shares_are_not_seeds_of_one(tmp_path: Path) -> None:
+def test_averages_of_other_runs_or_shares_are_not_seeds_of_one(tmp_path: Path) -> None:
     test = {"average": 70.0, "tasks": {"STSB": {"spearman": 70.0}}}
     for name, parent, alpha in (("one", "A/s1", 0.1), ("share", "A/s1", 0.6), ("other", "B/s1", 0.1)):
         write(tmp_path / name, settings(1))
-        soup = {"parents": [{"run": parent, "averaged": True}], "alpha": alpha}
-        details = {"soup": soup, "wall_seconds": 1.0}
+        details = {"averaged": {"runs": [parent], "share": alpha}, "wall_seconds": 1.0}
         RunFolder(tmp_path / name).save_metrics(
             RunMetrics(test, {"spearman": 80.0, "pearson": 80.0}, details)
         )
@@ -135,7 +134,7 @@ def test_broken_runs_are_listed_with_the_reason(tmp_path: Path) -> None:
 
 def test_folders_being_written_are_left_out(tmp_path: Path) -> None:
     write(tmp_path / "run", settings(1), 80.0)
-    write(tmp_path / ".soup.a1b2" / "soup", settings(2))
+    write(tmp_path / ".mean.a1b2" / "mean", settings(2))
     assert [run.folder.path for run in find_runs(tmp_path)] == [tmp_path / "run"]
 
 

@@ -25,8 +25,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows import stages as job
-from sts_lightning.workflows.soup import make_soup
-from sts_lightning.workflows.soup_parents import read_parents
+from sts_lightning.workflows.averaging import average_runs
 from tests.conftest import CONF, SHORT_RUN
 
 Edit = Callable[[dict[str, Any]], None]
@@ -128,8 +127,8 @@ def init_from(run: Path, output: Path, *consent: str) -> None:
     train_py(output, *SHORT, f"init_from={run}", *consent)
 
 
-def soup(run: Path, output: Path, *consent: str) -> None:
-    make_soup(read_parents([run], Trust.of(*parse(consent))), output / "soup", alphas=[0.5])
+def average(run: Path, output: Path, *consent: str) -> None:
+    average_runs([run], output / "average", [0.5], Trust.of(*parse(consent)))
 
 
 ENTRIES = {
@@ -138,7 +137,7 @@ ENTRIES = {
     "export": export_run,
     "resume": resume,
     "init_from": init_from,
-    "soup": soup,
+    "average": average,
 }
 """Called with the run folder, a folder to write to, and consent as on the command line."""
 

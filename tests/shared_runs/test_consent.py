@@ -35,6 +35,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{module}.MyLoss"
 
 
+@pytest.mark.usefixtures("keeps_state")
 def test_a_run_with_a_class_of_the_users_own(
     own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +94,7 @@ def test_code_of_a_model_with_the_users_word(
     assert marker.exists()
 
 
+@pytest.mark.usefixtures("keeps_state")
 def test_stages_with_a_class_of_the_users_own(
     own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +116,7 @@ def test_resume_takes_no_other_settings(tmp_path: Path) -> None:
         train_py(tmp_path / "out", f"resume={tmp_path}", "trust=[a]", "trust_remote_code=true", "seed=2")
 
 
+@pytest.mark.usefixtures("keeps_state")
 @pytest.mark.parametrize(
     "more",
     [

@@ -14,7 +14,6 @@ import torch
 
 from sts_lightning.cli.main import main
 from sts_lightning.errors import UserError
-from sts_lightning.runs.calibration_file import Calibration, fingerprint, save_calibration
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from tests.shared_runs.entries import (
@@ -61,30 +60,25 @@ COMMANDS: dict[str, Command] = {
     "export": program("export", "RUN", "OUTPUT", "--format", "merged"),
     "export_run": export_run,
     "score": program("score", "RUN", "PAIRS"),
-    "cosines": program("score", "RUN", "PAIRS", "--no-calibration"),
-    "search": program("search", "RUN", "PAIRS", "a dog"),
-    "calibrate": program("calibrate", "RUN", "PAIRS"),
     "compare": program("compare", "RUN", "--to", "OTHER", "--resamples", "5"),
     "verify": program("verify", "RUN"),
     "runs": program("runs", "RUN"),
     "page": program("runs", "RUN", "--html", "OUTPUT"),
     "seeds": program("seeds", "RUN", "OTHER"),
-    "clean": program("clean", "RUN"),
     "resume": resume,
     "init_from": init_from,
     "final": final,
 }
 
-ENCODING = ("load", "eval", "export", "export_run", "cosines", "search", "calibrate", "verify", "init_from")
+ENCODING = ("load", "eval", "export", "export_run", "score", "verify", "init_from")
 READ_BY: dict[str, tuple[str, ...]] = {
     "config.yaml": (*ENCODING, "runs", "resume", "final"),
     "metrics.json": ("export", "runs", "seeds", "verify"),
     "predictions.npz": ("compare", "export", "verify"),
-    "calibration.json": ("score", "verify"),
-    "history.csv": ("page", "verify"),
+    "history.csv": ("page",),
     "checkpoints/best.ckpt": ENCODING,
-    "checkpoints/last.ckpt": ("clean", "final", "resume", "verify"),
-    "stages.yaml": (*ENCODING[:-1], "runs", "compare", "seeds", "clean"),
+    "checkpoints/last.ckpt": ("final", "resume"),
+    "stages.yaml": (*ENCODING[:-1], "runs", "compare", "seeds"),
 }
 """Commands that read each file."""
 
@@ -136,7 +130,6 @@ DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
         "deep": text("[" * 100_000),
     },
     "predictions.npz": {**EVERY, "an array": lambda path: np.save(path.open("wb"), np.zeros(3))},
-    "calibration.json": {**EVERY, "nan": replaced("0.5", "NaN"), "a text": replaced("0.5", '"0.5"')},
     "history.csv": {
         "noise": EVERY["noise"],
         "cut": text("step,dev/spearman\n1,50\n2"),
@@ -188,9 +181,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dev = {"spearman": 50.0, "pearson": 50.0, "pairs": 40}
     run.save_metrics(RunMetrics({"average": 100.0, "tasks": {"toy": task}}, dev, {"best_step": 2}))
     run.history_file.write_text("step,dev/spearman\n0,40.0\n2,50.0\n")
-    save_calibration(
-        run.calibration_file, Calibration((-0.5, 0.5), (0.5, 5.0), 0.5, 0.9, None, 20, 20), fingerprint(run)
-    )
     shutil.copytree(run.path, run.path.parent / "other")
     (run.path.parent / "pairs.csv").write_text(PAIRS)
     return run.path
@@ -229,5 +219,5 @@ def test_a_damaged_file_is_named(
     assert Path(file).name in said
     assert "Traceback" not in said
     assert len(left) < 1000
-    assert left or command in ("runs", "page", "clean"), "accepted"
+    assert left or command in ("runs", "page"), "accepted"
     assert not output.is_dir() or command in ("resume", "init_from", "final")

@@ -49,7 +49,7 @@ def swap(values: dict[str, Any]) -> None:
 WEIGHT = "encoder.backbone.embeddings.word_embeddings.weight"
 
 DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
-    "a link": ("links", "links to", lambda run: (run.path / "x").symlink_to("/etc/hostname")),
+    "a link": ("config.yaml", "links to", lambda run: (run.path / "x").symlink_to("/etc/hostname")),
     "no configuration": ("config.yaml", "has no config.yaml", lambda run: run.config_file.unlink()),
     "half a configuration": ("config.yaml", "cannot be read", lambda run: run.config_file.write_text("a: [")),
     "code": (
@@ -79,27 +79,6 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "dev.pearson is nan",
         lambda run: change_json(run, lambda values: values["dev"].update(pearson=float("nan"))),
     ),
-    "no history": ("history.csv", "does not exist", lambda run: run.history_file.unlink()),
-    "a torn history": (
-        "history.csv",
-        "line 3: cannot be read",
-        lambda run: run.history_file.write_text("step,dev/spearman\n1,50\n2,5x\n"),
-    ),
-    "a cut history": (
-        "history.csv",
-        "its last line is cut",
-        lambda run: run.history_file.write_text("step,dev/spearman\n1,50\n2,5"),
-    ),
-    "a mixed history": (
-        "history.csv",
-        "do not ascend",
-        lambda run: run.history_file.write_text("step,dev/spearman\n2,51\n1,50\n"),
-    ),
-    "another selection": (
-        "history.csv",
-        "step 2 has dev score 50.0, but the best is 51.0",
-        lambda run: run.history_file.write_text("step,dev/spearman\n1,51\n2,50\n"),
-    ),
     "half of the weights": (
         "checkpoints/best.ckpt",
         "is not a readable checkpoint",
@@ -110,49 +89,25 @@ DAMAGE: dict[str, tuple[str, str, Callable[[RunFolder], object]]] = {
         "does not exist",
         lambda run: run.checkpoint("best").unlink(),
     ),
-    "weights of another step": (
-        "checkpoints/best.ckpt",
-        "is of step 1, the scores of step 2",
-        lambda run: change_weights(run, "best", lambda values: values.update(global_step=1)),
-    ),
     "a weight that is NaN": (
         "checkpoints/best.ckpt",
         "has 1 of ",
         lambda run: change_weights(run, "best", lambda values: first(values).view(-1)[3].fill_(torch.nan)),
     ),
-    "a state that is infinite": (
-        "checkpoints/last.ckpt",
-        "optimizer_states.0.state.0.exp_avg has 3 of 3 values",
-        lambda run: change_weights(
-            run,
-            "last",
-            lambda values: values["optimizer_states"][0]["state"][0]["exp_avg"].fill_(torch.inf),
-        ),
-    ),
-    "half of the state": (
-        "checkpoints/last.ckpt",
-        "is not a readable checkpoint",
-        lambda run: cut(run.checkpoint("last")),
-    ),
-    "kept weights of another step": (
-        "checkpoints/step_1.ckpt",
-        "is of step 2",
-        lambda run: change_weights(run, 1, lambda values: values.update(global_step=2)),
-    ),
     "a missing weight": (
-        "weights",
+        "checkpoints/best.ckpt",
         "1 of ",
         lambda run: change_weights(run, "best", lambda values: values["state_dict"].pop(WEIGHT)),
     ),
     "an unknown weight": (
-        "weights",
+        "checkpoints/best.ckpt",
         "for example more",
         lambda run: change_weights(
             run, "best", lambda values: values["state_dict"].update({"encoder.more": torch.zeros(1)})
         ),
     ),
     "another shape": (
-        "weights",
+        "checkpoints/best.ckpt",
         "backbone.embeddings.word_embeddings.weight",
         lambda run: change_weights(
             run, "best", lambda values: values["state_dict"].update({WEIGHT: torch.zeros(3, 3)})

@@ -44,12 +44,12 @@ def test_scores_have_intervals_and_the_recipe_its_values(tmp_path: Path) -> None
 
 
 def test_an_average_names_its_runs(tmp_path: Path) -> None:
-    parents = [{"run": f"runs/{name}", "averaged": name != "c"} for name in "abc"]
-    write_run(tmp_path / "whole", soup={"parents": parents, "alpha": 1.0})
+    runs = ["runs/a", "runs/b"]
+    write_run(tmp_path / "whole", averaged={"runs": runs, "share": 1.0})
     recipe = card_facts(tmp_path / "whole").recipe
     assert recipe["average of the weights of"] == "a, b (settings of the first)"
     assert not [name for name in recipe if name.startswith("share")]
-    write_run(tmp_path / "half", soup={"parents": parents, "alpha": 0.5})
+    write_run(tmp_path / "half", averaged={"runs": runs, "share": 0.5})
     assert 0.5 in card_facts(tmp_path / "half").recipe.values()
     write_run(tmp_path / "with_start", wise_ft={"share": 0.7, "dev": {"1": 80.0, "0.7": 81.0}})
     assert 0.7 in card_facts(tmp_path / "with_start").recipe.values()

@@ -15,8 +15,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from sts_lightning.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.workflows.logged import log_results, log_settings
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.report import log_results
+from sts_lightning.workflows.train import log_settings, train_in
 from tests.scenarios.helpers import EPOCHS
 from tests.scenarios.interruptions import StopAt
 

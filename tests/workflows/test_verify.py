@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 
 from sts_lightning.config.trust import NOTHING
@@ -20,19 +19,9 @@ from sts_lightning.testing.toy import ToyData
 from sts_lightning.workflows.scoring import score
 from sts_lightning.workflows.verify import verify
 from tests.shared_runs.entries import edit, write_finished
-from tests.workflows.damage import DAMAGE, change_json, change_weights, cut, first
+from tests.workflows.damage import DAMAGE, change_json, cut
 
-CHECKED = [
-    "links",
-    "config.yaml",
-    "metrics.json",
-    "history.csv",
-    "checkpoints/best.ckpt",
-    "checkpoints/last.ckpt",
-    "checkpoints/step_1.ckpt",
-    "weights",
-    "predictions.npz",
-]
+CHECKED = ["config.yaml", "metrics.json", "checkpoints/best.ckpt", "predictions.npz"]
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +29,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a finished run leaves, with the scores of its weights; nothing is trained."""
     run = RunFolder(tmp_path_factory.mktemp("runs") / "whole")
     write_finished(run.path)
-    last = torch.load(run.checkpoint("last"), weights_only=True)
-    last["optimizer_states"] = [{"state": {0: {"exp_avg": torch.zeros(3)}}}]
-    torch.save(last, run.checkpoint("last"))
-    torch.save(last | {"global_step": 1}, run.checkpoint(1))
     cfg = run.load_config()
     cfg.evaluation.final = True
     run.save_config(cfg)
@@ -56,7 +41,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = score(load_from(run, cfg).eval(), data, cfg.evaluation)
     save_predictions(run, data.tests, found.test_cosines)
     run.save_metrics(RunMetrics(found.test, {**found.dev}, {"best_step": 2}))
-    run.history_file.write_text("step,train/loss,dev/spearman\n0,,90.0\n1,0.5,50.0\n2,0.4,51.5\n")
     return run.path
 
 
@@ -65,22 +49,15 @@ def run(whole: Path, tmp_path: Path) -> RunFolder:
     return RunFolder(shutil.copytree(whole, tmp_path / "run"))
 
 
-def outcomes(run: RunFolder, evaluate: bool = False) -> dict[str, tuple[str, str]]:
-    return {check.name: (check.outcome, check.text) for check in verify(run, NOTHING, evaluate)}
+def outcomes(run: RunFolder) -> dict[str, tuple[str, str]]:
+    return {check.name: (check.outcome, check.text) for check in verify(run, NOTHING)}
 
 
 def test_a_whole_run(run: RunFolder) -> None:
     found = outcomes(run)
     assert list(found) == CHECKED
     assert {outcome for outcome, _ in found.values()} == {"ok"}, found
-    assert found["config.yaml"][1] == "of this version"
     assert found["predictions.npz"][1] == "40 pairs of 1 task give the stored scores"
-
-
-def test_the_model_before_training_may_be_the_best(run: RunFolder) -> None:
-    metrics = run.metrics()
-    run.save_metrics(RunMetrics(metrics.test, metrics.dev, {"best_step": 0}))
-    assert outcomes(run)["history.csv"][0] == "ok"
 
 
 @pytest.mark.parametrize("damage", list(DAMAGE))
@@ -90,23 +67,7 @@ def test_damage_is_found_where_it_is(damage: str, run: RunFolder) -> None:
     found = outcomes(run)
     assert found[name][0] == "wrong", found
     assert message in found[name][1]
-    others = {other for other, (outcome, _) in found.items() if outcome == "wrong"} - {name}
-    assert others <= ({"checkpoints/best.ckpt"} if name == "history.csv" else set())
-    assert not [check for check in found if found[check][0] == "not checked" and found[check][1] == ""]
-
-
-def test_a_run_of_an_earlier_version(run: RunFolder) -> None:
-    """With a target that has moved since, and without settings that were added."""
-
-    def former(cfg: dict[str, Any]) -> None:
-        cfg["model"]["_target_"] = "sts_lightning.models.tiny_bert.tiny_bert"
-        del cfg["optim"]["stretch"], cfg["optim"]["eps"]
-
-    edit(run.config_file, former)
-    change_json(run, lambda values: values["test"]["tasks"]["toy"].pop("subsets"))
-    found = outcomes(run)
-    assert {outcome for outcome, _ in found.values()} == {"ok"}, found
-    assert found["config.yaml"][1] == "of an earlier version, without optim.eps, optim.stretch"
+    assert list(found) == CHECKED[: CHECKED.index(name) + 1]  # what depends on it is not looked at
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "wmean"])
@@ -124,15 +85,6 @@ def test_other_aggregates_are_computed_again(aggregate: str, run: RunFolder) -> 
     assert outcomes(run)["predictions.npz"][0] == "ok"
 
 
-def test_sentences_encoded_again(run: RunFolder) -> None:
-    outcome, text = outcomes(run, evaluate=True)["evaluation"]
-    assert (outcome, text.startswith("dev and test scores differ by at most 0.0")) == ("ok", True), text
-    change_weights(run, "best", lambda values: first(values).mul_(-1).add_(torch.randn(first(values).shape)))
-    outcome, text = outcomes(run, evaluate=True)["evaluation"]
-    assert outcome == "wrong"
-    assert "but computed again it is" in text
-
-
 def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder) -> None:
     def elsewhere(cfg: dict[str, Any]) -> None:
         target = "sts_lightning.models.SentenceEncoder.from_pretrained"
@@ -140,8 +92,8 @@ def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder) -> None:
 
     edit(run.config_file, elsewhere)
     found = outcomes(run)
-    assert found["weights"][0] == "not checked"
-    assert "/no/such/model" in found["weights"][1]
+    assert found["checkpoints/best.ckpt"][0] == "not checked"
+    assert "/no/such/model" in found["checkpoints/best.ckpt"][1]
 
 
 def test_stages_and_evaluations(run: RunFolder, tmp_path: Path) -> None:
@@ -151,20 +103,20 @@ def test_stages_and_evaluations(run: RunFolder, tmp_path: Path) -> None:
     (both / "stages.yaml").write_text(yaml.safe_dump({"one": stage, "two": stage}))
     for name in ("one", "two"):
         shutil.copytree(run.path, both / name)
-    cut(both / "two" / "checkpoints" / "last.ckpt")
+    cut(both / "two" / "checkpoints" / "best.ckpt")
     found = outcomes(RunFolder(both))
-    assert [name for name in found if found[name][0] != "ok"] == ["two: checkpoints/last.ckpt"]
-    assert len(found) == 1 + 2 * len(CHECKED)
+    assert [name for name in found if found[name][0] != "ok"] == ["two: checkpoints/best.ckpt"]
+    assert len(found) == 2 * len(CHECKED) - 1
     (both / "stages.yaml").write_text("../one: {}\n")
     assert outcomes(RunFolder(both))["stages.yaml"][0] == "wrong"
     evaluation = RunFolder(tmp_path / "evaluation")
     evaluation.path.mkdir()
     evaluation.config_file.write_text("suite: sts\naggregate: all\n")
     evaluation.save_metrics(RunMetrics({"tasks": {}, "average": 70.0}))
-    assert [name for name, (outcome, _) in outcomes(evaluation).items() if outcome == "ok"] == CHECKED[:3]
+    assert [name for name, (outcome, _) in outcomes(evaluation).items() if outcome == "ok"] == CHECKED[:2]
 
 
 def test_nothing_is_written(run: RunFolder) -> None:
     before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
-    outcomes(run, evaluate=True)
+    outcomes(run)
     assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before

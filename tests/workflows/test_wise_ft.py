@@ -16,13 +16,12 @@ from sts_lightning.config.trust import NOTHING
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import report
-from sts_lightning.workflows.soup import make_soup
-from sts_lightning.workflows.soup_parents import read_parents
+from sts_lightning.workflows.averaging import average_runs
 from sts_lightning.workflows.train import train_in
 from sts_lightning.workflows.verify import verify
 from tests.conftest import CONF, EXACT, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights
-from tests.workflows.soup_runs import dev_of
+from tests.workflows.averaged_runs import dev_of
 
 Config = Callable[..., DictConfig]
 State = dict[str, torch.Tensor]
@@ -85,18 +84,18 @@ def test_dev_selects_among_averages_with_the_start(usual: Path, mixed: Path, con
     assert metrics(mixed)["test"] != metrics(usual)["test"]
 
 
-def test_soup_makes_the_same_average(usual: Path, mixed: Path, tmp_path: Path) -> None:
-    soup = make_soup(read_parents([usual], NOTHING), tmp_path / "soup", alphas=SHARES)
-    assert [candidate.dev for candidate in soup.tried] == list(metrics(mixed)["wise_ft"]["dev"].values())
-    assert soup.best.alpha == metrics(mixed)["wise_ft"]["share"]
-    for name, value in weights(tmp_path / "soup").items():
+def test_the_command_makes_the_same_average(usual: Path, mixed: Path, tmp_path: Path) -> None:
+    scores = average_runs([usual], tmp_path / "average", SHARES)
+    assert list(scores.values())[1:] == list(metrics(mixed)["wise_ft"]["dev"].values())
+    assert metrics(tmp_path / "average")["averaged"]["share"] == metrics(mixed)["wise_ft"]["share"]
+    for name, value in weights(tmp_path / "average").items():
         assert torch.equal(value, weights(mixed)[name]), name
 
 
 def test_what_reads_runs_reads_the_average(usual: Path, mixed: Path) -> None:
     text = ["abc"]
     assert abs(sts_lightning.load(mixed).encode(text) - sts_lightning.load(usual).encode(text)).max() > 1e-3
-    checks = list(verify(RunFolder(mixed), NOTHING, evaluate=True))
+    checks = list(verify(RunFolder(mixed), NOTHING))
     assert {check.outcome for check in checks} == {"ok"}, checks
     best, last = (RunFolder(mixed).read_checkpoint(which) for which in ("best", "last"))
     assert "wise_ft" in best

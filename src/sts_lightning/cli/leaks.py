@@ -48,12 +48,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--list", type=Path, dest="listing", help="write the leaks to this CSV file")
     parser.add_argument("--write", type=Path, help="write the training file without them to this file")
-    parser.add_argument(
-        "--rows",
-        type=Path,
-        metavar="FILE",
-        help="write the numbers of the test pairs that leak to this JSON file, for `audit --rows`",
-    )
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -67,17 +61,12 @@ def run(options: argparse.Namespace) -> None:
     check_output("--list", options.listing, options.file, against)
     suffix = None if options.file is None else options.file.suffix or None  # it has the source's format
     check_output("--write", options.write, against, options.listing, suffix=suffix)
-    check_output("--rows", options.rows, options.file, options.listing, options.write)
-    if options.rows is not None and against is not None:
-        raise ConfigError("--rows is for the seven test sets: leave out --against.", key="rows")
     columns = tuple(options.columns)
     if columns[0] == columns[1]:
         raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.", key="columns")
     source = read_source(options.file, columns, options.data_root)
     tests = read_tests(against, columns, options.data_root)
     report_leaks(source, tests, options.near or None, options.listing, options.write)
-    if options.rows is not None:
-        _write_rows(source, options.near or None, options.data_root, options.rows)
 
 
 @dataclass(frozen=True)
@@ -184,14 +173,6 @@ def _write_list(source: Source, leaks: Sequence[Leak], path: Path) -> None:
         pair = source.pairs[leak.row]
         writer.writerow([leak.row, line, leak.kind, leak.task, *pair, *leak.test_pair])
     write_atomic(path, text.getvalue())
-
-
-def _write_rows(source: Source, near: float | None, data_root: str, path: Path) -> None:
-    from sts_lightning.data.leaked_rows import as_json, find_leaked_rows
-    from sts_lightning.data.readers.senteval import load_sts_tasks
-
-    name = "STS-B train and SICK-R train" if source.path is None else source.path.name
-    write_atomic(path, as_json(find_leaked_rows(source.pairs, load_sts_tasks(data_root), name, near)))
 
 
 def _write_clean(source: Source, leaking: set[int], path: Path) -> None:

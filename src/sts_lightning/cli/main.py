@@ -18,23 +18,18 @@ from sts_lightning.interrupts import listening, signal_name, stopping_signal, un
 from sts_lightning.output import lasting_output
 
 COMMANDS = (
-    "audit",
-    "calibrate",
+    "average",
     "ceiling",
-    "clean",
     "compare",
     "data",
     "export",
     "figure",
-    "heads",
     "leaks",
     "plan",
     "reproduce",
     "runs",
     "score",
-    "search",
     "seeds",
-    "soup",
     "verify",
 )
 """Commands, each in a module of its name."""

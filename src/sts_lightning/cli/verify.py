@@ -19,11 +19,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="check that a run folder is whole, fits its model and has the scores of its predictions",
     )
     parser.add_argument("run_folder", metavar="RUN", type=Path, help="the folder of a run or an evaluation")
-    parser.add_argument(
-        "--evaluate",
-        action="store_true",
-        help="also encode the dev and test sentences again, where data and model are on this machine",
-    )
     add_trust(parser)
     parser.set_defaults(run=run)
 
@@ -40,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
 
     folder = RunFolder(options.run_folder)
     outcomes = []
-    for check in verify(folder, Trust.of(options.trust, options.trust_remote_code), options.evaluate):
+    for check in verify(folder, Trust.of(options.trust, options.trust_remote_code)):
         log.info("%-12s %s: %s", check.outcome, check.name, check.text)
         outcomes.append(check.outcome)
     wrong = outcomes.count("wrong")

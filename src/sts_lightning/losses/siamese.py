@@ -119,12 +119,8 @@ class SiameseRegressionLoss(Loss):
         with torch.no_grad():
             rounded = (prediction / self.spacing).round().clamp(0, self.top_label)
             self.observed = {"accuracy": (rounded == labels.round()).float().mean()}
-        return self.penalties(prediction, labels).mean()
-
-    def penalties(self, predictions: Tensor, labels: Tensor) -> Tensor:
-        """Compute the penalty of predictions on the scale of the nodes: (..., B), (B,) -> (..., B)."""
-        target = (labels.floor() if self.official else labels).to(predictions.dtype) * self.spacing
-        return self.penalty((self._clamped(predictions) - target).abs())
+        target = (labels.floor() if self.official else labels).to(prediction.dtype) * self.spacing
+        return self.penalty((self._clamped(prediction) - target).abs()).mean()
 
     def _clamped(self, prediction: Tensor) -> Tensor:
         if self.clamp == "none":
@@ -175,5 +171,5 @@ class ZeroZoneLoss(SiameseRegressionLoss):
                 f"x0 must lie between 0 and half of spacing ({spacing / 2:g}), got {x0}: "
                 "a larger x0 makes a prediction correct for two labels."
             )
-        self.k: float | Tensor = k
-        self.x0: float | Tensor = x0
+        self.k = k
+        self.x0 = x0

@@ -269,7 +269,6 @@ class SentenceEncoder(BackboneModule):
         progress: bool | None = None,
         share_prefix: bool = True,
         normalize: bool = False,
-        as_trained: bool = False,
     ) -> np.ndarray:
         """Embed sentences in batches of similar length; a sentence that is repeated is embedded each time.
 
@@ -280,7 +279,6 @@ class SentenceEncoder(BackboneModule):
             progress: Whether to show a progress bar; by default in a terminal if there are many chunks.
             share_prefix: Whether a causal model computes the tokens that all sentences start with only once.
             normalize: Whether to scale the vectors to length 1, if the encoder does not do so anyway.
-            as_trained: Whether to read the sentences as in training: cut at ``max_length``, and not edited.
 
         Returns:
             float32 array, shape (N, D), in the order given.
@@ -294,7 +292,7 @@ class SentenceEncoder(BackboneModule):
         chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
         # What is gathered in inference mode could not train afterwards.
         with evaluation_mode(self), torch.no_grad() if is_sharded(self.backbone) else torch.inference_mode():
-            batch = self.prepare(chunk_tokens, training=as_trained)([sentences], [None])
+            batch = self.prepare(chunk_tokens, training=False)([sentences], [None])
             if is_sharded(self.backbone):
                 vectors = self.project(self.pool_rows(batch))
             else:

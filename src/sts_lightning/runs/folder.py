@@ -5,14 +5,13 @@ config.yaml                 the composed configuration, resolved
 metrics.json                scores, data counts, seed, versions, time, memory; marks a run as finished
 history.csv                 one row for each logged step
 predictions.npz             cosines and gold scores of the test pairs
-calibration.json            map from cosines to a user's scores
 checkpoints/best.ckpt       trained parameters at the best dev score
-checkpoints/last.ckpt       everything needed to resume
+checkpoints/last.ckpt       everything needed to resume; the last weights alone when a run has finished
 checkpoints/step_N.ckpt     trained parameters after step N, if trainer.keep_every asks for them
 stages.yaml                 configurations of the stages of a run; each stage has a subfolder, or one that
                             runs share, in `stages` beside the run folder
 plots/*.png, train.log      for the user
-report.html                 scores, plots, pairs of disagreement, changed settings and cost, on one page
+report.html                 scores, plots, pairs of disagreement, cost and settings, on one page
 ==========================  ===========================================================================
 """
 
@@ -67,7 +66,6 @@ class RunFolder:
         self.metrics_file = self.path / "metrics.json"
         self.history_file = self.path / "history.csv"
         self.predictions_file = self.path / "predictions.npz"
-        self.calibration_file = self.path / "calibration.json"
         self.stages_file = self.path / "stages.yaml"
         self.log_file = self.path / "train.log"
         self.output_file = self.path / "output.log"

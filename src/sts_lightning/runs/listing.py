@@ -79,8 +79,8 @@ def _read(folder: RunFolder) -> ListedRun:
     try:
         metrics = last.metrics()
         if metrics.averaged:  # otherwise the settings are those of the first run of the average
-            settings["soup"] = list(metrics.averaged)
-            settings["soup.alpha"] = metrics.details["soup"].get("alpha", 1.0)
+            settings["averaged"] = list(metrics.averaged)
+            settings["averaged.share"] = metrics.details["averaged"]["share"]
         return ListedRun(folder, state, settings, metrics)
     except CheckpointError as error:
         return ListedRun(folder, state, settings, problem=str(error))

@@ -72,17 +72,11 @@ class Average(TypedDict):
     average: float
 
 
-class Parent(TypedDict):
-    """A run whose weights may be part of an average, as stored."""
+class Averaged(TypedDict):
+    """Folders of the runs whose weights were averaged, and the share of them beside the start, as stored."""
 
-    run: str
-    averaged: bool
-
-
-class Soup(TypedDict):
-    """What an average of weights was made of, as stored."""
-
-    parents: list[Parent]
+    runs: list[str]
+    share: float
 
 
 class Mixture(TypedDict):
@@ -99,7 +93,7 @@ class Contents(TypedDict, total=False):
     dev: DevScores | None
     test_untuned: TestScores | None
     dev_untuned: Correlation | None
-    soup: Soup
+    averaged: Averaged
     wise_ft: Mixture
     best_step: Count
     steps: Count
@@ -176,8 +170,7 @@ class RunMetrics:
     @property
     def averaged(self) -> tuple[str, ...]:
         """Folders of the runs whose weights were averaged; none for a run that was trained."""
-        parents = self.details.get("soup", {"parents": []})["parents"]
-        return tuple(str(parent["run"]) for parent in parents if parent["averaged"])
+        return tuple(self.details.get("averaged", {"runs": []})["runs"])
 
     @property
     def peak_memory_gb(self) -> float | None:

@@ -195,7 +195,7 @@ def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str
 
 
 def _is_average(details: Mapping[str, Any]) -> bool:
-    return "soup" in details or _share(details) is not None
+    return "averaged" in details or _share(details) is not None
 
 
 def _share(details: Mapping[str, Any]) -> float | None:
@@ -208,7 +208,7 @@ def _averaged(metrics: RunMetrics | None) -> dict[str, Any]:
     if metrics is None or not metrics.averaged:
         return {}
     names = ", ".join(Path(run).name for run in metrics.averaged)
-    share = metrics.details["soup"].get("alpha")
+    share = metrics.details["averaged"]["share"]
     rest = {} if share == 1 else {"share of the average, the rest being the start": share}
     return {"average of the weights of": f"{names} (settings of the first)", **rest}
 

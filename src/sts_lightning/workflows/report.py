@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import lightning.pytorch as pl
+from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
+from matplotlib.image import imread
 from omegaconf import DictConfig
 
 from sts_lightning.analysis.phases import Phases, find_phases
@@ -30,15 +32,19 @@ from sts_lightning.runs.history_rows import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.dev_metrics import MONITOR
+from sts_lightning.training.event_file import FINAL, HP_METRIC, PLOTS, EventFileLogger
+from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.run_clock import RunClock
-from sts_lightning.workflows.logged import log_results
-from sts_lightning.workflows.run_page import changed_settings, write_page
+from sts_lightning.workflows.averaging import ENTRY, mix_with_start
+from sts_lightning.workflows.run_page import write_page
 from sts_lightning.workflows.scoring import Scores, score
 from sts_lightning.workflows.validate import Parts
-from sts_lightning.workflows.wise_ft import ENTRY, mix_with_start
 
 log = logging.getLogger(__name__)
+
+KEPT = ("state_dict", "global_step", "epoch", "pytorch-lightning_version")
+"""Parts of the last checkpoint that stay when a run has finished."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +107,11 @@ def report(fitted: Fitted, clock: RunClock) -> float:
     details = {"dev_untuned": before, "worse_than_untuned": worse, **details}
     metrics = RunMetrics(tuned.test, _dev(tuned), details)
     with _optional(run.page_file.name):
-        write_page(run, metrics, _disagreements(tuned, data), changed_settings(cfg))
+        write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(parts.loggers, run, metrics, fitted.trainer.global_step)
     # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
     run.save_metrics(metrics)
+    drop_optimizer(run)
     if worse:
         log.warning(
             "WARNING: the selected weights (dev %.2f) are worse than the untuned model (dev %.2f): lower "
@@ -120,6 +127,46 @@ def report(fitted: Fitted, clock: RunClock) -> float:
         run.name,
     )
     return tuned.dev["spearman"]
+
+
+def drop_optimizer(run: RunFolder) -> None:
+    """Leave of the last checkpoint what `init=final` reads; the rest, often twice the size, is for resuming.
+
+    A run that is killed before this has finished all the same, and keeps the larger file.
+    """
+    last = run.read_checkpoint("last", mmap=True, whole=False)  # the optimiser may not fit into memory
+    try:
+        run.write_checkpoint("last", {key: value for key, value in last.items() if key in KEPT})
+    except OSError as error:
+        log.warning("WARNING: the state of the optimiser stays in %s: %s", run.checkpoint("last"), error)
+
+
+def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, step: int) -> None:
+    """Give the loggers the final scores and the plots of a run; the history of the run gets neither.
+
+    Args:
+        loggers: Loggers of the run.
+        run: Run folder with the plots.
+        metrics: Results of the run.
+        step: Last step.
+    """
+    scores = {f"{FINAL}{name}": value for name, value in metrics.scores.items()}
+    plots = sorted(run.plots.glob("*.png"))
+    for logger in loggers:
+        if isinstance(logger, HistoryLogger):
+            continue
+        if isinstance(logger, TensorBoardLogger):
+            logger.log_metrics({**scores, HP_METRIC: metrics.score}, step)
+            for path in plots:
+                logger.experiment.add_image(f"{PLOTS}{path.stem}", imread(path), step, dataformats="HWC")
+        else:
+            logger.log_metrics(scores, step)
+        if isinstance(logger, WandbLogger):
+            for path in plots:
+                logger.log_image(f"{PLOTS}{path.stem}", [str(path)], step)
+        logger.finalize("success")
+        if isinstance(logger, EventFileLogger):
+            logger.close()
 
 
 @contextmanager

@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import interrupts
@@ -38,8 +40,10 @@ from sts_lightning.planning.start import planned_micro_batch
 from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
-from sts_lightning.runs.state import begin_again, next_step
+from sts_lightning.runs.state import begin_again, defining_leaves, next_step
 from sts_lightning.training.assembly import make_loss, make_module
+from sts_lightning.training.event_file import EventFileLogger
+from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
@@ -49,7 +53,6 @@ from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.callback_checks import check_monitors
 from sts_lightning.workflows.cut_texts import report_cut
 from sts_lightning.workflows.fit_checks import check_teacher_size
-from sts_lightning.workflows.logged import continue_history, log_settings
 from sts_lightning.workflows.report import Fitted, report
 from sts_lightning.workflows.scoring import Scores, score
 from sts_lightning.workflows.strategy_checks import is_sharding
@@ -270,7 +273,7 @@ def fit(experiment: Experiment) -> Fitted:
         untuned = score(encoder, parts.data, parts.cfg.evaluation)
         del encoder
     if parts.resumed:
-        step = continue_history(parts.loggers, parts.run)
+        step = _continue_history(parts.loggers, parts.run)
         log.info("resuming after step %d", step)
     else:
         trainer.validate(module, parts.data, verbose=False)
@@ -372,3 +375,26 @@ def _report_repeats(loss: Loss, data: SentenceDataModule) -> None:
             "no negatives" if all(masks) else "negatives",
             str(all(masks)).lower(),
         )
+
+
+def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
+    """Give the loggers the settings of a run by dotted key, without folders of the machine."""
+    plain: Any = OmegaConf.to_container(cfg, resolve=True)
+    settings = {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in defining_leaves(plain).items()
+    }
+    for logger in loggers:
+        logger.log_hyperparams(settings)
+
+
+def _continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
+    """Let the loggers of a resumed run go on after its last checkpoint; return the step of that."""
+    step: int = run.read_checkpoint("last")["global_step"]
+    rows = [row for row in run.history() if row["step"] <= step]
+    for logger in loggers:
+        if isinstance(logger, HistoryLogger):
+            logger.continue_from(step)
+        elif isinstance(logger, EventFileLogger):
+            logger.continue_from(step, rows)
+    return step

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.constraints import check_config, check_target
-from sts_lightning.config.keys import flat_keys, path_override
+from sts_lightning.config.constraints import check_config
+from sts_lightning.config.keys import path_override
 from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
 from sts_lightning.counted import counted
 from sts_lightning.entry_points import command_line
-from sts_lightning.errors import CheckpointError, UserError
-from sts_lightning.runs.calibration_file import load_calibration
+from sts_lightning.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.evaluation.sts import check_aggregate, score_subsets
+from sts_lightning.models.finite_weights import check_finite
+from sts_lightning.models.freezing import freeze
+from sts_lightning.models.loading import part_of
+from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.no_run import no_run
-from sts_lightning.training.dev_metrics import MONITOR
-from sts_lightning.workflows.verify_scores import check_predictions, encode_again
-from sts_lightning.workflows.verify_weights import NotCheckedError, check_fit, check_tensors
+from sts_lightning.runs.predictions import load_predictions
 
 Outcome = Literal["ok", "wrong", "not checked"]
+
+ROUNDING = 1e-6
+"""Largest difference of a correlation times 100 that is computed twice from the same numbers."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Check:
 
     Attributes:
         name: What was checked.
-        outcome: Result; ``not checked`` where something else is missing, such as the model's own files.
+        outcome: Result; ``not checked`` where the model's own files are not on this machine.
         text: What was found, or what is wrong and what to do.
     """
 
@@ -43,178 +48,119 @@ class Check:
     text: str
 
 
-def verify(run: RunFolder, trust: Trust, evaluate: bool = False) -> Iterator[Check]:
-    """Check a run, an evaluation, or each stage of a run.
+def verify(run: RunFolder, trust: Trust) -> Iterator[Check]:
+    """Check a run, an evaluation, or each stage of a run, up to the first thing that is wrong.
 
     Args:
         run: The folder.
         trust: Classes and settings that the folder may ask for.
-        evaluate: Whether dev and test sentences are encoded again, where data and model are there.
 
     Yields:
         One check after another.
     """
-    if not run.has_stages:
-        yield from _Folder(run, trust, evaluate).checks()
-        return
     try:
-        names = list(run.load_stages(trust))
-        stages = run.stages()
+        stages = dict(zip(run.load_stages(trust), run.stages(), strict=True)) if run.has_stages else {"": run}
     except UserError as error:
         yield Check(run.stages_file.name, "wrong", str(error))
         return
-    yield Check(run.stages_file.name, "ok", f"stages {', '.join(names)}")
-    for name, stage in zip(names, stages, strict=True):
-        for check in _Folder(stage, trust, evaluate).checks():
-            yield replace(check, name=f"{name}: {check.name}")
+    for stage, folder in stages.items():
+        for check in _checks(folder, trust):
+            yield replace(check, name=f"{stage}: {check.name}") if stage else check
 
 
-class _Folder:
-    """The checks of one folder; later ones use what earlier ones have read."""
-
-    def __init__(self, run: RunFolder, trust: Trust, evaluate: bool) -> None:
-        self.run = run
-        self.trust = trust
-        self.evaluate = evaluate
-        self.cfg: DictConfig | None = None
-        self.metrics: RunMetrics | None = None
-        self.best: dict[str, Any] | None = None
-
-    def checks(self) -> Iterator[Check]:
-        """Make all checks that apply to the folder."""
-        run = self.run
-        yield _made("links", self._links)
-        if not run.path.is_dir():
-            return
-        yield _made(run.config_file.name, self._configuration)
-        yield _made(run.metrics_file.name, self._results)
-        if self.cfg is not None and "suite" in self.cfg:  # an evaluation has no weights of its own
-            return
-        yield _made(run.history_file.name, self._history)
-        yield _made(f"{run.checkpoints.name}/{run.checkpoint('best').name}", self._best)
-        yield _made(f"{run.checkpoints.name}/{run.checkpoint('last').name}", self._last)
-        for step in run.kept_steps():
-            name = run.checkpoint(step).name
-            yield _made(f"{run.checkpoints.name}/{name}", partial(self._kept, step))
-        yield _made("weights", self._fit)
-        yield _made(run.predictions_file.name, self._predictions)
-        if run.calibration_file.is_file():
-            yield _made(run.calibration_file.name, self._calibration)
-        if self.evaluate:
-            yield _made("evaluation", self._encode_again)
-
-    def _links(self) -> str:
-        if not self.run.path.is_dir():
-            raise CheckpointError(f"{self.run.path} is not a folder.")
-        check_links(self.run.path)
-        return "no file lies outside the folder"
-
-    def _configuration(self) -> str:
-        if not self.run.config_file.is_file():
-            raise no_run(self.run.path, self.run.config_file.name)
-        cfg = read_config(self.run.config_file, self.trust)
-        evaluation = "suite" in cfg
-        if not evaluation:
-            cfg = self.run.load_config(self.trust)
-        try:
-            merged = OmegaConf.merge(OmegaConf.structured(EvalConfig if evaluation else TrainConfig), cfg)
-        except OmegaConfBaseException as error:
-            raise CheckpointError(
-                f"{error.full_key}: {str(error).splitlines()[0]}", error.full_key
-            ) from error
-        assert isinstance(merged, DictConfig)
-        added = sorted(set(flat_keys(merged)) - set(flat_keys(cfg)))
-        if OmegaConf.missing_keys(merged):  # of an earlier version
-            for key, node in cfg.items():
-                if isinstance(node, DictConfig) and "_target_" in node:
-                    check_target(str(key), node)
-        else:
-            check_config(merged)
-        self.cfg = cfg
-        return f"of an earlier version, without {', '.join(added)}" if added else "of this version"
-
-    def _results(self) -> str:
-        run = self.run
-        if run.state in ("started", "cut"):
-            raise CheckpointError(
-                "the run has not finished.",
-                hint=f"Resume it with: {command_line('train', path_override('resume', run.name))}",
-            )
-        metrics = run.metrics()
-        self.metrics = metrics
-        return f"score {metrics.score:.2f}"
-
-    def _history(self) -> str:
-        path = self.run.history_file
-        if not path.is_file():
-            raise CheckpointError(f"{path} does not exist.")
-        rows = self.run.history()
-        if not path.read_bytes().endswith(b"\n"):
-            raise CheckpointError(f"{path} is broken (its last line is cut).")
-        steps = [row["step"] for row in rows]
-        if not steps or steps != sorted(set(steps)):
-            raise CheckpointError(f"{path} is broken: its steps do not ascend.")
-        selected = None if self.metrics is None else self.metrics.details.get("best_step")
-        scored = [row for row in rows if MONITOR in row]
-        if not any(row["step"] for row in scored):
-            raise CheckpointError(f"{path} has no dev score of a step.")
-        # The model before training counts where it could be selected (trainer.select_untuned).
-        dev = {row["step"]: row[MONITOR] for row in scored if row["step"] or selected == 0}
-        if selected is not None and dev.get(selected) != max(dev.values()):
-            raise CheckpointError(
-                f"{path}: the selected step {selected} has dev score {dev.get(selected)}, but the best is "
-                f"{max(dev.values())}."
-            )
-        return f"{counted(len(rows), 'row')} up to step {steps[-1]}"
-
-    def _best(self) -> str:
-        self.best = None
-        checkpoint = self.run.read_checkpoint("best")
-        text = check_tensors(checkpoint, self.run.checkpoint("best"))
-        selected = None if self.metrics is None else self.metrics.details.get("best_step")
-        if selected is not None and checkpoint.get("global_step") != selected:
-            raise CheckpointError(
-                f"{self.run.checkpoint('best')} is of step {checkpoint.get('global_step')}, the scores of "
-                f"step {selected}."
-            )
-        self.best = checkpoint
-        return text
-
-    def _last(self) -> str:
-        return check_tensors(self.run.read_checkpoint("last"), self.run.checkpoint("last"))
-
-    def _kept(self, step: int) -> str:
-        checkpoint, path = self.run.read_checkpoint(step), self.run.checkpoint(step)
-        if checkpoint.get("global_step") != step:
-            raise CheckpointError(f"{path} is of step {checkpoint.get('global_step')}.")
-        return check_tensors(checkpoint, path)
-
-    def _fit(self) -> str:
-        if self.cfg is None or self.best is None:
-            raise NotCheckedError("the configuration or the checkpoint is wrong")
-        return check_fit(self.run, self.cfg, self.best)
-
-    def _predictions(self) -> str:
-        if self.metrics is None:
-            raise NotCheckedError("there are no scores to compare with")
-        if self.metrics.test is None:
-            return "none, since the run has no test report"
-        return check_predictions(self.run, self.metrics.test)
-
-    def _calibration(self) -> str:
-        found = load_calibration(self.run.calibration_file, self.run)
-        return f"intervals of coverage {found.coverage:g}, for these weights"
-
-    def _encode_again(self) -> str:
-        if self.cfg is None or self.best is None or self.metrics is None:
-            raise NotCheckedError("the configuration, the checkpoint or the scores are wrong")
-        return encode_again(self.run, self.cfg, self.metrics)
-
-
-def _made(name: str, check: Callable[[], str]) -> Check:
+def _checks(run: RunFolder, trust: Trust) -> Iterator[Check]:
+    name = run.config_file.name
     try:
-        return Check(name, "ok", check())
-    except NotCheckedError as error:
-        return Check(name, "not checked", str(error))
+        cfg = _configuration(run, trust)
+        yield Check(name, "ok", "the settings are of this version, and name no foreign code")
+        name = run.metrics_file.name
+        metrics = _results(run)
+        yield Check(name, "ok", f"score {metrics.score:.2f}")
+        if "suite" in cfg:  # an evaluation has no weights of its own
+            return
+        name = f"{run.checkpoints.name}/{run.checkpoint('best').name}"
+        checkpoint = run.read_checkpoint("best")
+        check_finite(checkpoint["state_dict"].items(), str(run.checkpoint("best")))
+        try:
+            yield Check(name, "ok", _fit(run, cfg, checkpoint))
+        except ConfigError as error:
+            if error.key != "model.name":
+                raise
+            yield Check(name, "not checked", str(error))
+        name = run.predictions_file.name
+        if metrics.test is not None:
+            yield Check(name, "ok", _predictions(run, metrics.test))
     except UserError as error:
-        return Check(name, "wrong", str(error))
+        yield Check(name, "wrong", str(error))
+
+
+def _configuration(run: RunFolder, trust: Trust) -> DictConfig:
+    if not run.path.is_dir():
+        raise CheckpointError(f"{run.path} is not a folder.")
+    check_links(run.path)
+    if not run.config_file.is_file():
+        raise no_run(run.path, run.config_file.name)
+    cfg = read_config(run.config_file, trust)
+    evaluation = "suite" in cfg
+    if not evaluation:
+        cfg = run.load_config(trust)
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(EvalConfig if evaluation else TrainConfig), cfg)
+    except OmegaConfBaseException as error:
+        raise CheckpointError(f"{error.full_key}: {str(error).splitlines()[0]}", error.full_key) from error
+    assert isinstance(merged, DictConfig)
+    return cfg if evaluation else check_config(merged)
+
+
+def _results(run: RunFolder) -> RunMetrics:
+    if run.state in ("started", "cut"):
+        raise CheckpointError(
+            "the run has not finished.",
+            hint=f"Resume it with: {command_line('train', path_override('resume', run.name))}",
+        )
+    return run.metrics()
+
+
+def _fit(run: RunFolder, cfg: DictConfig, checkpoint: dict[str, Any]) -> str:
+    """Check names and shapes of the weights against the run's model, whose own weights are not loaded."""
+    encoder = build_skeleton(cfg.model, cfg.prompt).encoder
+    freeze(encoder, cfg.get("freeze", "none"))
+    found = part_of(encoder, "encoder.", checkpoint, run.checkpoint("best"))
+    whole = sum(1 for _ in encoder.named_parameters())
+    return f"{len(found)} weights of the encoder are finite and fit the model, which has {whole}"
+
+
+def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
+    """Compute the test scores again from the stored cosines and gold scores."""
+    predictions, tasks = load_predictions(run), test["tasks"]
+    if predictions.keys() != tasks.keys():
+        raise CheckpointError(
+            f"{run.predictions_file} has predictions of {', '.join(predictions)}, the scores are of "
+            f"{', '.join(tasks)}."
+        )
+    check_aggregate(aggregate := test["aggregate"])
+    for name, stored in tasks.items():
+        cosines, gold = predictions[name]
+        sizes = {subset: values["pairs"] for subset, values in stored["subsets"].items()}
+        if sum(sizes.values()) != len(gold):
+            raise CheckpointError(
+                f"{run.predictions_file}: {name} has {len(gold)} pairs, its scores are of "
+                f"{sum(sizes.values())}."
+            )
+        cuts = np.cumsum(list(sizes.values()))[:-1]
+        again = score_subsets(list(sizes), np.split(cosines, cuts), np.split(gold, cuts), aggregate)
+        _compare(stored, again, f"{run.metrics_file}: test.tasks.{name}")
+    mean = float(np.mean([task["spearman"] for task in tasks.values()]))
+    _compare({"average": test["average"]}, {"average": mean}, f"{run.metrics_file}: test")
+    pairs = sum(len(gold) for _, gold in predictions.values())
+    return f"{counted(pairs, 'pair')} of {counted(len(tasks), 'task')} give the stored scores"
+
+
+def _compare(stored: Mapping[str, Any], again: Mapping[str, Any], where: str) -> None:
+    """Compare the numbers of nested mappings by the keys of the stored one."""
+    for key, value in stored.items():
+        other = again.get(key)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            _compare(value, other, f"{where}.{key}")
+        elif isinstance(value, int | float) and not abs(value - again[key]) <= ROUNDING:
+            raise CheckpointError(f"{where}.{key} is {value}, but computed again it is {other}.")

@@ -1,9 +1,8 @@
-"""Averages of runs, on folders without training."""
+"""Averages of the weights of runs, on folders without training."""
 
 from __future__ import annotations
 
 import errno
-import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +13,11 @@ import torch
 import sts_lightning
 from sts_lightning.config.trust import NOTHING
 from sts_lightning.models.loading import build_encoder
-from sts_lightning.runs.calibration_file import fingerprint
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.soup import Candidate, Soup, make_soup
-from sts_lightning.workflows.soup_parents import read_parents
+from sts_lightning.workflows.averaging import average_runs
 from sts_lightning.workflows.verify import verify
 from tests.scenarios.helpers import metrics, weights
-from tests.workflows.soup_runs import dev_of, write_run
+from tests.workflows.averaged_runs import dev_of, write_run
 
 pytestmark = pytest.mark.slow  # each takes one or two seconds
 
@@ -43,20 +40,17 @@ def mean(runs: list[Path]) -> dict[str, torch.Tensor]:
     }
 
 
-def test_uniform(runs: list[Path], tmp_path: Path) -> None:
-    folder = tmp_path / "soup"
-    soup = make_soup(read_parents(runs, NOTHING), folder)
+def test_the_mean_of_runs(runs: list[Path], tmp_path: Path) -> None:
+    folder = tmp_path / "mean"
+    scores = average_runs(runs, folder)
     for name, value in mean(runs).items():
         torch.testing.assert_close(weights(folder)[name], value, rtol=1e-6, atol=1e-8)
-    assert soup.singles == pytest.approx([dev_of(run, weights(run)) for run in runs])
-    expected = dev_of(runs[0], mean(runs))
-    assert [candidate.dev for candidate in soup.tried] == [pytest.approx(expected)]
+    expected = {str(run): dev_of(run, weights(run)) for run in runs}
+    expected["average, share 1"] = dev_of(runs[0], mean(runs))
+    assert scores == pytest.approx(expected)
     found = metrics(folder)
-    assert found["dev"]["spearman"] == pytest.approx(expected)
-    assert [parent["averaged"] for parent in found["soup"]["parents"]] == [True] * 3
-    prints = [parent["fingerprint"] for parent in found["soup"]["parents"]]
-    assert prints == [fingerprint(RunFolder(run)) for run in runs]
-    assert len(set(prints)) == 3
+    assert found["dev"]["spearman"] == pytest.approx(expected["average, share 1"])
+    assert found["averaged"] == {"runs": [str(run) for run in runs], "share": 1.0}
     assert RunFolder(folder).metrics().averaged == tuple(str(run) for run in runs)
     assert found["trained_on"] == [
         {"source": "toy", "unit": "pairs", "rows": 32, "published": None, "dropped": {}}
@@ -70,80 +64,55 @@ def test_a_stage_that_parents_share_costs_once(tmp_path: Path) -> None:
     for parent in parents:
         found = RunFolder(parent).metrics()
         RunFolder(parent).save_metrics(replace(found, details={**found.details, "earlier": [shared]}))
-    make_soup(read_parents(parents, NOTHING), tmp_path / "soup")
-    costs = metrics(tmp_path / "soup")["earlier"]
+    average_runs(parents, tmp_path / "mean")
+    costs = metrics(tmp_path / "mean")["earlier"]
     assert [cost["run"] for cost in costs] == ["first", str(parents[0]), str(parents[1])]
 
 
 def test_the_folder_is_that_of_a_finished_run(runs: list[Path], tmp_path: Path) -> None:
-    folder = tmp_path / "soup"
-    make_soup(read_parents(runs[:2], NOTHING), folder, alphas=[0.5])
-    checks = list(verify(RunFolder(folder), NOTHING, evaluate=True))
+    folder = tmp_path / "mean"
+    average_runs(runs[:2], folder, [0.5])
+    checks = list(verify(RunFolder(folder), NOTHING))
     assert {check.outcome for check in checks} == {"ok"}, checks
     assert RunFolder(folder).finished
     vectors = sts_lightning.load(folder).encode(["The boy hid a rug .", "A farmer ."])
     assert vectors.shape[0] == 2
     assert np.isfinite(vectors).all()
-    again = make_soup(read_parents([folder, runs[2]], NOTHING), tmp_path / "second")  # a run like others
-    assert len(again.tried) == 1
-
-
-def test_greedy_leaves_out_what_lowers_dev(runs: list[Path], tmp_path: Path) -> None:
-    soup = make_soup(read_parents(runs, NOTHING), tmp_path / "soup", greedy=True)
-    order = sorted(range(3), key=lambda number: -soup.singles[number])
-    kept, score, tried = [order[0]], soup.singles[order[0]], [score_of(soup, 0)]
-    for step, number in enumerate(order[1:], 1):
-        dev = dev_of(runs[0], mean([runs[one] for one in (*kept, number)]))
-        tried.append(score_of(soup, step))
-        assert tried[-1] == pytest.approx(dev)
-        if dev >= score:
-            kept, score = [*kept, number], dev
-    assert soup.best.members == tuple(kept)
-    assert soup.best.dev == max(tried)
-    assert len(kept) < 3  # the one that is far away
-    torch.testing.assert_close(weights(tmp_path / "soup"), mean([runs[one] for one in kept]))
-    averaged = [parent["averaged"] for parent in metrics(tmp_path / "soup")["soup"]["parents"]]
-    assert averaged == [number in kept for number in range(3)]
-    history = RunFolder(tmp_path / "soup").history()
-    assert [row["soup/runs"] for row in history] == [len(one.members) for one in soup.tried]
-
-
-def score_of(soup: Soup, step: int) -> float:
-    return soup.tried[step].dev
+    assert len(average_runs([folder, runs[2]], tmp_path / "second")) == 3  # it is a run like others
 
 
 def test_with_start_interpolates_and_selects_by_dev(runs: list[Path], tmp_path: Path) -> None:
     run, folder = runs[2], tmp_path / "half"
-    alphas = [0.0, 0.25, 0.5]
-    soup = make_soup(read_parents([run], NOTHING), folder, alphas=alphas)
+    shares = [0.0, 0.25, 0.5]
+    scores = average_runs([run], folder, shares)
     cfg = RunFolder(run).load_config()
     start = {
         f"encoder.{name}": value for name, value in build_encoder(cfg.model, cfg.prompt).state_dict().items()
     }
     tuned = weights(run)
 
-    def mixed(alpha: float) -> dict[str, torch.Tensor]:
+    def mixed(share: float) -> dict[str, torch.Tensor]:
         return {
-            name: (1 - alpha) * start[name] + alpha * value if value.is_floating_point() else value
+            name: (1 - share) * start[name] + share * value if value.is_floating_point() else value
             for name, value in tuned.items()
         }
 
-    assert [candidate.alpha for candidate in soup.tried] == [1.0, *alphas]
-    expected = [dev_of(run, mixed(candidate.alpha)) for candidate in soup.tried]
-    assert [candidate.dev for candidate in soup.tried] == pytest.approx(expected, abs=1e-3)
-    assert soup.best.alpha < 1
-    assert soup.best.dev == max(candidate.dev for candidate in soup.tried)
-    for name, value in mixed(soup.best.alpha).items():
+    expected = {share: dev_of(run, mixed(share)) for share in (1.0, *shares)}
+    found = [scores[f"average, share {share:g}"] for share in expected]
+    assert found == pytest.approx(list(expected.values()), abs=1e-3)
+    selected = metrics(folder)["averaged"]["share"]
+    assert selected < 1
+    assert expected[selected] == max(expected.values())
+    for name, value in mixed(selected).items():
         torch.testing.assert_close(weights(folder)[name], value)
-    assert metrics(folder)["soup"]["alpha"] == soup.best.alpha
 
 
 def test_the_start_is_that_of_init_from(runs: list[Path], tmp_path: Path) -> None:
     run = write_run(tmp_path / "second", 0.5, 9)
     text = RunFolder(run).config_file.read_text()
     RunFolder(run).config_file.write_text(text.replace("init_from: null", f"init_from: {runs[0]}"))
-    soup = make_soup(read_parents([run], NOTHING), tmp_path / "start", alphas=[0.0])
-    assert soup.best.alpha == 0.0
+    average_runs([run], tmp_path / "start", [0.0])
+    assert metrics(tmp_path / "start")["averaged"]["share"] == 0.0
     for name, value in weights(runs[0]).items():
         assert torch.equal(weights(tmp_path / "start")[name], value)
 
@@ -155,17 +124,10 @@ def test_heads_are_averaged_if_all_runs_have_the_same(tmp_path: Path) -> None:
         checkpoint = torch.load(path, weights_only=True)
         checkpoint["state_dict"]["loss.head.weight"] = torch.full((1, shape), float(len(folder.name) + shape))
         torch.save(checkpoint, path)
-    parents = read_parents(folders, NOTHING)
-    make_soup(parents[:2], tmp_path / "same")
+    average_runs(folders[:2], tmp_path / "same")
     assert weights(tmp_path / "same")["loss.head.weight"].tolist() == [[4.0] * 3]
-    make_soup(parents, tmp_path / "other")
+    average_runs(folders, tmp_path / "other")
     assert "loss.head.weight" not in weights(tmp_path / "other")
-
-
-def test_of_equal_scores_the_last_is_the_best() -> None:
-    members = itertools.count(1)
-    tried = [Candidate(tuple(range(next(members))), 1.0, dev) for dev in (1.0, 2.0, 2.0)]
-    assert Soup([], tried).best is tried[2]
 
 
 def test_a_full_disk_leaves_nothing(
@@ -176,7 +138,7 @@ def test_a_full_disk_leaves_nothing(
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
         patch.setattr(RunFolder, "save_metrics", full)
-        make_soup(read_parents(runs[:2], NOTHING), tmp_path / "soup")
+        average_runs(runs[:2], tmp_path / "mean")
     assert not list(tmp_path.iterdir())
-    make_soup(read_parents(runs[:2], NOTHING), tmp_path / "soup")
-    assert RunFolder(tmp_path / "soup").finished
+    average_runs(runs[:2], tmp_path / "mean")
+    assert RunFolder(tmp_path / "mean").finished

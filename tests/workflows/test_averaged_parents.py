@@ -11,9 +11,9 @@ import torch
 from sts_lightning.config.trust import NOTHING
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.soup_parents import mean_encoder, read_parents
+from sts_lightning.workflows.averaging import mean_encoder, read_parents
 from tests.shared_runs.entries import edit
-from tests.workflows.soup_runs import write_run
+from tests.workflows.averaged_runs import write_run
 
 LORA = {"_target_": "peft.LoraConfig", "r": 4, "target_modules": "all-linear"}
 

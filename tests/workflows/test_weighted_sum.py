@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.models.weight_sum import weighted_sum
+from sts_lightning.workflows.averaging import weighted_sum
 
 
 def weights(seed: int) -> dict[str, torch.Tensor]:

@@ -1,0 +1,351 @@
+"""Averages of the weights of runs, and of a run and what it started from."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from sts_lightning.config.build import build
+from sts_lightning.config.constraints import check_config
+from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.errors import CheckpointError
+from sts_lightning.files import new_folder
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.freezing import freeze
+from sts_lightning.models.loading import build_encoder, load_from, load_part
+from sts_lightning.runs.environment import environment
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics, as_plain
+from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.workflows.scoring import score
+from sts_lightning.workflows.seen_dev_pairs import describe_seen
+
+log = logging.getLogger(__name__)
+
+ENCODER = "encoder."
+"""Prefix of the names of the encoder's weights in a checkpoint."""
+
+ENTRY = "wise_ft"
+"""Name of the share and the scores in the checkpoint of a run and among its results."""
+
+Weights = Mapping[str, Tensor]
+"""Tensors by name."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A run whose weights are averaged.
+
+    Attributes:
+        run: Its folder; of a run of several stages, that of the last one.
+        cfg: Its configuration.
+        weights: The weights of its best dev score, of the encoder and of the head of its loss.
+    """
+
+    run: RunFolder
+    cfg: DictConfig
+    weights: Weights
+
+    def encoder(self) -> dict[str, Tensor]:
+        """Return the weights of the encoder by their names in the checkpoint."""
+        return {name: value for name, value in self.weights.items() if name.startswith(ENCODER)}
+
+    def head(self) -> dict[str, Tensor]:
+        """Return the other weights, those of the loss."""
+        return {name: value for name, value in self.weights.items() if not name.startswith(ENCODER)}
+
+
+def mix_with_start(
+    run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, data: SentenceDataModule, writes: bool
+) -> dict[str, Any] | None:
+    r"""Replace the weights of the best dev score by their best average with those that the run started from.
+
+    WiSE-FT (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); of the shares
+    :math:`\alpha` in ``trainer.wise_ft`` and 1, the one with the best dev score is selected:
+
+    .. math:: \theta = (1 - \alpha)\, \theta_0 + \alpha\, \theta_1
+
+    A run that was killed later in its report finds its average in the checkpoint, and keeps it.
+
+    Args:
+        run: Folder of the run, with its checkpoints.
+        cfg: Configuration of the run.
+        encoder: The encoder, which is left with the selected weights.
+        data: Dev pairs.
+        writes: Whether this process writes the checkpoint; of several, each computes the average.
+
+    Returns:
+        The selected share and the dev Spearman of each, as stored with the results; None without
+        ``trainer.wise_ft``.
+    """
+    shares = cfg.trainer.wise_ft
+    if not shares:
+        return None
+    checkpoint = run.read_checkpoint("best")
+    if ENTRY in checkpoint:
+        known: dict[str, Any] = checkpoint[ENTRY]
+        return known
+    parent = Parent(run, cfg, checkpoint["state_dict"])
+    start, tuned = _start(parent), parent.encoder()
+    dev = _dev_by_share(parent, encoder, data, start, tuned, shares)
+    selected = max(dev, key=lambda share: dev[share])  # of equal ones the first, which is 1
+    untuned = dev[0.0] if 0.0 in dev else _dev(parent, encoder, data, _mix(start, tuned, 0.0))
+    chosen = _mix(start, tuned, selected)
+    load_part(encoder, ENCODER, {"state_dict": chosen}, run.checkpoint("best"))
+    mixture = {"share": selected, "dev": {f"{s:g}": value for s, value in dev.items()}, "start": untuned}
+    if writes:
+        weights = {**checkpoint["state_dict"], **chosen}
+        run.write_checkpoint("best", {**checkpoint, "state_dict": weights, ENTRY: mixture})
+    return mixture
+
+
+def average_runs(
+    folders: Sequence[Path], to: Path, shares: Sequence[float] = (), trust: Trust = NOTHING
+) -> dict[str, float]:
+    r"""Write the average of the weights of runs as a finished run (Wortsman et al. 2022, "Model soups").
+
+    ``shares`` are those of the average in a further one with the weights that the runs started from, as in
+    `mix_with_start`. The dev pairs, by which a share is selected, and the test tasks of the report are those
+    of the first run.
+
+    Args:
+        folders: Run folders.
+        to: Folder to write, which must not exist.
+        shares: Shares in [0, 1] to try besides 1.
+        trust: What the configurations of the runs may ask for.
+
+    Returns:
+        The dev Spearman times 100 of each run and of each average.
+
+    Raises:
+        UserError: Runs or their weights do not fit each other, or data or model cannot be read.
+    """
+    started = time.monotonic()
+    parents = read_parents(folders, trust)
+    first = parents[0]
+    data: SentenceDataModule = build("data", check_config(first.cfg).data, SentenceDataModule)
+    data.setup()
+    encoder = load_from(first.run, first.cfg).eval()
+    scores = {parent.run.name: _dev(first, encoder, data, parent.encoder()) for parent in parents}
+    tuned = mean_encoder(parents)
+    start = mean([_start(parent) for parent in parents]) if shares else tuned
+    dev = _dev_by_share(first, encoder, data, start, tuned, shares)
+    share = max(dev, key=lambda share: dev[share])
+    weights = _mix(start, tuned, share)
+    load_part(encoder, ENCODER, {"state_dict": weights}, to)
+    details = {"averaged": {"runs": [parent.run.name for parent in parents], "share": share}}
+    with new_folder(to) as inside:
+        _write(RunFolder(inside), parents, weights | _mean_head(parents), encoder, data, details, started)
+    return scores | {f"average, share {share:g}": value for share, value in dev.items()}
+
+
+def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
+    """Read the runs to average, and check that their average is a model of the same kind.
+
+    Raises:
+        CheckpointError: A folder is no run, has an adapter, or another model or prompt than the first one, or
+            has trained on the dev pairs of the first one, by which averages are selected.
+    """
+    parents: list[Parent] = []
+    for folder in folders:
+        run = RunFolder(folder).last_stage()
+        cfg = run.load_config(trust)
+        if "loss" not in cfg or "data" not in cfg:
+            raise CheckpointError(f"{run.name} is an evaluation, which has no weights of its own.")
+        if cfg.model.get("adapter") is not None:
+            raise CheckpointError(
+                f"{run.name} has an adapter ({cfg.model.adapter._target_}). The mean of the factors of LoRA "
+                "is not the mean of their products, so an average of adapters is no average of models.",
+                hint="Average runs that train all weights.",
+            )
+        checkpoint = run.read_checkpoint("best", mmap=True)["state_dict"]
+        weights = {name: value for name, value in checkpoint.items() if name.startswith((ENCODER, "loss."))}
+        if not any(name.startswith(ENCODER) for name in weights):
+            raise CheckpointError(f"{run.name} did not train its encoder (freeze={cfg.get('freeze')}).")
+        parents.append(Parent(run, cfg, weights))
+        _check_same(parents[0], parents[-1])
+        _check_dev(parents[0], parents[-1])
+    return parents
+
+
+def mean_encoder(parents: Sequence[Parent]) -> dict[str, Tensor]:
+    """Average the encoders of runs.
+
+    Raises:
+        CheckpointError: Names or shapes differ.
+    """
+    try:
+        return mean([parent.encoder() for parent in parents])
+    except ValueError as error:
+        names = ", ".join(parent.run.name for parent in parents)
+        raise CheckpointError(f"{names} cannot be averaged: {error}.") from error
+
+
+def mean(parts: Sequence[Weights]) -> dict[str, Tensor]:
+    """Average weights; see `weighted_sum`."""
+    return weighted_sum(parts, [1 / len(parts)] * len(parts))
+
+
+def weighted_sum(parts: Sequence[Weights], factors: Sequence[float]) -> dict[str, Tensor]:
+    r"""Compute :math:`\sum_k f_k \theta_k` in float64, tensor by tensor, in the dtypes of the first part.
+
+    Args:
+        parts: Weights of models, all with the same names.
+        factors: f, one for each part.
+
+    Returns:
+        New tensors. Those without floating-point numbers, such as positions, are those of the first part.
+
+    Raises:
+        ValueError: Names, shapes, or tensors without floating-point numbers differ.
+    """
+    first = parts[0]
+    for other in parts[1:]:
+        names = first.keys() ^ other.keys()
+        if names:
+            raise ValueError(f"{min(names)} is not among the weights of all of them")
+    result = {}
+    for name, tensor in first.items():
+        tensors = [part[name] for part in parts]
+        if any(other.shape != tensor.shape for other in tensors):
+            raise ValueError(f"{name} has another shape in each ({[tuple(t.shape) for t in tensors]})")
+        if tensor.is_floating_point():
+            terms = [factor * other.double() for factor, other in zip(factors, tensors, strict=True)]
+            result[name] = torch.stack(terms).sum(dim=0).to(tensor.dtype)
+        elif all(torch.equal(tensor, other) for other in tensors):
+            result[name] = tensor.clone()
+        else:
+            raise ValueError(f"{name} differs, and has no mean since it holds {tensor.dtype}")
+    return result
+
+
+def _check_same(first: Parent, other: Parent) -> None:
+    """Reject a run that computes its vectors in another way; dropout has no part in them."""
+    for group in ("model", "prompt"):
+        one, two = (OmegaConf.to_container(parent.cfg[group], resolve=True) for parent in (first, other))
+        assert isinstance(one, dict)
+        assert isinstance(two, dict)
+        for key in sorted({*one, *two} - {"dropout"}, key=str):
+            if one.get(key) != two.get(key):
+                raise CheckpointError(
+                    f"{other.run.name} has {group}.{key}={two.get(key)}, but {first.run.name} has "
+                    f"{one.get(key)}; only runs of the same model can be averaged."
+                )
+
+
+def _check_dev(first: Parent, other: Parent) -> None:
+    """Reject a run of which dev pairs of the first one are, or may be, training pairs."""
+    seen = describe_seen(first.run.name, first.cfg.data, other.cfg.data)
+    if seen is not None:
+        raise CheckpointError(
+            f"{other.run.name} {seen}",
+            hint="Average runs with the same data.seed (data.seed=0) and dev, or with dev pairs of their own "
+            "(data.dev_path, data.dev_split).",
+        )
+
+
+def _start(parent: Parent) -> dict[str, Tensor]:
+    """Return the encoder's weights before the run, by their names in its checkpoint."""
+    cfg = parent.cfg
+    with torch.random.fork_rng(devices=[]):  # weights that no file has, as those of a projection
+        torch.manual_seed(cfg.seed)
+        encoder = build_encoder(cfg.model, cfg.prompt)
+    if cfg.init_from is not None:
+        earlier = _stage_before(parent.run) or RunFolder(cfg.init_from).last_stage()
+        kind: Literal["best", "last"] = "best" if cfg.init == "best" else "last"
+        freeze(encoder, earlier.settings().get("freeze", "none"))  # what it did not train may be absent
+        load_part(encoder, ENCODER, earlier.read_checkpoint(kind), earlier.checkpoint(kind))
+    whole = {ENCODER + name: value for name, value in encoder.state_dict().items()}
+    return {name: whole[name] for name in parent.encoder()}
+
+
+def _stage_before(run: RunFolder) -> RunFolder | None:
+    """Return the stage before a later stage of a run, wherever its folder is now."""
+    stages = [stage.path.resolve() for stage in RunFolder(run.path.resolve().parent).stages()]
+    place = stages.index(run.path.resolve()) if run.path.resolve() in stages else 0
+    return RunFolder(stages[place - 1]) if place else None
+
+
+def _mix(start: Weights, tuned: Weights, share: float) -> dict[str, Tensor]:
+    return weighted_sum([start, tuned], [1 - share, share])
+
+
+def _mean_head(parents: Sequence[Parent]) -> dict[str, Tensor]:
+    """Average the weights of the losses; nothing if their names or shapes differ."""
+    try:
+        return mean([parent.head() for parent in parents])
+    except ValueError:
+        return {}
+
+
+def _dev_by_share(
+    parent: Parent,
+    encoder: SentenceEncoder,
+    data: SentenceDataModule,
+    start: Weights,
+    tuned: Weights,
+    shares: Sequence[float],
+) -> dict[float, float]:
+    """Return the dev score of each share of the tuned weights in an average with the start, 1 first."""
+    dev = {share: _dev(parent, encoder, data, _mix(start, tuned, share)) for share in (1.0, *shares)}
+    told = ", ".join(f"{share:g}: {value:.2f}" for share, value in dev.items())
+    log.info("dev by the share of the tuned weights in an average with the start: %s", told)
+    return dev
+
+
+def _dev(parent: Parent, encoder: SentenceEncoder, data: SentenceDataModule, weights: Weights) -> float:
+    """Return the dev Spearman times 100 of weights, which are left in the encoder."""
+    load_part(encoder, ENCODER, {"state_dict": dict(weights)}, parent.run.checkpoint("best"))
+    on_dev = copy.deepcopy(parent.cfg.evaluation)
+    on_dev.final = False
+    return score(encoder, data, on_dev).dev["spearman"]
+
+
+def _write(
+    run: RunFolder,
+    parents: Sequence[Parent],
+    weights: Weights,
+    encoder: SentenceEncoder,
+    data: SentenceDataModule,
+    details: Mapping[str, Any],
+    started: float,
+) -> None:
+    """Write what a finished run has, but for a history."""
+    cfg = copy.deepcopy(parents[0].cfg)
+    cfg.name = run.path.name
+    scores = score(encoder, data, cfg.evaluation)
+    run.save_config(cfg)
+    content = {"state_dict": dict(weights), "global_step": 0, "epoch": 0}
+    run.write_checkpoint("best", content)
+    run.write_checkpoint("last", content)
+    if scores.test is not None:
+        save_predictions(run, data.tests, scores.test_cosines)
+    trained_on = {str(stage): stage for parent in parents for stage in parent.run.trained_on()}
+    costs = {cost["run"]: cost for parent in parents for cost in parent.run.costs()}
+    all_details = {
+        **details,
+        "seed": cfg.seed,
+        "precision": encoder.precision,
+        "quantization": cfg.model.get("quantization", "none"),
+        **encoder.evaluation_text,
+        "senteval_text": data.text,
+        "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in data.counts],
+        "trained_on": as_plain(tuple(trained_on.values())),
+        "earlier": list(costs.values()),
+        **({} if scores.ranks is None else {"rank": scores.ranks}),
+        **environment(),
+        "wall_seconds": round(time.monotonic() - started, 1),
+    }
+    dev = {**scores.dev} if scores.binary is None else {**scores.dev, "binary": scores.binary}
+    run.save_metrics(RunMetrics(scores.test, dev, all_details))  # last, since it marks the run as finished
