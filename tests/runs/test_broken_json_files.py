@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sts_lightning.data.fetch.manifest import read_manifest
-from sts_lightning.reproduce.record import Result, read_record
 from sts_lightning.runs.calibration_file import fingerprint, load_calibration
 from sts_lightning.runs.folder import RunFolder
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
@@ -44,7 +43,6 @@ READERS: dict[str, Reader] = {
     "metrics": lambda folder, name, content: RunFolder(put(folder / name, content).parent).metrics().scores,
     "manifest": lambda folder, name, content: read_manifest(put(folder / name, content).parent),
     "calibration": calibration,
-    "record": lambda folder, name, content: read_record(put(folder / name, content)).results,
 }
 METRICS, SOURCES, CALIBRATION = "metrics.json", "sources.json", "calibration.json"
 DEEP = "[" * 100_000
@@ -85,8 +83,6 @@ MAP = {
     "fitted": 10,
     "held_out": 10,
 }
-RESULT = {"row": "a", "model": None, "runs": 1, "planned": 1, "scores": {"STSB": 50.5}}
-RECORD = {"table": "t", "model": "minilm", "evaluate": [], "source": "s", "results": [RESULT]}
 
 NO_TEXT, NO_NUMBER, NO_COUNT = (3, None, ["x"]), ("3", True, None, [3]), ("3", True, 1.5, -1, [3])
 NO_LIST, NO_OBJECT = ({}, "x", 3, [3]), ([], "x", 3, True)
@@ -159,18 +155,6 @@ WRONG: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
             "more": (1,),
         },
     ),
-    ("record", "toy.json"): (
-        RECORD,
-        {
-            "table": (*NO_TEXT, ABSENT),
-            "evaluate": (None, *NO_LIST),
-            "results": (None, *NO_LIST, ABSENT),
-            "results.0.row": (*NO_TEXT, ABSENT),
-            "results.0.runs": (*NO_COUNT[:3], ABSENT),
-            "results.0.scores": (None, {"STSB": "50"}, *NO_OBJECT),
-            "more": (1,),
-        },
-    ),
 }
 """Values of a wrong type or out of range, by file and dotted key."""
 
@@ -231,7 +215,6 @@ HEALTHY: list[Healthy] = [
     ("manifest", SOURCES, json.dumps({"parts": {}, "more": [1]}), {}),
     ("calibration", CALIBRATION, json.dumps(MAP), (0.0, 5.0)),
     ("calibration", CALIBRATION, change(MAP, "score_range", None), (0.0, 5.0)),
-    ("record", "toy.json", json.dumps(RECORD), [Result("a", None, 1, 1, {"STSB": 50.5})]),
     ("metrics", METRICS, '{"test": {"average": 1, "tasks": {}}}', {"average": 1.0}),
     ("manifest", SOURCES, '{"parts": {}}', {}),
 ]

@@ -67,7 +67,6 @@ COMMANDS: dict[str, Command] = {
     "compare": program("compare", "RUN", "--to", "OTHER", "--resamples", "5"),
     "verify": program("verify", "RUN"),
     "runs": program("runs", "RUN"),
-    "page": program("runs", "RUN", "--html", "OUTPUT"),
     "seeds": program("seeds", "RUN", "OTHER"),
     "clean": program("clean", "RUN"),
     "resume": resume,
@@ -81,7 +80,7 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "metrics.json": ("export", "runs", "seeds", "verify"),
     "predictions.npz": ("compare", "export", "verify"),
     "calibration.json": ("score", "verify"),
-    "history.csv": ("page", "verify"),
+    "history.csv": ("verify",),
     "checkpoints/best.ckpt": ENCODING,
     "checkpoints/last.ckpt": ("clean", "final", "resume", "verify"),
     "stages.yaml": (*ENCODING[:-1], "runs", "compare", "seeds", "clean"),
@@ -229,5 +228,5 @@ def test_a_damaged_file_is_named(
     assert Path(file).name in said
     assert "Traceback" not in said
     assert len(left) < 1000
-    assert left or command in ("runs", "page", "clean"), "accepted"
+    assert left or command in ("runs", "clean"), "accepted"
     assert not output.is_dir() or command in ("resume", "init_from", "final")

@@ -15,7 +15,7 @@ from sts_lightning.errors import FailedJobsError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.grid import Planned
-from sts_lightning.sweep.job import Demand, Job, job_config
+from sts_lightning.sweep.job import Demand, job_config
 from sts_lightning.sweep.overview import common
 
 Check = Callable[[RunFolder, DictConfig], str | None]
@@ -99,7 +99,7 @@ def plan_table(
         gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
     """
     jobs = [one.job for one in planned]
-    states = {id(job): progress(job) for job in jobs}
+    states = {id(job): progress(job.run_folder) for job in jobs}
     stages = sum(job.stage is not None for job in jobs)
     what = (
         f"{counted(stages, 'shared stage')}, {counted(len(jobs) - stages, 'job')}"
@@ -119,9 +119,8 @@ def plan_table(
     return table
 
 
-def progress(job: Job) -> str:
+def progress(run: RunFolder) -> str:
     """Return ``done``, ``running``, ``resumable`` or ``new``."""
-    run = job.run_folder
     if run.finished:
         return "done"
     if is_locked(run.path):
