@@ -32,7 +32,7 @@ def test_the_plan_counts_what_is_left_by_the_time_that_runs_took(
     for run in table.seed_runs(Cell("plain", "minilm")):
         metrics = json.loads(run.run_folder.metrics_file.read_text())
         run.run_folder.metrics_file.write_text(json.dumps(metrics | {"wall_seconds": 1800}))
-    print_plan(table, jobs=2)
+    print_plan(table, jobs=2, cost=lambda cfg: "")
     printed = capsys.readouterr().out
     assert (printed.count("\nnew "), printed.count("done ")) == (6, 3)
     assert "9 runs, 6 left; about 1.5 hours, 2 at a time (30 minutes each, as 3 finished runs took" in printed
@@ -49,7 +49,7 @@ def test_a_plan_says_once_that_rows_wait_for_a_choice(
     searched = spec()
     searched.search = Search({"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]})
     table = Table(searched, tmp_path)
-    print_plan(table, jobs=None)
+    print_plan(table, jobs=None, cost=lambda cfg: "")
     assert capsys.readouterr().out.endswith("show their runs once that choice is made.\n")
     assert caplog.messages == []  # nothing has failed
     assert not run_table(table, lambda jobs: None)  # of which no run finishes

@@ -19,7 +19,7 @@ from sts_lightning.sweep.cluster import Handle, submit_to_slurm, watch
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.job import Demand, Job
 from sts_lightning.sweep.local import run_jobs
-from sts_lightning.sweep.plan import plan_table, progress
+from sts_lightning.sweep.plan import print_plan, print_run
 from sts_lightning.sweep.resources import Pool, largest
 from tests.conftest import CONF, SHORT_RUN
 from tests.sweep.conftest import jobs, starts
@@ -53,7 +53,9 @@ def staged(tmp_path: Path, *whats: str, stage: str = "one") -> list[Job]:
 PCC = ["experiment=pcc", "model=mistral7b"]
 
 
-def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(grid: Grid) -> None:
+def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(
+    grid: Grid, capsys: pytest.CaptureFixture[str]
+) -> None:
     for prompt in ("eol", "sth", "sum"):
         for number, size in enumerate((192, 200, 216)):
             grid.add(number, [*PCC, f"prompt={prompt}", f"+stages.stage2.data.batch_size={size}"])
@@ -67,10 +69,11 @@ def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(grid: Grid)
         assert one.job.demand == Demand(1, required=True)
     assert list(by_need.values()) == [3, 3, 3]
     assert len({one.job.folder for one in planned}) == 12
-    table = plan_table(planned, cost=lambda cfg: f"{cfg.data.batch_size} rows")
-    assert table.title == "3 shared stages, 9 jobs: 12 new"
-    assert next(iter(table.columns[1].cells)) == "stage1 of prompt=eol"
-    assert list(table.columns[5].cells)[3:6] == ["192 rows", "200 rows", "216 rows"]
+    print_plan(planned, lambda run, cfg: None, cost=lambda cfg: f"{cfg.data.batch_size} rows")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("  stage1 of prompt=eol (1 GPU)")
+    assert [line.strip() for line in lines[7:12:2]] == ["192 rows", "200 rows", "216 rows"]
+    assert lines[-1] == "3 shared stages, 9 jobs: 12 new. Nothing was started."
 
 
 def test_what_makes_two_stages_the_same(grid: Grid) -> None:
@@ -118,7 +121,7 @@ def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
     run.stage("stage1").checkpoint("last").touch()
     assert run.resumable
     assert again.add(0, overrides).needs == ()
-    assert progress(job.run_folder) == "resumable"
+    assert print_run(job.run_folder, "", []) == "resumable"
     run.save_stages(
         {"stage1": OmegaConf.create({"seed": 1}), "stage2": OmegaConf.create({"seed": 1})},
         {"stage1": need.name},
@@ -127,7 +130,7 @@ def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
     RunFolder(need).checkpoint("last").touch()
     assert Grid(grid.compose_job).add(0, overrides).needs == (need,)
     with locked(job.folder):
-        assert progress(job.run_folder) == "running"
+        assert print_run(job.run_folder, "", []) == "running"
 
 
 def test_a_mistake_names_the_job(grid: Grid) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-
-from omegaconf import DictConfig
-from rich.console import Console
 
 from sts_lightning.conf_folders import files_of
 from sts_lightning.counted import counted
@@ -16,7 +13,7 @@ from sts_lightning.errors import CheckpointError
 from sts_lightning.planning.compose import compose_runs
 from sts_lightning.reproduce.plan import VARYING, Planned, Table
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, load_spec
-from sts_lightning.sweep.plan import progress
+from sts_lightning.sweep.plan import Cost, print_line, print_run
 
 
 def list_tables() -> None:
@@ -27,11 +24,11 @@ def list_tables() -> None:
         count = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
         of = f" of {', '.join(spec.models)}" if spec.models else ""
         runs = f"{counted(count, 'run')}{of}; each: {spec.needs}"
-        _print(f"{name:22}{spec.title}")
+        print_line(f"{name:22}{spec.title}")
         for line in (runs if count else "published values only", *_rows(spec)):
-            _print(f"{'':22}{line}", style="dim")
+            print_line(f"{'':22}{line}", style="dim")
     scales = ", ".join(files_of("reproduce/scale"))
-    _print(
+    print_line(
         "\nsts-lightning reproduce TABLE --plan shows the runs, --model MODEL runs the rows at a small scale "
         f"({scales}).\n"
     )
@@ -44,34 +41,34 @@ def _rows(spec: TableSpec) -> list[str]:
     return [*([f"{RUNS}: {'; '.join(runs)}"] if runs else []), *cited]
 
 
-def print_plan(table: Table, jobs: int | None, cost: Callable[[DictConfig], str] | None = None) -> None:
+def print_plan(table: Table, jobs: int | None, cost: Cost) -> None:
     """Print every run of a table with its state, each once it is composed, and how long the rest will take.
 
     Args:
         table: Table to plan.
         jobs: Number of jobs at a time; None: one.
-        cost: Function that says in a few words what a run of a configuration costs; None: costs are not
-            printed.
+        cost: Function that says what a run costs.
     """
     planned: dict[Path, Planned] = {}
     for run in _planned(table):
-        if run.folder in planned:
-            continue
-        planned[run.folder] = run
-        _print(f"{progress(run.run_folder):9} {run.folder}  {run.command}")
-        if cost is not None and run.entry == "train":
-            fixed = [text for text in run.overrides if text.partition("=")[0] not in VARYING]
-            for name, cfg in compose_runs(fixed).items():
-                _print(f"{'':10}{cost(cfg) if name == 'run' else f'{name}: {cost(cfg)}'}", style="dim")
+        if planned.setdefault(run.folder, run) is run:
+            print_run(run.run_folder, run.command, _costs(run, cost))
     left = sum(not run.done for run in planned.values())
     hours, source = _hours(table, planned.values())
     at_once = 1 if jobs is None else jobs
-    _print(
+    print_line(
         f"{counted(len(planned), 'run')}, {left} left; about {left * hours / at_once:.1f} hours, "
         f"{at_once} at a time ({60 * hours:.0f} minutes each, {source}). Each needs: {table.needs}."
     )
     if any(table.search_runs(cell) for cell in table.cells):
-        _print("Rows with a choice by dev score show their runs once that choice is made.")
+        print_line("Rows with a choice by dev score show their runs once that choice is made.")
+
+
+def _costs(run: Planned, cost: Cost) -> Iterator[str]:
+    if run.entry == "train":
+        fixed = [text for text in run.overrides if text.partition("=")[0] not in VARYING]
+        for name, cfg in compose_runs(fixed).items():
+            yield cost(cfg) if name == "run" else f"{name}: {cost(cfg)}"
 
 
 def _planned(table: Table) -> Iterator[Planned]:
@@ -93,7 +90,3 @@ def _hours(table: Table, planned: Iterable[Planned]) -> tuple[float, str]:
     if known:
         return statistics.mean(known) / 3600, f"as {counted(len(known), 'finished run')} took"
     return table.needs.hours, "a guess"
-
-
-def _print(text: str, style: str | None = None) -> None:
-    Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
