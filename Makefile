@@ -123,10 +123,10 @@ reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss
 tables: install  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
 	$(BIN)/sts-lightning reproduce
 
-reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu] [EVALUATE="quantization=none precision=32-true"]
+reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu]
 	@test -n "$(TABLE)" || { echo 'which table? make reproduce TABLE=... (make tables lists them)'; exit 2; }
 	$(BIN)/sts-lightning reproduce $(TABLE) $(if $(MODEL),--model $(MODEL)) $(if $(PLAN),--plan) $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(if $(SET),--set $(SET)) $(if $(EVALUATE),--evaluate $(EVALUATE))
+		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(if $(SET),--set $(SET))
 
 reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PLAN=1 as above
 	@$(MAKE) --no-print-directory reproduce TABLE=pcc_table2
@@ -135,7 +135,7 @@ reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm repro
 	@$(MAKE) --no-print-directory reproduce TABLE=$(subst -,_,$(@:reproduce-%=%)) JOBS=$(or $(JOBS),2)
 
 docs-reproduction: install  ## write docs/reproduction.md: the state of every table and figure of the papers
-	$(BIN)/sts-lightning reproduce --state docs/reproduction.md
+	$(BIN)/python tools/state_of_tables.py
 
 clean:  ## remove .venv and caches, keep the runs
 	rm -rf $(VENV) $(OLDEST) site .pytest_cache .mypy_cache .ruff_cache

@@ -37,7 +37,7 @@ def test_plans_and_reports(tmp_path: Path, capsys: Capture) -> None:
     folder = ["--folder", str(tmp_path / "absent")]
     main(["reproduce", "regression_table3", "--plan", "--model", "minilm", *folder])
     planned = capsys.readouterr().out
-    assert planned.count("to do ") == 21
+    assert planned.count("new ") == 21
     assert "no plan: aten" not in planned
     assert "21 runs, 21 left; about 1.3 hours, 1 at a time" in planned
     assert not (tmp_path / "absent").exists()
@@ -45,7 +45,7 @@ def test_plans_and_reports(tmp_path: Path, capsys: Capture) -> None:
     report = capsys.readouterr().out
     assert "| jina_v2, + regression | published, jina_v2 | 75.17 |" in report
     assert "| jina_v2, + regression | here | missing |" in report
-    assert (tmp_path / "absent" / "tables" / "regression_table3.html").is_file()
+    assert (tmp_path / "absent" / "tables" / "regression_table3.md").is_file()
 
 
 def test_mistakes(tmp_path: Path, capsys: Capture) -> None:

@@ -84,21 +84,6 @@ def test_mistakes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert all(one.startswith("error: ") for one in said)
 
 
-def test_page(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "board.html"
-    main(["runs", str(folder), "--html", str(file), "--where", "loss=PearsonLoss", "--each"])
-    text = file.read_text(encoding="utf-8")
-    assert text.count("<tr>") == 3
-    assert text.index("82.00") < text.index("80.00")
-    assert "81.50" not in text
-
-
-def test_page_is_checked_first(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = tmp_path / "all.csv"
-    absent = leaves(
-        "runs", str(folder), "--csv", str(table), "--html", str(tmp_path / "no" / "x.html"), capsys=capsys
-    )
-    same = leaves("runs", str(folder), "--csv", str(table), "--html", str(table), capsys=capsys)
-    assert "--html" in absent
-    assert "--html" in same
-    assert not table.exists()
+def test_the_file_is_checked_first(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    absent = str(tmp_path / "no" / "x.csv")
+    assert "--csv" in leaves("runs", str(folder), "--csv", absent, capsys=capsys)

@@ -74,14 +74,6 @@ def test_hydra_command(config: Callable[..., DictConfig], line: str) -> None:
     check_config(compose(of, [*first_choices(overrides), *named]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["kubernetes", "skypilot"])
-def test_sweep_of_a_template(config: Callable[..., DictConfig], name: str) -> None:
-    text = (ROOT / "docs" / "clusters" / f"{name}.yaml").read_text()
-    (sweep,) = re.findall(r"(?:value|SWEEP): (name=sweep .*)", text)
-    check_config(compose("train", first_choices(words(sweep))))
-
-
 TOOLS = [
     line for line in starting_with("sts-lightning", ".venv/bin/sts-lightning") if not line.startswith(HYDRA)
 ]

@@ -70,28 +70,6 @@ def test_optunas_own_direction_is_rejected() -> None:
         launcher.launch([], 0)
 
 
-def test_a_search_has_no_parts() -> None:
-    pytest.importorskip("optuna")
-    launcher = ProcessLauncher(None, None, None, part="0/2")
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        overrides = ["name=o", "hydra/sweeper=search", "hydra.launcher.part=0/2"]
-        launcher.config = compose("train", overrides, return_hydra_config=True)
-    with pytest.raises(ConfigError, match="divides the jobs of a grid") as caught:
-        launcher.launch([], 0)
-    assert caught.value.key == "hydra.launcher.part"
-
-
-def test_the_plan_of_a_part(cli: Cli) -> None:
-    sweep = ["train.py", "-m", *SHORT_RUN, "seed=1,2,3", "plan=true"]
-    planned = cli(*sweep, "hydra.launcher.part=1/2")
-    assert planned.returncode == 0, planned.stderr
-    assert "1 job: 1 new" in planned.stdout
-    assert "seed=2" in planned.stdout
-    wrong = cli(*sweep, "hydra.launcher.part=2/2")
-    assert wrong.returncode == 1
-    assert "hydra.launcher.part=2/2 must be a part and their number" in wrong.stderr
-
-
 @pytest.mark.parametrize(
     ("launcher", "setting"),
     [
@@ -115,14 +93,6 @@ def test_numbers_that_would_wait_forever(launcher: str, setting: str) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("train", ["model=tiny_bert", "data=toy", *overrides], return_hydra_config=True)
     with pytest.raises(InstantiationException, match=rf"{setting.partition('=')[0]} must be"):
-        instantiate(cfg.hydra.launcher)
-
-
-def test_processes_of_slurms_trial_all_start_at_once() -> None:
-    overrides = ["hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.jobs=2"]
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("train", ["model=tiny_bert", "data=toy", *overrides], return_hydra_config=True)
-    with pytest.raises(InstantiationException, match="jobs has no effect with cluster=local"):
         instantiate(cfg.hydra.launcher)
 
 

@@ -19,6 +19,8 @@ def test_a_card_by_name_or_by_memory() -> None:
     assert plain.memory == 24 * GIB == CARDS["rtx4090"].memory
     assert 21 * GIB < plain.usable < 23.25 * GIB
     assert plain.seconds(Counter({Cost(1, 1, torch.float32): 1})) is None
+    cpu = find_card("cpu")
+    assert not cpu.gpu and cpu.seconds(Counter({Cost(1, 1, torch.float32): 1})) is None
     with pytest.raises(ConfigError) as caught:
         find_card("rtx")
     assert caught.value.key == "card"

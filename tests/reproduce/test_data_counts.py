@@ -14,7 +14,6 @@ import pytest
 from sts_lightning.published import TrainingCount
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
-from sts_lightning.reproduce.page import page
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 
@@ -70,7 +69,7 @@ def test_published_data_is_stated_and_not_marked(table: Table) -> None:
     text = markdown(collected)
     assert stated(text)["first"] == "40 of 40 pairs"
     assert stated(text)["second"] == "12 pairs (mine.csv)"
-    assert all(MARK not in form(collected).lower() for form in (markdown, latex, csv_text, page))
+    assert all(MARK not in form(collected).lower() for form in (markdown, latex, csv_text))
     assert csv_rows(csv_text(collected))["first"] == ("40 of 40 pairs", "no")
 
 
@@ -79,7 +78,7 @@ def test_other_data_is_marked_in_every_format(table: Table) -> None:
         finish(run, [PART])
     finish(runs(table, "second")[0], [WHOLE])
     collected = collect(table, 20)
-    for form in (markdown, latex, page):
+    for form in (markdown, latex):
         assert f"Toy ({MARK})" in form(collected)
         assert "15,000 of 20,000 triplets" in form(collected)
     assert "first, 15,000 of 20,000 triplets (5,000 dropped: data.limit)." in markdown(collected)

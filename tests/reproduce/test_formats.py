@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import multiprocessing
 import statistics
+from pathlib import Path
 
 import pytest
 
 from sts_lightning.markdown import one_line
-from sts_lightning.reproduce import formats
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import _cells, _tex, csv_text, latex, markdown
+from sts_lightning.reproduce.formats import _cells, _tex, csv_text, latex, markdown, write_report
 from sts_lightning.reproduce.plan import Table
+from tests.reproduce.conftest import spec
 
 
 def test_csv_has_unrounded_values(table: Table, scores: dict[str, list[float]]) -> None:
@@ -33,22 +35,10 @@ def test_latex_has_its_letters_escaped(table: Table, scores: dict[str, list[floa
     text = latex(collect(table, 50))
     assert r"a\textbar{}b\_c & here" in text
     assert (
-        r"\caption{Toy \& \textless{}others\textgreater{}. Dev and test sentences: senteval\_text=raw" in text
+        r"\caption{Toy \& \textless{}others\textgreater{}. Dev and test sentences: text\_edit=unknown" in text
     )
     body = text[: text.index(r"\caption")].split(r"\midrule")[1]
     assert {line.count(" & ") for line in body.splitlines() if line.endswith(r"\\")} == {9}
-
-
-def test_a_wide_table_is_shrunk_to_the_page(
-    table: Table, scores: dict[str, list[float]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collected = collect(table, 50)
-    monkeypatch.setattr(formats, "PAGE", 10_000)
-    assert "resizebox" not in latex(collected)
-    monkeypatch.setattr(formats, "PAGE", 10)
-    shrunk = latex(collected)
-    assert shrunk.count(r"\resizebox{\linewidth}{!}{%") == shrunk.count(r"\begin{tabular}")
-    assert shrunk.count(r"\end{tabular}}") == shrunk.count(r"\begin{tabular}")
 
 
 @pytest.mark.parametrize(
@@ -85,3 +75,35 @@ def test_latex_takes_no_cell_for_an_option(table: Table, scores: dict[str, list[
     assert "\n{}[5em]plain & " in text
     assert "\n{}*plain & " in text
     assert "\\\\\n[" not in text
+
+
+def test_a_report_has_three_forms(table: Table, scores: dict[str, list[float]]) -> None:
+    text = write_report(table, "toy", 20)
+    folder = table.root / "tables"
+    assert sorted(path.name for path in folder.iterdir()) == ["toy.csv", "toy.md", "toy.tex"]
+    assert (folder / "toy.md").read_text() == text
+    assert (folder / "toy.csv").read_text().startswith("system,source,column,value,")
+    assert r"\begin{tabular}" in (folder / "toy.tex").read_text()
+
+
+def _collect(folder: Path, done: multiprocessing.Queue[str]) -> None:
+    table = Table(spec(), folder)
+    for _ in range(2):
+        text = write_report(table, "toy", 20)
+    done.put(text)
+
+
+@pytest.mark.slow
+def test_two_collect_at_once(table: Table, scores: dict[str, list[float]]) -> None:
+    context = multiprocessing.get_context("spawn")
+    done: multiprocessing.Queue[str] = context.Queue()
+    processes = [context.Process(target=_collect, args=(table.root, done)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    texts = {done.get(timeout=400) for _ in processes}  # a busy machine takes minutes for the imports
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    folder = table.root / "tables"
+    assert texts == {(folder / "toy.md").read_text()}
+    assert sorted(path.name for path in folder.iterdir()) == ["toy.csv", "toy.md", "toy.tex"]

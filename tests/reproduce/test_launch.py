@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.reproduce.launch import open_launcher
+from sts_lightning.reproduce.plan import Table
+from sts_lightning.reproduce.run import open_launcher
 
 
-def test_settings_reach_the_launcher(tmp_path: Path) -> None:
-    run: Any = open_launcher("process", ["jobs=3"], tmp_path)
+def test_settings_reach_the_launcher(table: Table) -> None:
+    run: Any = open_launcher(table, "process", ["jobs=3"])
     assert type(run.__self__).__name__ == "ProcessLauncher"
     assert (run.__self__.jobs, run.__self__.gpus_per_job) == (3, None)
-    run = open_launcher("slurm", ["partition=gpu", "jobs=2"], tmp_path)
+    run = open_launcher(table, "slurm", ["partition=gpu", "jobs=2"])
     slurm = run.__self__
     assert slurm.parameters["slurm_partition"] == "gpu"
     assert slurm.parameters["slurm_array_parallelism"] == 2
-    assert slurm.config.hydra.sweep.dir == str(tmp_path)
+    assert slurm.config.hydra.sweep.dir == str(table.root)
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,10 @@ def test_settings_reach_the_launcher(tmp_path: Path) -> None:
         ),
         ("process", "jobs", "--launcher process: "),
         ("lsf", "jobs=1", "--launcher lsf: "),
-        ("process", "part=0/2", "part divides a sweep"),
         ("process", "jobs=1.5", "jobs must be a whole number above 0"),
     ],
 )
-def test_what_does_not_exist_is_named(name: str, setting: str, named: str, tmp_path: Path) -> None:
+def test_what_does_not_exist_is_named(name: str, setting: str, named: str, table: Table) -> None:
     with pytest.raises(ConfigError) as caught:
-        open_launcher(name, [setting], tmp_path)
+        open_launcher(table, name, [setting])
     assert named in str(caught.value)

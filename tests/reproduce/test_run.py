@@ -14,14 +14,14 @@ import pytest
 
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import markdown
-from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.run import RunJobs, run_table
+from sts_lightning.reproduce.run import RunJobs, open_launcher, run_table
 from sts_lightning.reproduce.spec import Preparation, Requirements, RowSpec, Search, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.local import run_jobs
 from sts_lightning.sweep.resources import Pool
 from tests.conftest import ROOT, SHORT_DATA
+from tests.sweep.conftest import slurm as slurm
 
 BASE = [*SHORT_DATA, "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
 HERE: RunJobs = functools.partial(run_jobs, pool=Pool([], cores=2, limit=2))
@@ -138,16 +138,16 @@ def test_started_again_it_does_only_what_is_left(table: Table, monkeypatch: pyte
     assert sorted(table.root.glob("*/metrics.json")) == finished
 
 
+@pytest.mark.usefixtures("slurm")
 def test_on_a_cluster(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """With submitit's processes in place of SLURM's; a preparation, then what starts from it."""
-    pytest.importorskip("submitit")
     monkeypatch.chdir(ROOT)
     other = make(table.root)
     overrides = other.spec.before["head"].overrides
     other.spec.before["head"] = Preparation([*overrides[:-1], "trainer.max_steps=2"])
     other.cells = [cell("mse")]
-    settings = ["cluster=local", "timeout_minutes=5", "cpus_per_job=1"]
-    assert run_table(other, open_launcher("slurm", settings, table.root))
+    settings = ["timeout_minutes=5", "cpus_per_job=1"]
+    assert run_table(other, open_launcher(other, "slurm", settings))
     (run,) = other.seed_runs(cell("mse"))
     assert run.after is not None
     assert (run.after / "metrics.json").is_file()

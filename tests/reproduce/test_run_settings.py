@@ -9,21 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import csv_text, latex, markdown
-from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.run_settings import (
+from sts_lightning.reproduce.collect import (
+    collect,
     evaluation_text,
     selection_text,
     training_seed,
     training_text,
 )
+from sts_lightning.reproduce.formats import csv_text, latex, markdown
+from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 from tests.reproduce.conftest import finish
 
-OLD = (
-    "senteval_text=raw, text_edit=none, max_length=that of training, precision=unknown, quantization=unknown"
-)
+OLD = "text_edit=unknown, max_length=unknown, precision=unknown, quantization=unknown"
 STATED = {
     "senteval_text": "prepared",
     "text_edit": "official",
@@ -84,9 +82,16 @@ def test_nothing_is_said_of_a_table_that_has_not_run(table: Table) -> None:
     [
         ({}, (OLD, "max_length=unknown, precision=unknown, quantization=unknown", "unknown")),
         (
-            {"training": None, "senteval_text": None, "precision": "bf16-true", "quantization": "8bit"},
+            {
+                "training": None,
+                "senteval_text": None,
+                "text_edit": "none",
+                "max_length": None,
+                "precision": "bf16-true",
+                "quantization": "8bit",
+            },
             (
-                "text_edit=none, max_length=that of training, precision=bf16-true, quantization=8bit",
+                "text_edit=none, max_length=no limit, precision=bf16-true, quantization=8bit",
                 "not trained",
                 "not trained",
             ),

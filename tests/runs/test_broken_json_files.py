@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sts_lightning.data.fetch.manifest import read_manifest
-from sts_lightning.reproduce.record import Result, read_record
 from sts_lightning.runs.folder import RunFolder
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 
@@ -33,7 +32,6 @@ def change(good: dict[str, Any], path: str, value: Any) -> str:
 READERS: dict[str, Reader] = {
     "metrics": lambda folder, name, content: RunFolder(put(folder / name, content).parent).metrics().scores,
     "manifest": lambda folder, name, content: read_manifest(put(folder / name, content).parent),
-    "record": lambda folder, name, content: read_record(put(folder / name, content)).results,
 }
 METRICS, SOURCES = "metrics.json", "sources.json"
 DEEP = "[" * 100_000
@@ -64,8 +62,6 @@ RESULTS = {
 FETCHED = {"source": "s", "place": "p", "revision": "r", "file": "f", "sha256": "0", "size": 1}
 PART = {"fetched": "now", "downloads": [FETCHED], "files": {"a": "0"}, "counts": {"a": 1}, "notes": {}}
 MANIFEST = {"version": 1, "parts": {"nli": PART}}
-RESULT = {"row": "a", "model": None, "runs": 1, "planned": 1, "scores": {"STSB": 50.5}}
-RECORD = {"table": "t", "model": "minilm", "evaluate": [], "source": "s", "results": [RESULT]}
 
 NO_TEXT, NO_NUMBER, NO_COUNT = (3, None, ["x"]), ("3", True, None, [3]), ("3", True, 1.5, -1, [3])
 NO_LIST, NO_OBJECT = ({}, "x", 3, [3]), ([], "x", 3, True)
@@ -122,18 +118,6 @@ WRONG: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
             "parts.nli.files": (None, {"a": 1}, *NO_OBJECT),
             "parts.nli.counts": (None, {"a": "1"}, {"a": -1}, *NO_OBJECT),
             "parts.nli.more": (1,),
-        },
-    ),
-    ("record", "toy.json"): (
-        RECORD,
-        {
-            "table": (*NO_TEXT, ABSENT),
-            "evaluate": (None, *NO_LIST),
-            "results": (None, *NO_LIST, ABSENT),
-            "results.0.row": (*NO_TEXT, ABSENT),
-            "results.0.runs": (*NO_COUNT[:3], ABSENT),
-            "results.0.scores": (None, {"STSB": "50"}, *NO_OBJECT),
-            "more": (1,),
         },
     ),
 }
@@ -194,7 +178,6 @@ def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
 HEALTHY: list[Healthy] = [
     ("metrics", METRICS, json.dumps(RESULTS), {"dev": 50.0, "A": 50.0, "average": 60.5, "rank": 12.0}),
     ("manifest", SOURCES, json.dumps({"parts": {}, "more": [1]}), {}),
-    ("record", "toy.json", json.dumps(RECORD), [Result("a", None, 1, 1, {"STSB": 50.5})]),
     ("metrics", METRICS, '{"test": {"average": 1, "tasks": {}}}', {"average": 1.0}),
     ("manifest", SOURCES, '{"parts": {}}', {}),
 ]

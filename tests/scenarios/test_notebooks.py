@@ -59,7 +59,7 @@ def test_runs(notebook: Path, tmp_path: Path) -> None:
         assert (tmp_path / "scores.csv").read_text().count("\n") > 200
         assert (tmp_path / "my_model" / "modules.json").is_file()
     else:
-        assert "HuberLoss" in (tmp_path / "board.html").read_text()
+        assert "HuberLoss" in (tmp_path / "losses.csv").read_text()
 
 
 def test_notebooks_are_stored_without_outputs() -> None:

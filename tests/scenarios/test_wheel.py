@@ -203,7 +203,7 @@ def test_tables_and_data(program: Program, tmp_path: Path) -> None:
     assert "1 run, 1 left" in planned.stdout
     ran = program("reproduce", "mine")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert (tmp_path / "runs/reproduce/tables/mine.html").is_file()
+    assert (tmp_path / "runs/reproduce/tables/mine.md").is_file()
     tables = program("reproduce").stdout
     assert "Mine" in tables and "pcc_table3" in tables
     assert "Did you mean mine?" in program("plan", "loss=minee").stderr

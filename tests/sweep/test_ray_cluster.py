@@ -14,9 +14,8 @@ import pytest
 from sts_lightning.errors import ConfigError, FailedJobsError, UserError
 from sts_lightning.interrupts import Stopped, handlers_kept, listening
 from sts_lightning.sweep import cluster
-from sts_lightning.sweep.cluster import watch
+from sts_lightning.sweep.cluster import submit_to_ray, watch
 from sts_lightning.sweep.job import Demand, Job
-from sts_lightning.sweep.ray_cluster import submit_to_ray
 from tests.sweep.conftest import jobs, starts
 
 

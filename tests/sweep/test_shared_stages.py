@@ -15,13 +15,12 @@ from sts_lightning.errors import ConfigError, FailedJobsError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.sweep import cluster
-from sts_lightning.sweep.cluster import Handle, watch
+from sts_lightning.sweep.cluster import Handle, submit_to_slurm, watch
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.job import Demand, Job
 from sts_lightning.sweep.local import run_jobs
-from sts_lightning.sweep.plan import plan_table, progress
+from sts_lightning.sweep.plan import print_plan, print_run
 from sts_lightning.sweep.resources import Pool, largest
-from sts_lightning.sweep.slurm import submit_to_slurm
 from tests.conftest import CONF, SHORT_RUN
 from tests.sweep.conftest import jobs, starts
 
@@ -54,7 +53,9 @@ def staged(tmp_path: Path, *whats: str, stage: str = "one") -> list[Job]:
 PCC = ["experiment=pcc", "model=mistral7b"]
 
 
-def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(grid: Grid) -> None:
+def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(
+    grid: Grid, capsys: pytest.CaptureFixture[str]
+) -> None:
     for prompt in ("eol", "sth", "sum"):
         for number, size in enumerate((192, 200, 216)):
             grid.add(number, [*PCC, f"prompt={prompt}", f"+stages.stage2.data.batch_size={size}"])
@@ -68,10 +69,11 @@ def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(grid: Grid)
         assert one.job.demand == Demand(1, required=True)
     assert list(by_need.values()) == [3, 3, 3]
     assert len({one.job.folder for one in planned}) == 12
-    table = plan_table(planned, cost=lambda cfg: f"{cfg.data.batch_size} rows")
-    assert table.title == "3 shared stages, 9 jobs: 12 new"
-    assert next(iter(table.columns[1].cells)) == "stage1 of prompt=eol"
-    assert list(table.columns[5].cells)[3:6] == ["192 rows", "200 rows", "216 rows"]
+    print_plan(planned, lambda run, cfg: None, cost=lambda cfg: f"{cfg.data.batch_size} rows")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("  stage1 of prompt=eol (1 GPU)")
+    assert [line.strip() for line in lines[7:12:2]] == ["192 rows", "200 rows", "216 rows"]
+    assert lines[-1] == "3 shared stages, 9 jobs: 12 new. Nothing was started."
 
 
 def test_what_makes_two_stages_the_same(grid: Grid) -> None:
@@ -119,7 +121,7 @@ def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
     run.stage("stage1").checkpoint("last").touch()
     assert run.resumable
     assert again.add(0, overrides).needs == ()
-    assert progress(job) == "resumable"
+    assert print_run(job.run_folder, "", []) == "resumable"
     run.save_stages(
         {"stage1": OmegaConf.create({"seed": 1}), "stage2": OmegaConf.create({"seed": 1})},
         {"stage1": need.name},
@@ -128,7 +130,7 @@ def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
     RunFolder(need).checkpoint("last").touch()
     assert Grid(grid.compose_job).add(0, overrides).needs == (need,)
     with locked(job.folder):
-        assert progress(job) == "running"
+        assert print_run(job.run_folder, "", []) == "running"
 
 
 def test_a_mistake_names_the_job(grid: Grid) -> None:
@@ -196,7 +198,7 @@ def test_slurm_jobs_depend_on_their_stages(tmp_path: Path, monkeypatch: pytest.M
     for job, need in zip(rest, (stages[0], stages[0], stages[1]), strict=False):
         job.needs = (need.folder,)
     Recorder.arrays = []
-    submit_to_slurm([*stages, *rest], tmp_path, "slurm")
+    submit_to_slurm([*stages, *rest], tmp_path)
     assert Recorder.arrays == [
         (1, None, ["d"]),
         (2, None, ["s", "t"]),
@@ -204,25 +206,9 @@ def test_slurm_jobs_depend_on_their_stages(tmp_path: Path, monkeypatch: pytest.M
         (1, "afterany:2_1", ["c"]),
     ]
     Recorder.arrays = []  # a limit on the jobs at a time applies to an array
-    submit_to_slurm(
-        [*stages, *rest], tmp_path, "slurm", slurm_array_parallelism=2, slurm_dependency="afterok:7"
-    )
+    submit_to_slurm([*stages, *rest], tmp_path, slurm_array_parallelism=2, slurm_dependency="afterok:7")
     assert Recorder.arrays[2:] == [(1, "afterok:7,afterany:2_0:2_1", ["a", "b", "c"])]
     assert Recorder.arrays[0][1] == "afterok:7"
-
-
-@pytest.mark.slow
-def test_submitit_waits_for_stages_and_skips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("submitit")
-    monkeypatch.setattr(cluster, "POLL", 0.1)
-    planned = staged(tmp_path, "a")
-    watch(planned, submit_to_slurm(planned, tmp_path / "submitit", "local", timeout_min=5))
-    assert [job.state for job in planned] == ["done", "done"]
-    assert float(starts(planned[1])[0][-1]) > (planned[0].folder / "metrics.json").stat().st_mtime
-    failed = staged(tmp_path / "again", "a", stage="fail")
-    with pytest.raises(FailedJobsError, match="1 of 2 jobs failed; 1 that start"):
-        watch(failed, submit_to_slurm(failed, tmp_path / "submitit", "local", timeout_min=5))
-    assert [job.state for job in failed] == ["failed", "not run"]
 
 
 def test_a_job_of_a_failed_stage_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,11 +76,6 @@ class JobLauncher(Launcher):
         jobs = [
             grid.add(number, overrides) for number, overrides in enumerate(job_overrides, initial_job_idx)
         ]
-        if adaptive and self.config.hydra.launcher.get("part") is not None:
-            raise ConfigError(
-                "hydra.launcher.part divides the jobs of a grid; a search proposes its jobs as it goes.",
-                key="hydra.launcher.part",
-            )
         if self.config.get("plan"):
             if adaptive:
                 raise ConfigError(
@@ -88,14 +83,12 @@ class JobLauncher(Launcher):
                 )
             self._plan(grid)
             return []
-        own = self.own(grid.to_run())
         try:
-            self.run_jobs(own)
+            self.run_jobs(grid.to_run())
         except (FailedJobsError, RunningElsewhereError):
             if not adaptive:
                 raise
-        folders = {job.folder for job in own}
-        return [_returned(job) for job in jobs if job.folder in folders]
+        return [_returned(job) for job in jobs]
 
     def _plan(self, grid: Grid) -> None:
         """Check and print the jobs with their cost, on the card that ``plan`` may name."""
@@ -108,13 +101,7 @@ class JobLauncher(Launcher):
             costs = Costs(plan if isinstance(plan, str) else None)
         except ConfigError as error:
             raise ConfigError(f"plan={plan}: {error}", key="plan") from error
-        planned = grid.planned()
-        own = {job.folder for job in self.own([one.job for one in planned])}
-        print_plan([one for one in planned if one.job.folder in own], RunCheck(), costs, self.gpus_per_job)
-
-    def own(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Return the jobs of a grid that this command runs."""
-        return jobs
+        print_plan(grid.planned(), RunCheck(), costs, self.gpus_per_job)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:
@@ -138,8 +125,6 @@ class ProcessLauncher(JobLauncher):
         timeout_minutes: Time limit of a job, after which it is killed; null: no limit.
         wait: Whether to wait for jobs that another process runs, and to resume those that it leaves
             unfinished.
-        part: Part of the jobs that this machine runs, ``0/4`` the first of four; shared stages that another
-            machine trains are waited for. Null: all.
     """
 
     def __init__(
@@ -148,7 +133,6 @@ class ProcessLauncher(JobLauncher):
         gpus_per_job: int | None,
         timeout_minutes: float | None,
         wait: bool = False,
-        part: str | None = None,
     ) -> None:
         check_numbers(gpus_per_job=gpus_per_job, jobs=jobs, timeout_minutes=timeout_minutes)
         if wait not in (False, True):  # any text is true
@@ -157,14 +141,7 @@ class ProcessLauncher(JobLauncher):
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
-        self.wait = wait or part is not None
-        self.part = part
-
-    def own(self, jobs: Sequence[Job]) -> Sequence[Job]:
-        """Return the jobs of this machine's part."""
-        from sts_lightning.sweep.part import part_of
-
-        return jobs if self.part is None else part_of(jobs, str(self.part))
+        self.wait = wait
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
@@ -187,7 +164,6 @@ class SlurmLauncher(JobLauncher):
         memory_gb: Memory of each job in GB; null: SLURM's default.
         timeout_minutes: Time limit of each job.
         partition: SLURM partition; null: SLURM's default.
-        cluster: ``slurm``, or ``local``: processes of this machine, for trials.
         extra: Further parameters of submitit's executor, such as ``slurm_account``.
     """
 
@@ -199,18 +175,10 @@ class SlurmLauncher(JobLauncher):
         memory_gb: float | None,
         timeout_minutes: int,
         partition: str | None,
-        cluster: str,
         extra: dict[str, Any],
     ) -> None:
         positive = {"jobs": jobs, "cpus_per_job": cpus_per_job, "memory_gb": memory_gb}
         check_numbers(gpus_per_job=gpus_per_job, timeout_minutes=timeout_minutes, **positive)
-        if cluster == "local" and jobs is not None:
-            raise ConfigError(
-                "hydra.launcher.jobs has no effect with cluster=local, which starts all jobs at once.",
-                key="hydra.launcher.jobs",
-                hint="hydra/launcher=process runs that many at a time.",
-            )
-        self.cluster = cluster
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         wanted = {
@@ -226,11 +194,10 @@ class SlurmLauncher(JobLauncher):
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Submit all jobs and wait for them."""
-        from sts_lightning.sweep.cluster import watch
-        from sts_lightning.sweep.slurm import submit_to_slurm
+        from sts_lightning.sweep.cluster import submit_to_slurm, watch
 
         folder = Path(self.config.hydra.sweep.dir) / ".submitit"
-        handles = submit_to_slurm(jobs, folder, self.cluster, self.gpus_per_job, **self.parameters)
+        handles = submit_to_slurm(jobs, folder, self.gpus_per_job, **self.parameters)
         watch(jobs, handles, self.jobs)
 
 
@@ -256,8 +223,7 @@ class RayLauncher(JobLauncher):
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Submit all jobs and wait for them."""
-        from sts_lightning.sweep.cluster import watch
-        from sts_lightning.sweep.ray_cluster import submit_to_ray
+        from sts_lightning.sweep.cluster import submit_to_ray, watch
 
         watch(
             jobs,
@@ -298,7 +264,7 @@ def _store(name: str, launcher: type[JobLauncher], **settings: Any) -> None:
     ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
 
 
-_store("process", ProcessLauncher, jobs=None, gpus_per_job=None, timeout_minutes=None, wait=False, part=None)
+_store("process", ProcessLauncher, jobs=None, gpus_per_job=None, timeout_minutes=None, wait=False)
 _store(
     "slurm",
     SlurmLauncher,
@@ -308,7 +274,6 @@ _store(
     memory_gb=None,
     timeout_minutes=24 * 60,
     partition=None,
-    cluster="slurm",
     extra={},
 )
 _store("ray", RayLauncher, address=None, gpus_per_job=None, cpus_per_job=2, timeout_minutes=None)

@@ -165,7 +165,7 @@ def _of_table(options: argparse.Namespace) -> tuple[list[FigureRun], str]:
         ConfigError: There is no such table or row.
         CheckpointError: A run has not finished.
     """
-    from sts_lightning.cli.reproduce_table import open_table
+    from sts_lightning.reproduce.plan import open_table
     from sts_lightning.workflows.figure_runs import read_run
 
     table = open_table(options.table, options.model, options.folder)

@@ -25,11 +25,11 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.cli.group_choices import check_choices
 
     check_choices(options.overrides)
-    from sts_lightning.cli.plan_text import print_estimate
     from sts_lightning.config.constraints import check_config
     from sts_lightning.config.keys import check_known
     from sts_lightning.errors import ConfigError
     from sts_lightning.planning.compose import compose_runs
+    from sts_lightning.planning.costs import print_estimate
     from sts_lightning.planning.estimate import estimate
     from sts_lightning.runs.folder import RunFolder
     from sts_lightning.workflows.trainer_checks import check_settings

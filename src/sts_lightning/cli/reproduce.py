@@ -21,27 +21,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--card", help="with --plan: card to plan for, as 24GB or rtx4090; default: the visible GPU, or none"
     )
-    parser.add_argument(
-        "--evaluate",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="report an evaluation of each trained row with these settings of eval.py; Pcc-tuning's are "
-        "quantization=none precision=32-true",
-    )
-    parser.add_argument(
-        "--state",
-        nargs="?",
-        type=Path,
-        const=Path(),
-        metavar="FILE.md",
-        help="print, or write, the page on the state of every table and figure (docs/reproduction.md)",
-    )
-    parser.add_argument(
-        "--record",
-        action="store_true",
-        help="write the scores to docs/results too, for that page; rows of which it has more runs stay",
-    )
     parser.add_argument("--report", action="store_true", help="only collect what has finished")
     parser.add_argument(
         "--jobs", type=at_least(1), help="number of jobs at a time; default: one per GPU, or per two cores"
@@ -69,26 +48,28 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """List the tables and figures or their state, or plan, run and report one."""
-    from sts_lightning.cli import reproduce_table as steps  # --help does not wait for it
-
+    """List the tables and figures, or plan, run and report one."""
     _check(options)
-    if options.state is not None:
-        steps.write_state(None if options.state == Path() else options.state)
-        return
+    from sts_lightning.reproduce import listing, plan  # --help does not wait for these
+
     if options.table is None:
-        steps.list_tables()
+        listing.list_tables()
         list_figures()
         return
-    table = steps.open_table(options.table, options.model, options.folder, options.evaluate)
+    table = plan.open_table(options.table, options.model, options.folder)
+    from sts_lightning.reproduce import run as running
+
+    settings = [*([] if options.jobs is None else [f"jobs={options.jobs}"]), *options.set]
     if options.plan:
         from sts_lightning.planning.costs import Costs
 
-        steps.find_launcher(table, options.jobs, options.launcher, options.set)
-        steps.print_plan(table, options.jobs, Costs(options.card))
+        running.open_launcher(table, options.launcher, settings)
+        listing.print_plan(table, options.jobs, Costs(options.card))
         return
-    finished = options.report or steps.reproduce(table, options.jobs, options.launcher, options.set)
-    steps.write_report(table, options.table, options.resamples, options.evaluate, options.record)
+    finished = options.report or running.reproduce(table, options.launcher, settings)
+    from sts_lightning.reproduce.formats import write_report
+
+    write_report(table, options.table, options.resamples)
     if not finished:
         raise UserError(
             "some runs have not finished; the messages above name them.", hint="The same command continues."
@@ -97,13 +78,11 @@ def run(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     """Reject options that the others leave without effect, and a file in place of the folder."""
-    run, report = ("jobs", "launcher", "set"), ("report", "record", "resamples")
-    if options.state is not None or options.table is None:
-        reason = "without the name of a table" if options.state is None else "with --state"
-        hint = "sts-lightning reproduce lists the tables." if options.state is None else None
-        reject_unused(options, ("model", "plan", "card", "evaluate", *run, *report, "folder"), reason, hint)
-        if options.table is not None:
-            raise ConfigError(f"--state is of all tables; leave out {options.table}.", key="state")
+    run, report = ("jobs", "launcher", "set"), ("report", "resamples")
+    if options.table is None:
+        everything = ("model", "plan", "card", *run, *report, "folder")
+        hint = "sts-lightning reproduce lists the tables."
+        reject_unused(options, everything, "without the name of a table", hint)
     if options.plan:
         reject_unused(options, report, "with --plan")
     else:

@@ -41,9 +41,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--each", action="store_true", help="a row for each seed")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table to a file")
     parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write the table and the dev curves of the best to a page"
-    )
-    parser.add_argument(
         "--best", action="store_true", help="print the folder of the best run on dev, for scripts"
     )
     parser.set_defaults(run=run, parser=parser)
@@ -51,7 +48,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the runs in a folder, best first, or the path of the best one."""
-    from sts_lightning.runs.board import board
     from sts_lightning.runs.listing import (  # --help does not wait for these
         find_runs,
         group_seeds,
@@ -60,9 +56,8 @@ def run(options: argparse.Namespace) -> None:
     )
 
     if options.best:
-        reject_unused(options, ("sort", "each", "csv", "html"), "with --best")
+        reject_unused(options, ("sort", "each", "csv"), "with --best")
     check_output("--csv", options.csv)
-    check_output("--html", options.html, options.csv)
     runs = [one for one in find_runs(options.folder) if _fits(one.settings, options.where)]
     if not runs:
         raise UserError(
@@ -78,8 +73,6 @@ def run(options: argparse.Namespace) -> None:
     groups = sort_groups(groups, by)
     if options.csv is not None:
         _write(options.csv, groups, scores)
-    if options.html is not None:
-        write_atomic(options.html, board(groups, scores, options.folder, by))
     _print(groups, scores, options.folder)
     for one in runs:
         if one.problem:

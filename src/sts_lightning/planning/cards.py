@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -41,10 +40,6 @@ class Card:
         bandwidth: Bytes/s to its memory.
         precision: Precision that ``auto`` stands for on it.
         gpu: Whether it is a GPU.
-        overhead: Seconds that each operation takes in addition.
-        measured: Whether it is the processor of this machine, which can be measured further.
-        slowness: Factors by which training, dev evaluations during training, and the report take longer than
-            the arithmetic of the encoder.
     """
 
     name: str
@@ -54,9 +49,6 @@ class Card:
     bandwidth: float = 0.0
     precision: str = "bf16-mixed"
     gpu: bool = True
-    overhead: float = 0.0
-    measured: bool = False
-    slowness: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     @property
     def usable(self) -> int:
@@ -71,8 +63,7 @@ class Card:
 
     def _seconds(self, cost: Cost) -> float:
         peak = self.full if cost.dtype == torch.float32 else self.half
-        used = (EFFICIENCY, BANDWIDTH) if self.gpu else (1.0, 1.0)
-        return max(cost.flops / (peak * used[0]), cost.moved / (self.bandwidth * used[1])) + self.overhead
+        return max(cost.flops / (peak * EFFICIENCY), cost.moved / (self.bandwidth * BANDWIDTH))
 
 
 def _card(name: str, gib: int, half: float, full: float, bandwidth: float, precision: str) -> Card:
@@ -113,7 +104,7 @@ def find_card(text: str) -> Card:
     """
     name = text.lower()
     if name == "cpu":
-        return measure_cpu()
+        return _cpu()
     if name in CARDS:
         return CARDS[name]
     size = re.fullmatch(r"(\d+(?:\.\d+)?) ?gi?b", name)
@@ -127,14 +118,19 @@ def find_card(text: str) -> Card:
 
 
 def this_machine() -> Card:
-    """Return the visible GPU, with its speed if it is one of `CARDS`, or this CPU, measured in seconds."""
+    """Return the visible GPU, with its speed if it is one of `CARDS`; or this CPU, of unknown speed."""
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         known = _known(properties.name, properties.total_memory)
         precision = "bf16-mixed" if properties.major >= 8 else "32-true"
         speed = (known.half, known.full, known.bandwidth) if known else (0.0, 0.0, 0.0)
         return Card(properties.name, properties.total_memory, *speed, precision)
-    return measure_cpu()
+    return _cpu()
+
+
+def _cpu() -> Card:
+    precision = "bf16-mixed" if cpu_multiplies_bfloat16() else "32-true"
+    return Card("this CPU", psutil.virtual_memory().available, precision=precision, gpu=False)
 
 
 def _known(title: str, memory: int) -> Card | None:
@@ -146,38 +142,3 @@ def _known(title: str, memory: int) -> Card | None:
     words = [word for word in re.split(r"[\s-]+", title.lower()) if not NO_SPEED.fullmatch(word)]
     same = [card for card in CARDS.values() if card.name.split("-")[0].removeprefix("rtx") == "".join(words)]
     return min(same, key=lambda card: abs(card.memory - memory), default=None)
-
-
-def measure_cpu() -> Card:
-    """Measure the speed of this CPU on operations of the size of a small model's."""
-    rows, width = 512, 384
-    rates = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        a, b = torch.randn(rows, width).to(dtype), torch.randn(width, 4 * width).to(dtype)
-        rates[dtype] = 2 * rows * width * 4 * width / _time(lambda a=a, b=b: a @ b)
-    large, small = torch.randn(rows, 4 * width), torch.randn(8)
-    overhead = _time(lambda: small + 1)
-    seconds = max(_time(lambda: torch.nn.functional.gelu(large)) - overhead, 1e-9)
-    native = cpu_multiplies_bfloat16()
-    return Card(
-        "this CPU",
-        psutil.virtual_memory().available,
-        rates[torch.bfloat16],
-        rates[torch.float32],
-        2 * large.numel() * 4 / seconds,
-        "bf16-mixed" if native else "32-true",
-        gpu=False,
-        overhead=2 * overhead,  # forward and bookkeeping of the backward pass
-        measured=True,
-    )
-
-
-def _time(call: object, turns: int = 30) -> float:
-    """Return the median of the seconds of a call, after a warm-up."""
-    assert callable(call)
-    times = []
-    for _ in range(turns + 5):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return sorted(times[5:])[turns // 2]

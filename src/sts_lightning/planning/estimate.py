@@ -20,7 +20,6 @@ from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.blueprint import Blueprint, draw
 from sts_lightning.planning.cards import Card, find_card, this_machine
 from sts_lightning.planning.meter import Cost, Kind
-from sts_lightning.planning.rehearsal import rehearse
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.planning.step import Trace, trace_step
 from sts_lightning.planning.workload import Workload, measure
@@ -107,9 +106,6 @@ def estimate(cfg: DictConfig, card: Card | str | None = None, quick: bool = Fals
         trace, traced_tokens = tracer.full(micro)
     sheet = tracer.blueprint(micro, FEW_LAYERS[0] if tracer.deep else None)
     work = measure(cfg, sheet.module, sheet.data, tracer.prepare)
-    if device.measured and (forward := device.seconds(trace.forward)) is not None:
-        weights = trace.peak["weights"] + trace.peak["adapters"]
-        device = rehearse(cfg, device, tracer.chunk_tokens, weights, forward / traced_tokens)
     return Estimate(
         device,
         tracer.precision,
@@ -299,8 +295,6 @@ def _seconds(card: Card, trace: Trace, traced_tokens: int, work: Workload, proce
     encoder, forward, rest = map(card.seconds, (trace.encoder, trace.forward, trace.rest))
     if encoder is None or forward is None or rest is None:
         return None
-    training, dev, report = card.slowness
-    traced_tokens *= processes if card.gpu else 1  # on a CPU processes share its cores
-    per_step = training * encoder * work.step_tokens / traced_tokens + rest
-    scored = dev * work.dev_tokens + report * work.report_tokens
-    return work.steps * per_step + scored * forward / traced_tokens
+    traced_tokens *= processes
+    per_step = encoder * work.step_tokens / traced_tokens + rest
+    return work.steps * per_step + (work.dev_tokens + work.report_tokens) * forward / traced_tokens

@@ -52,6 +52,9 @@ class _Live:
     kind: Kind
 
 
+# torch's own MemTracker knows neither bitsandbytes' packed weights nor adapters as a kind of their own, and
+# cannot exchange the fake vectors of the encoder for real ones, which a loss may branch on. Fake tensors on
+# CUDA would keep what its kernels keep, but in a torch built for the CPU those with gradients abort it.
 class Meter(TorchDispatchMode):
     """Counts the bytes of live storages by kind, and records the arithmetic of operations.
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import torch
 import transformers
+import yaml
 from omegaconf import DictConfig
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from tokenizers import Tokenizer, processors
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 from transformers.quantizers.auto import AutoHfQuantizer
 
 from sts_lightning.choices import Quantization
@@ -32,8 +44,6 @@ from sts_lightning.models.encoder_decoder import loader, take_encoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.quantization import check_fraction, quantization_config
 from sts_lightning.planning.fake import naming_what_has_no_plan
-from sts_lightning.planning.shapes import published_shape
-from sts_lightning.planning.stand_in import stand_in_tokenizer
 
 
 @dataclass
@@ -51,16 +61,13 @@ class Skeleton:
     notes: list[str]
 
 
-def build_skeleton(
-    model: DictConfig, prompt: DictConfig, layers: int | None = None, device: str = "meta"
-) -> Skeleton:
+def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = None) -> Skeleton:
     """Build the encoder of a configuration without its weights; only its config.json and tokenizer are read.
 
     Args:
         model: Configuration group ``model``.
         prompt: Configuration group ``prompt``.
         layers: Number of layers to build instead of all.
-        device: ``meta``, or ``cpu`` for random weights.
 
     Raises:
         ConfigError: The shape of the model is not known here, or a setting is out of range.
@@ -82,7 +89,7 @@ def build_skeleton(
         depth = getattr(settings, "num_hidden_layers", None)
         if layers is not None and depth is not None:
             _cut(settings, layers)
-        backbone = _build(name, settings, trust_remote_code, dtype, quantization, device)
+        backbone = _build(name, settings, trust_remote_code, dtype, quantization)
         set_attention(backbone, config or {}, name)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
 
@@ -101,11 +108,8 @@ def _cut(settings: PreTrainedConfig, layers: int) -> None:
 
 def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTrainedConfig:
     """Read a model's config.json, from a folder, the hub or its cache; else take the published shape."""
-    source, options = find(name)
     try:
-        found: PreTrainedConfig = AutoConfig.from_pretrained(
-            source, trust_remote_code=trust_remote_code, **options
-        )
+        return _read(AutoConfig, name, trust_remote_code)
     except (OSError, ValueError) as error:
         published = published_shape(name)
         if published is None:
@@ -115,21 +119,62 @@ def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTraine
                 key="model.name",
                 hint="Plan on a machine that reaches the model hub, or name a folder with config.json.",
             ) from error
-        notes.append("the shape is the published one (config.json of the hub cannot be read here)")
+        notes.append("the shape is the published one (config.json is not on this machine)")
         return published
-    return found
 
 
 def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
-    source, options = find(name)
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            source, trust_remote_code=trust_remote_code, **options
-        )
+        return _read(AutoTokenizer, name, trust_remote_code)
     except (OSError, ValueError):
-        notes.append("tokens are counted by a stand-in, since the tokenizer cannot be read here")
-        return stand_in_tokenizer(causal)
-    return tokenizer
+        notes.append(
+            "tokens are counted by a simple tokenizer, since that of the model is not on this machine"
+        )
+        return counting_tokenizer(causal)
+
+
+def _read(kind: Any, name: str, trust_remote_code: bool) -> Any:
+    """Read a file of a model; that of a published one from the cache alone, since a plan knows it anyway."""
+    source, options = find(name)
+    local = name.partition("@")[0] in _published()["shapes"]
+    return kind.from_pretrained(
+        source, trust_remote_code=trust_remote_code, local_files_only=local, **options
+    )
+
+
+@cache
+def _published() -> Any:
+    return yaml.safe_load((files("sts_lightning.planning") / "published.yaml").read_text(encoding="utf-8"))
+
+
+def published_shape(name: str) -> PreTrainedConfig | None:
+    """Return the configuration of a published model, or None for another one.
+
+    Args:
+        name: Hub id, optionally followed by ``@commit``.
+    """
+    sizes = _published()["shapes"].get(name.partition("@")[0])
+    return None if sizes is None else AutoConfig.for_model(**sizes)
+
+
+def counting_tokenizer(causal: bool) -> PreTrainedTokenizerFast:
+    """Build a tokenizer that counts about as many tokens as a trained one.
+
+    Args:
+        causal: Whether a row has a start token alone, as decoders' rows have, or an end token too.
+    """
+    own = Tokenizer.from_str(json.dumps(_published()["tokenizer"]))
+    own.post_processor = processors.TemplateProcessing(
+        single="<s> $A" if causal else "<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=own,
+        bos_token="<s>",
+        eos_token="</s>",
+        pad_token="<pad>",
+        mask_token="<mask>",
+        unk_token="<unk>",
+    )
 
 
 def _build(
@@ -138,10 +183,9 @@ def _build(
     trust_remote_code: bool,
     dtype: DtypeName,
     quantization: Quantization,
-    device: str,
 ) -> PreTrainedModel:
     """Build a backbone by its shape, its linear layers those of bitsandbytes if quantised."""
-    with torch.device(device):
+    with torch.device("meta"):
         own: Any = loader(settings)
         options: dict[str, Any] = {"dtype": DTYPES_BY_NAME[dtype]}
         if hasattr(own, "from_config"):  # one of the library's loaders, not a class of a model

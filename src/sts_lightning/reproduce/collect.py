@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,14 +18,6 @@ from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.evaluation.clean_subset import clean_scores
 from sts_lightning.published import TrainingCount
 from sts_lightning.reproduce.plan import Cell, Planned, Table
-from sts_lightning.reproduce.run_settings import (
-    UNKNOWN,
-    UNTRAINED,
-    evaluation_text,
-    selection_text,
-    training_seed,
-    training_text,
-)
 from sts_lightning.reproduce.spec import CITED, RUNS
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import TrainedOn
@@ -33,6 +25,14 @@ from sts_lightning.runs.predictions import comparable_predictions
 
 OTHER_DATA = " (on other data than published)"
 """Mark in the heading of a table."""
+
+UNKNOWN = "unknown"
+"""Value of what a run does not state."""
+
+UNTRAINED = "not trained"
+
+DEV_SETS = {"stsb": "STS-B dev", "stsb_clean": "STS-B dev without test pairs", "suite": "dev suite"}
+"""Values of `DevSet` in words."""
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -49,7 +49,6 @@ class System:
         elsewhere: The same of other models, where none are published for the row's own.
         why: Reason why a cited system is not run here.
         planned: Number of planned runs.
-        folders: Folders of the finished runs.
         scores: Scores of each finished run.
         predictions: Test predictions of each run that has some.
         clean: Averages of these on the test pairs that occur in no public training set.
@@ -67,7 +66,6 @@ class System:
     elsewhere: dict[str, dict[str, float]] = field(default_factory=dict)
     why: str = ""
     planned: int = 0
-    folders: list[Path] = field(default_factory=list)
     scores: list[dict[str, float]] = field(default_factory=list)
     predictions: list[Predictions] = field(default_factory=list)
     clean: list[float] = field(default_factory=list)
@@ -190,7 +188,6 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
         metrics = _readable(problems, RunFolder.metrics, run.results) if run.done else None
         if metrics is None:
             continue
-        system.folders.append(run.folder)
         system.selected.append(_selection(run, problems))
         system.texts.append(evaluation_text(metrics.details))
         system.trained.append(training_text(metrics.details))
@@ -311,3 +308,57 @@ def rank_summary(ranks: Sequence[Sequence[Mapping[str, float]]]) -> list[list[fl
             ]
         )
     return summary
+
+
+def evaluation_text(details: Mapping[str, Any]) -> str:
+    """Return in words what evaluation did: the text that was read, precision and quantisation.
+
+    Args:
+        details: Further entries of the run's metrics.
+    """
+    keys = ["text_edit", "max_length", "precision", "quantization"]
+    if details.get("senteval_text") is not None:
+        keys.insert(0, "senteval_text")
+    return _in_words(details, keys)
+
+
+def training_text(details: Mapping[str, Any]) -> str:
+    """Return in words how the evaluated weights were trained: length, precision and quantisation.
+
+    Args:
+        details: Further entries of the run's metrics.
+    """
+    training = details.get("training", {})
+    return UNTRAINED if training is None else _in_words(training, ("max_length", "precision", "quantization"))
+
+
+def training_seed(details: Mapping[str, Any]) -> str:
+    """Return the seed of the run, or of the run whose weights were evaluated.
+
+    Args:
+        details: Further entries of the run's metrics.
+    """
+    return UNTRAINED if details.get("training", {}) is None else str(details.get("seed", UNKNOWN))
+
+
+def selection_text(settings: Mapping[str, Any]) -> str:
+    """Return in words the dev pairs that selected the weights of a run.
+
+    Args:
+        settings: Configuration of the run, as plain values.
+    """
+    data = settings.get("data") or {}
+    if data.get("dev_path") is not None:
+        return Path(data["dev_path"]).name
+    if data.get("dev_split") is not None:
+        return f"{data.get('path')}, {data['dev_split']}"
+    if data.get("dev") is not None:
+        return DEV_SETS.get(data["dev"], str(data["dev"]))
+    if data.get("dev_fraction") is not None:
+        return f"{100 * data['dev_fraction']:g} % of the training pairs"
+    return f"dev pairs of {str(data.get('_target_', UNKNOWN)).rpartition('.')[2]}"
+
+
+def _in_words(values: Mapping[str, Any], keys: Sequence[str]) -> str:
+    shown = ((key, values.get(key, UNKNOWN)) for key in keys)
+    return ", ".join(f"{key}={'no limit' if value is None else value}" for key, value in shown)

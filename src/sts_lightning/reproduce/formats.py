@@ -4,21 +4,61 @@ from __future__ import annotations
 
 import csv
 import io
+import logging
 import statistics
 from collections.abc import Sequence
 
-from sts_lightning.markdown import one_line
-from sts_lightning.reproduce.collect import Collected, System
-from sts_lightning.reproduce.grids import CLEAN, Grid, grids, notes, setting_notes, trained_on
+from rich.console import Console
 
-PAGE = 90
-"""Width of a LaTeX page in characters; a wider table is shrunk to fit."""
+from sts_lightning.files import write_atomic
+from sts_lightning.markdown import one_line
+from sts_lightning.reproduce.collect import Collected, System, collect
+from sts_lightning.reproduce.grids import CLEAN, Grid, grids, notes, setting_notes, trained_on
+from sts_lightning.reproduce.plan import Table
+
+log = logging.getLogger(__name__)
 
 CSV_COLUMNS = (
     *("system", "source", "column", "value", "std", "low", "high", "runs", "planned"),
     *("trained_on", "other_data", "row", "why"),
     *("evaluation", "training", "seeds"),
 )
+
+TEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "|": r"\textbar{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "`": r"\textasciigrave{}",
+        **{letter: f"\\{letter}" for letter in "&%$#_{}"},
+    }
+)
+
+
+def write_report(table: Table, name: str, resamples: int) -> str:
+    """Print a table and write it as Markdown, LaTeX and CSV below the folder of its runs.
+
+    Args:
+        table: Table to report.
+        name: Name of its file.
+        resamples: Number of bootstrap resamples.
+
+    Returns:
+        The table as Markdown.
+    """
+    collected = collect(table, resamples)
+    stem = name if table.model is None else f"{name}_{table.model}"
+    folder = table.root / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = markdown(collected)
+    Console().print(text, markup=False, soft_wrap=True)
+    for suffix, content in (("md", text), ("tex", latex(collected)), ("csv", csv_text(collected))):
+        write_atomic(folder / f"{stem}.{suffix}", content)
+    log.info("%s", folder / f"{stem}.{{md,tex,csv}}")
+    return text
 
 
 def markdown(collected: Collected) -> str:
@@ -37,10 +77,9 @@ def markdown(collected: Collected) -> str:
 
 def latex(collected: Collected) -> str:
     """Return a ``table`` environment for each grid, the first with notes on the settings of its rows."""
-    found = grids(collected)
-    captions = [grid.title for grid in found]
-    captions[0] = ". ".join([captions[0], " ".join(setting_notes(collected))]).removesuffix(". ")
-    return "\n".join(_latex(grid, caption) for grid, caption in zip(found, captions, strict=True))
+    first, *others = grids(collected)
+    caption = ". ".join([first.title, " ".join(setting_notes(collected))]).removesuffix(". ")
+    return "\n".join([_latex(first, caption), *(_latex(grid, grid.title) for grid in others)])
 
 
 def csv_text(collected: Collected) -> str:
@@ -53,32 +92,35 @@ def csv_text(collected: Collected) -> str:
     there where runs have predictions of the published sets.
     """
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
+    writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
     for system in collected.systems:
+        named = {"system": system.name, "row": system.mark, "why": system.why}
         for source, values in [*system.published.items(), *system.elsewhere.items()]:
+            name = f"published, {source}" if source else "published"
             for column, value in values.items():
-                name = f"published, {source}" if source else "published"
-                writer.writerow(
-                    [system.name, name, column, value, *[""] * 7, system.mark, system.why, *[""] * 3]
-                )
+                writer.writerow(named | {"source": name, "column": column, "value": value})
         if system.cell is None:
             continue
-        numbers: list[list[str | float | None]] = []
+        ours = named | {
+            "source": "here",
+            "runs": len(system.scores),
+            "planned": system.planned,
+            "trained_on": trained_on(system),
+            "other_data": _other_data(system),
+        }
+        settings = {"evaluation": system.texts, "training": system.trained, "seeds": system.seeds}
+        ours |= {name: " / ".join(dict.fromkeys(texts)) for name, texts in settings.items()}
         for column in collected.columns:
             interval = collected.intervals.get(system.name, {}).get(column)
-            bounds = [None, None] if interval is None else [interval.low, interval.high]
-            numbers.append([column, system.mean(column), system.spread(column), *bounds])
+            bounds = {} if interval is None else {"low": interval.low, "high": interval.high}
+            numbers = {"value": system.mean(column), "std": system.spread(column), **bounds}
+            writer.writerow(ours | {"column": column, **numbers})
         if system.clean:
             spread = statistics.stdev(system.clean) if len(system.clean) > 1 else None
-            numbers.append([CLEAN, statistics.mean(system.clean), spread, None, None])
-        runs = [len(system.scores), system.planned, trained_on(system), _other_data(system)]
-        settings = [" / ".join(dict.fromkeys(t)) for t in (system.texts, system.trained, system.seeds)]
-        for found in numbers:
-            row = [system.name, "here", *found, *runs, system.mark, system.why, *settings]
-            writer.writerow(["" if value is None else value for value in row])
+            writer.writerow(ours | {"column": CLEAN, "value": statistics.mean(system.clean), "std": spread})
     for column, value in collected.ceilings.items():
-        writer.writerow(["binary ceiling", "", column, value, *[""] * 12])
+        writer.writerow({"system": "binary ceiling", "column": column, "value": value})
     return text.getvalue()
 
 
@@ -99,28 +141,13 @@ def _latex(grid: Grid, caption: str) -> str:
 
     body = "\n".join(line(row) for row in grid.rows)
     columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
-    tabular = (
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{line(grid.header)}\n\\midrule\n{body}\n\\bottomrule\n"
-        "\\end{tabular}"
-    )
-    width = sum(max(len(str(row[i])) for row in [grid.header, *grid.rows]) + 2 for i in range(len(columns)))
-    if width > PAGE:
-        tabular = f"\\resizebox{{\\linewidth}}{{!}}{{%\n{tabular}}}"
     return (
-        f"% \\usepackage{{booktabs,graphicx}}\n\\begin{{table}}\n\\centering\n{tabular}\n"
-        f"\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
+        "% \\usepackage{booktabs,adjustbox}\n\\begin{table}\n\\centering\n"
+        "\\begin{adjustbox}{max width=\\linewidth}\n"  # a table wider than the page is shrunk to it
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{line(grid.header)}\n\\midrule\n{body}\n\\bottomrule\n"
+        f"\\end{{tabular}}\n\\end{{adjustbox}}\n\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
     )
 
 
 def _tex(text: str) -> str:
-    replaced = {
-        "\\": r"\textbackslash{}",
-        "|": r"\textbar{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "`": r"\textasciigrave{}",
-    }
-    line = " ".join(text.splitlines())  # an empty line ends a paragraph, which a caption must not have
-    return "".join(replaced.get(letter, f"\\{letter}" if letter in "&%$#_{}" else letter) for letter in line)
+    return " ".join(text.splitlines()).translate(TEX)  # an empty line ends a paragraph, here the caption

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,17 +11,13 @@ import numpy as np
 from sts_lightning.data.leaked_rows import CLEAN as CLEAN_PAIR
 from sts_lightning.data.leaked_rows import published_leaks
 from sts_lightning.evaluation.bootstrap import Interval
-from sts_lightning.reproduce.collect import Collected, System, rank_summary
-from sts_lightning.reproduce.run_settings import UNTRAINED
+from sts_lightning.reproduce.collect import UNTRAINED, Collected, System, rank_summary
 from sts_lightning.reproduce.spec import compared_column
 
 MISSING = "missing"
 
 CLEAN = "clean pairs"
 """Column of the average on the test pairs that occur in no public training set."""
-
-NOT_RANKED = ("memory", "std", "rank")
-"""Columns whose highest value is not the best."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +29,12 @@ class Grid:
         header: Names of the columns.
         rows: Cells of each row, one per column.
         words: Number of leading columns that hold words; the others hold numbers.
-        best: Row and column of the best of our own scores with each model.
     """
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: int = 1
-    best: frozenset[tuple[int, int]] = frozenset()
 
 
 def grids(collected: Collected) -> list[Grid]:
@@ -120,19 +114,16 @@ def _scores(collected: Collected) -> Grid:
     more = [name for name, shown in there.items() if shown]
     header = ["", "source", *columns, *more, "runs", "selected by", "trained on", "row"]
     rows = []
-    ours: dict[str | None, dict[int, System]] = {}
     for system in collected.systems:
         for source, values in system.published.items():
             label = f"published, {source}" if source and len(collected.table.spec.models) > 1 else "published"
             cells = [_number(values.get(column)) for column in columns]
             rows.append([system.name, label, *cells, *[""] * (len(header) - 3 - len(columns)), system.mark])
         if system.cell is not None:
-            ours.setdefault(system.cell.model, {})[len(rows)] = system
             rows.append([system.name, "here", *_here(collected, system, more), system.mark])
     if any(cells := _ceilings(collected)):
         rows.append(["binary ceiling", "", *cells, *[""] * (len(header) - 2 - len(columns))])
-    best = {(row, 2 + column) for systems in ours.values() for row, column in _best(systems, columns)}
-    return Grid(collected.title, header, rows, words=2, best=frozenset(best))
+    return Grid(collected.title, header, rows, words=2)
 
 
 def _spread_columns(collected: Collected) -> tuple[str | None, bool]:
@@ -143,15 +134,6 @@ def _spread_columns(collected: Collected) -> tuple[str | None, bool]:
 
 def _ceilings(collected: Collected) -> list[str]:
     return [_number(collected.ceilings.get(column)) for column in collected.columns]
-
-
-def _best(systems: Mapping[int, System], columns: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the places of the highest shown score of each column, where several rows have one."""
-    for number, column in enumerate(columns):
-        means = {row: system.mean(column) for row, system in systems.items()}
-        values = {row: round(mean, 2) for row, mean in means.items() if mean is not None}
-        if column not in NOT_RANKED and len(values) > 1:
-            yield from ((row, number) for row, value in values.items() if value == max(values.values()))
 
 
 def _here(collected: Collected, system: System, more: Sequence[str]) -> list[str]:

@@ -7,23 +7,34 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.conf_folders import folders
-from sts_lightning.config.composing import composing
 from sts_lightning.config.composition_errors import explain
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import Entry, command_line, script_of
 from sts_lightning.errors import ConfigError
-from sts_lightning.reproduce.spec import Preparation, RowSpec, Scale, TableSpec
+from sts_lightning.planning.compose import compose_job
+from sts_lightning.reproduce.spec import (
+    Preparation,
+    Requirements,
+    RowSpec,
+    Scale,
+    TableSpec,
+    load_scale,
+    load_spec,
+    spec_file,
+)
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Demand, Job, job_folder, job_trust
 from sts_lightning.sweep.resources import demand_of
+
+VARYING = {"seed": int, "init_from": str, "ckpt": str}
+"""Settings in which the runs of a row differ, with their types; without them they are composed once."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +118,9 @@ class Table:
         self.run_seeds = scale.seeds if scale is not None and scale.seeds else spec.seeds
 
     @property
-    def hours(self) -> float:
-        """Approximate duration of a run in hours."""
-        return self.spec.needs.hours if self.scale is None else self.scale.hours
+    def needs(self) -> Requirements:
+        """Hardware and time required by each run."""
+        return self.spec.needs if self.scale is None else Requirements(hours=self.scale.hours)
 
     def preparations(self) -> list[Planned]:
         """Return the preparatory runs, from which rows start."""
@@ -274,6 +285,21 @@ class Table:
         return Planned(entry, overrides, self.root / name, demand, start.folder if start else None, trust)
 
 
+def open_table(name: str, model: str | None, root: Path) -> Table:
+    """Load the plan of a table.
+
+    Args:
+        name: Name of a file in conf/reproduce, without .yaml.
+        model: Name of a file in conf/reproduce/scale, to run the rows with that model; None: with their own.
+        root: Folder of the runs.
+
+    Raises:
+        ConfigError: There is no such file, or it is invalid.
+    """
+    scale = None if model is None else load_scale(spec_file("scale", model))
+    return Table(load_spec(spec_file("table", name)), root, model, scale)
+
+
 def _own(row: RowSpec | Preparation, cell: Cell) -> tuple[str, ...]:
     return (*row.overrides, *row.at.get(cell.model or "", ()))
 
@@ -288,17 +314,16 @@ def _identify(
 ) -> tuple[str, Demand, Trust]:
     """Return the name of a run's folder, its requested GPUs, and the consent needed to read the folder.
 
-    Runs that differ in the varying keys only are composed once, since composing takes a third of a second.
+    Runs that differ in `VARYING` only are composed once, since composing takes a third of a second.
     """
-    varying = {"seed": int, "init_from": str, "ckpt": str}
     given = {}
     for text in overrides:
         key, _, value = text.partition("=")
-        if key in varying:
+        if key in VARYING:
             quoted = value.startswith("'")
             plain = OverridesParser.create().parse_override(text).value() if quoted else value
-            given[key] = varying[key](str(plain))
-    fixed = tuple(text for text in overrides if text.partition("=")[0] not in varying)
+            given[key] = VARYING[key](str(plain))
+    fixed = tuple(text for text in overrides if text.partition("=")[0] not in VARYING)
     composed = compose_job(entry, fixed).copy()
     with open_dict(composed):
         composed.update(given)
@@ -307,14 +332,3 @@ def _identify(
         return compose_job(entry, tuple(texts))
 
     return job_folder(composed).name, demand_of(composed), job_trust(composed, fixed, compose_stage)
-
-
-def compose_job(entry: Entry, overrides: tuple[str, ...]) -> DictConfig:
-    """Compose the configuration of a job with the ``hydra`` node. The result is cached: do not modify it."""
-    return _composed(entry, overrides, folders())
-
-
-@cache
-def _composed(entry: Entry, overrides: tuple[str, ...], _folders: tuple[Path, ...]) -> DictConfig:
-    with composing():
-        return compose(entry, list(overrides), return_hydra_config=True)

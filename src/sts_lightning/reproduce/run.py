@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
-from sts_lightning.errors import CheckpointError, FailedJobsError, RunningElsewhereError
+from hydra.errors import HydraException
+from hydra.utils import instantiate
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.config.composition_errors import explain
+from sts_lightning.config.keys import path_override
+from sts_lightning.errors import CheckpointError, ConfigError, FailedJobsError, RunningElsewhereError
+from sts_lightning.planning.compose import compose_job
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job
@@ -14,6 +22,57 @@ log = logging.getLogger(__name__)
 
 RunJobs = Callable[[Sequence[Job]], None]
 """Function that runs jobs and stores the outcome in each; raises `FailedJobsError` if some failed."""
+
+
+def reproduce(table: Table, launcher: str, settings: Sequence[str]) -> bool:
+    """Run the remaining runs of a table and return whether all of them have finished.
+
+    Args:
+        table: Table to run.
+        launcher: See `open_launcher`.
+        settings: See `open_launcher`.
+
+    Raises:
+        ConfigError: The runs need GPUs and none is visible, or a setting is unknown.
+        InterruptedRunError: The user stopped the runs.
+    """
+    begun = any(run.done for group, _ in groups(table) for run in group)
+    if launcher == "process" and table.needs.gpus and not begun:
+        import torch  # not needed for a report
+
+        if not torch.cuda.is_available():
+            raise ConfigError(
+                f"each run of this table needs {table.needs}, and no GPU is visible. --model minilm runs the "
+                "same rows at a small scale, --plan shows the runs."
+            )
+    return run_table(table, open_launcher(table, launcher, settings))
+
+
+def open_launcher(table: Table, name: str, settings: Sequence[str]) -> RunJobs:
+    """Return a function that runs jobs as ``hydra/launcher=name`` does in a sweep.
+
+    Args:
+        table: Table whose folder is that of the launcher's own files too.
+        name: ``process`` for this machine, ``slurm`` or ``ray``.
+        settings: Settings of the launcher, such as ``partition=gpu``.
+
+    Raises:
+        ConfigError: The launcher or a setting does not exist.
+    """
+    overrides = (
+        f"hydra/launcher={name}",
+        path_override("hydra.sweep.dir", table.root),
+        *(f"hydra.launcher.{setting}" for setting in settings),
+    )
+    try:
+        cfg = compose_job("train", overrides)
+        launcher: Any = instantiate(cfg.hydra.launcher)
+    except (HydraException, OmegaConfBaseException) as error:
+        cause = explain(error, "train", overrides)
+        raise ConfigError(f"--launcher {name}: {cause}", key=cause.key) from error
+    launcher.config = cfg
+    run_jobs: RunJobs = launcher.run_jobs
+    return run_jobs
 
 
 def run_table(table: Table, run_jobs: RunJobs) -> bool:

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.conf_folders import PACKAGED, files_of
+from sts_lightning.counted import counted
 from sts_lightning.errors import ConfigError
 
 Kind = Literal["table", "scale"]
@@ -94,6 +95,10 @@ class Requirements:
     gpus: int = 0
     memory: int = 0
     hours: float = MISSING
+
+    def __str__(self) -> str:
+        gpus = f"{counted(self.gpus, 'GPU')} with {self.memory} GB" if self.gpus else "no GPU"
+        return f"{gpus}, " + (f"{self.hours:g} h" if self.hours >= 1 else f"{60 * self.hours:.0f} min")
 
 
 @dataclass

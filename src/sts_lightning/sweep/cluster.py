@@ -7,6 +7,8 @@ its run folder is that of a local sweep, so that local and cluster sweeps resume
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import logging
 import os
 import signal
 import time
@@ -14,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from sts_lightning.errors import UserError
+from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.interrupts import handlers_kept
 from sts_lightning.sweep.job import (
     FAILED,
     PATIENCE,
@@ -27,6 +30,7 @@ from sts_lightning.sweep.job import (
     wait_for_exit,
 )
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
+from sts_lightning.sweep.resources import gpus_for
 
 POLL = 1.0
 """Seconds between two queries of the cluster."""
@@ -135,3 +139,169 @@ def _update(job: Job, handle: Handle, stages: Mapping[Path, Job]) -> None:
         return
     for name in ("state", "score", "seconds", "problem"):
         setattr(job, name, getattr(result, name))
+
+
+def submit_to_slurm(
+    jobs: Sequence[Job], folder: Path, gpus_per_job: int | None = None, **parameters: Any
+) -> list[Handle]:
+    """Submit jobs as SLURM arrays, one for each number of GPUs and each set of shared stages.
+
+    A job that can use a GPU gets one, whether or not the submitting machine has any. A job that starts from
+    shared stages depends on their jobs, so that it is not allocated anything before these have ended.
+
+    Args:
+        jobs: Jobs of the sweep, shared stages before the jobs that need them.
+        folder: Folder of submitit's own files.
+        gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
+        **parameters: Parameters of submitit's executor, such as ``timeout_min`` or ``slurm_partition``.
+
+    Raises:
+        ConfigError: submitit is not installed, there is no SLURM, or a parameter is unknown.
+    """
+    try:
+        import submitit
+    except ImportError as error:
+        raise ConfigError(
+            "hydra/launcher=slurm needs submitit: pip install 'sts-lightning[slurm]'."
+        ) from error
+    stages = {job.folder for job in jobs if job.stage is not None}
+    needed = {job.folder: tuple(need for need in job.needs if need in stages) for job in jobs}
+    if "slurm_array_parallelism" in parameters:  # a limit of each array: all jobs share one
+        later = [job.folder for job in jobs if job.stage is None and needed[job.folder]]
+        every = tuple(dict.fromkeys(need for path in later for need in needed[path]))
+        needed |= dict.fromkeys(later, every)
+
+    def array_of(job: Job) -> tuple[int, int, tuple[Path, ...]]:
+        needs = needed[job.folder]
+        return len(needs), _slurm_gpus(job, gpus_per_job), needs  # a stage needs fewer than what needs it
+
+    handles: dict[Path, _SlurmHandle] = {}
+    for (_, gpus, needs), array in itertools.groupby(sorted(jobs, key=array_of), array_of):
+        wanted = {**parameters, **({"gpus_per_node": gpus} if gpus else {})}  # some reject 0
+        if needs:
+            # afterany: a job that starts although a stage has failed ends at once, while one that waits for
+            # success would stay in the queue for ever.
+            after = ":".join(["afterany", *(str(handles[need].job.job_id) for need in needs)])
+            wanted["slurm_dependency"] = ",".join(filter(None, (parameters.get("slurm_dependency"), after)))
+        try:  # a new one each time: settings of an array cannot be taken back for the next one
+            executor = submitit.AutoExecutor(folder=folder, cluster="slurm")
+            executor.update_parameters(**wanted)
+        except (RuntimeError, NameError, ValueError, TypeError) as error:
+            raise ConfigError(f"hydra.launcher: {error}") from error
+        own = list(array)
+        with executor.batch():
+            submitted = [executor.submit(RemoteJob(job)) for job in own]
+        handles |= {job.folder: _SlurmHandle(one) for job, one in zip(own, submitted, strict=True)}
+    return [handles[job.folder] for job in jobs]
+
+
+def _slurm_gpus(job: Job, per_job: int | None) -> int:
+    """Return the number of GPUs to request; ``devices=-1`` (all of a node) needs an explicit number."""
+    if job.demand.gpus == -1 and per_job is None:
+        raise ConfigError(
+            "trainer.devices=-1 on SLURM needs a number of GPUs: add hydra.launcher.gpus_per_job=..."
+        )
+    return gpus_for(job.demand, per_job if per_job is not None else max(job.demand.gpus, 0), per_job)
+
+
+class _SlurmHandle:
+    def __init__(self, job: Any) -> None:
+        self.job = job
+
+    def state(self) -> State:
+        if self.job.done():
+            return "done"
+        return "running" if self.job.state == "RUNNING" else "queued"
+
+    def result(self) -> Job:
+        from submitit.core.utils import FailedJobError, UncompletedJobError
+
+        try:
+            found: Job = self.job.result()
+        except (FailedJobError, UncompletedJobError) as error:
+            lines = str(error).strip().splitlines()
+            raise UserError(f"SLURM job {self.job.job_id}, {self.job.state}: {lines[-1]}") from error
+        return found
+
+    def cancel(self) -> None:
+        self.job.cancel()
+
+
+def submit_to_ray(
+    jobs: Sequence[Job],
+    address: str | None,
+    cpus: float,
+    gpus_per_job: int | None,
+    timeout_minutes: float | None,
+) -> list[Handle]:
+    """Submit jobs to a Ray cluster; each waits until the cluster has room for it.
+
+    A job that starts from shared stages is not placed, and holds nothing, before these have ended.
+
+    Args:
+        jobs: Jobs of the sweep, shared stages before the jobs that need them.
+        address: Address of the cluster; None: that of the environment, or a new cluster on this machine.
+        cpus: Number of cores of each job.
+        gpus_per_job: Number of GPUs assigned to each job; None: the demand of the job decides, if the cluster
+            has any.
+        timeout_minutes: Time limit of each job, after which it is killed; None: no limit.
+
+    Raises:
+        ConfigError: Ray is not installed, or the cluster cannot be reached.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError("hydra/launcher=ray needs Ray: pip install 'sts-lightning[ray]'.") from error
+    if not ray.is_initialized():
+        try:
+            with handlers_kept():  # Ray's own for SIGTERM would end the sweep without cancelling its jobs
+                ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise ConfigError(f"hydra.launcher.address={address}: {str(error).splitlines()[0]}") from error
+    room: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    if cpus > room.get("CPU", 0):
+        raise ConfigError(
+            f"a job needs {cpus:g} CPUs, but the Ray cluster has {room.get('CPU', 0):g}; reduce "
+            "hydra.launcher.cpus_per_job."
+        )
+    gpus = [gpus_for(job.demand, int(room.get("GPU", 0)), gpus_per_job) for job in jobs]
+
+    def call(remote: RemoteJob, threads: int, *_: Job) -> Job:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        return remote()
+
+    # A new worker for each job, so that no state is shared.
+    task = ray.remote(num_cpus=cpus, max_calls=1, max_retries=0)(call)
+    threads = max(1, int(cpus))
+    references: dict[Path, Any] = {}
+    for job, count in zip(jobs, gpus, strict=True):
+        stages = [references[need] for need in job.needs if need in references]  # Ray waits for arguments
+        remote = RemoteJob(job, timeout_minutes)
+        references[job.folder] = task.options(num_gpus=count).remote(remote, threads, *stages)
+    return [_RayHandle(references[job.folder]) for job in jobs]
+
+
+class _RayHandle:
+    def __init__(self, reference: Any) -> None:
+        self.reference = reference
+
+    def state(self) -> State:
+        import ray
+
+        ready, _ = ray.wait([self.reference], timeout=0)
+        return "done" if ready else "running"
+
+    def result(self) -> Job:
+        import ray
+
+        try:
+            found: Job = ray.get(self.reference)
+        except ray.exceptions.RayError as error:
+            raise UserError(f"Ray: {str(error).strip().splitlines()[-1]}") from error
+        return found
+
+    def cancel(self) -> None:
+        import ray
+
+        ray.cancel(self.reference, force=True)

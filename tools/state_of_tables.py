@@ -1,21 +1,25 @@
-"""The page on the state of every table and figure of the papers."""
+"""Write docs/reproduction.md, the state of all tables and figures: python tools/state_of_tables.py."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 from omegaconf import OmegaConf
+from record_tables import RECORDS, Record, Result, read_record
 
 from sts_lightning.conf_folders import files_of
 from sts_lightning.counted import counted
-from sts_lightning.reproduce.papers import OTHERS, PAPERS, PARAMETERS
+from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.plan import Table
-from sts_lightning.reproduce.record import Record, order_of, read_record
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, compared_column, load_spec
 from sts_lightning.workflows.figure_list import FIGURES
+
+PAGE = RECORDS.parent / "reproduction.md"
 
 AGREES = "runs and agrees in order"
 PLANNED = "planned only"
@@ -26,7 +30,7 @@ HEADER = ("", "shows", "state", "rows", "models", "needs", "data", "command")
 HEAD = f"""# Tables and figures of the papers
 
 Made by `make docs-reproduction`; do not edit. Sources: the specifications in `conf/reproduce`, the list of
-figures, and the records of finished runs in `docs/results`, which `sts-lightning reproduce TABLE --record`
+figures, and the records of finished runs in `docs/results`, which `python tools/record_tables.py TABLE`
 writes.
 
 - {AGREES}: all published rows that run here have their runs, and every pair of them is in the
@@ -41,6 +45,88 @@ writes.
 
 `MODEL=minilm` (in `make`) or `--model minilm` runs the rows of any table on a laptop.
 """
+
+
+@dataclass(frozen=True)
+class Item:
+    """A table or figure of a paper that no specification covers.
+
+    Attributes:
+        why: What it shows, since it has no scores.
+        command: Command that shows the same here; empty if there is none.
+        drawn_from: Table whose runs it is drawn from; None for an item without results.
+    """
+
+    why: str
+    command: str = ""
+    drawn_from: str | None = None
+
+
+PAPERS = {
+    "Pcc-tuning": (8, 2),
+    "Pcc-tuning v1": (6, 2),
+    "STS-Regression": (7, 3),
+    "Rank reduction": (8, 7),
+}
+"""Number of tables and of figures of each paper."""
+
+OTHERS = {
+    "Pcc-tuning, Table 4": Item("templates, which are conf/prompt/{eol,sth,sum}.yaml"),
+    "Pcc-tuning, Figure 1": Item("a drawing; its bound", "sts-lightning ceiling"),
+    "Pcc-tuning, Figure 2": Item("a drawing of the two stages"),
+    "Pcc-tuning v1, Table 3": Item("templates, which are conf/prompt/{eol,sth,sum}.yaml"),
+    "Pcc-tuning v1, Figure 1": Item("a drawing; its bound", "sts-lightning ceiling"),
+    "Pcc-tuning v1, Figure 2": Item("a drawing of the two stages"),
+    "STS-Regression, Table 2": Item("hyper-parameters, which are those of regression_table1"),
+    "STS-Regression, Table 7": Item("pairs of SICK-R that leak", "sts-lightning leaks --list leaks.csv"),
+    "STS-Regression, Figure 1": Item("a drawing of the Siamese network"),
+    "STS-Regression, Figure 3": Item("a drawing of the two steps"),
+    "Rank reduction, Table 6": Item("hyper-parameters, which are those of rank_table8"),
+    "Rank reduction, Table 7": Item("hyper-parameters, which are those of rank_table2"),
+    "Rank reduction, Figure 5": Item(
+        "rank against dev score by phase, plots/rank_against_dev.png of each run with callbacks=rank_monitor",
+        "python train.py experiment=simcse_unsup callbacks=rank_monitor",
+        drawn_from="rank_table2",
+    ),
+}
+"""Tables and figures without a specification, by paper and number."""
+
+PARAMETERS = {
+    "bert_base": "110 M",
+    "bert_large": "335 M",
+    "glove": "word vectors",
+    "jina_v2": "137 M",
+    "llama2_7b": "7 B",
+    "llama2_7b_prefix": "7 B",
+    "llama7b": "7 B",
+    "minilm": "22 M",
+    "mistral7b": "7 B",
+    "nomic_v1": "137 M",
+    "opt6_7b": "6.7 B",
+    "roberta_base": "125 M",
+    "roberta_large": "355 M",
+}
+"""Number of parameters of the models of the tables."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """Agreement of the order of rows with the published one.
+
+    Attributes:
+        agreeing: Number of pairs of rows that are in the published order.
+        pairs: Number of pairs that both have results and that all published models order alike.
+        complete: Whether all published rows have all their runs.
+    """
+
+    agreeing: int
+    pairs: int
+    complete: bool
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every row has its runs, and every pair is in the published order."""
+        return self.complete and self.agreeing == self.pairs > 0
 
 
 @dataclass(frozen=True)
@@ -206,3 +292,64 @@ def _other_lines(of_tables: dict[str, list[Record]]) -> list[Line]:
 def _recorded(of_tables: dict[str, list[Record]], table: str | None) -> bool:
     records = of_tables.get(table or "", [])
     return any(result.runs for record in records for result in record.results)
+
+
+def order_of(spec: TableSpec, record: Record) -> Order:
+    """Compare the order of the rows with the published one.
+
+    Two rows are compared if the published scores of every model that has both order them alike; scores here
+    that are equal disagree.
+
+    Args:
+        spec: Specification of the table.
+        record: Scores of its rows.
+    """
+    here = {(result.row, result.model): result for result in record.results}
+    column = compared_column(spec.columns)
+    complete = True
+    signs: dict[tuple[str, str, str | None, str | None], set[int]] = {}
+    for model, systems in spec.published.items():
+        if model == CITED:
+            continue
+        found: dict[str, Result] = {}
+        for row in systems:
+            result = here.get((row, model)) or here.get((row, record.model)) or here.get((row, None))
+            if result is None or result.runs < result.planned:
+                complete = False
+            if result is not None and _key(result.scores, spec.columns, column) is not None:
+                found[row] = result
+        for first, second in combinations(found, 2):
+            published = [
+                _key(dict(zip(spec.columns, systems[row], strict=True)), spec.columns, column)
+                for row in (first, second)
+            ]
+            place = (first, second, found[first].model, found[second].model)
+            signs.setdefault(place, set()).add(_sign(published[0], published[1]))
+    agreeing = pairs = 0
+    for (first, second, model1, model2), published_signs in signs.items():
+        if len(published_signs) != 1 or 0 in published_signs:
+            continue
+        pairs += 1
+        values = [
+            _key(here[place].scores, spec.columns, column) for place in ((first, model1), (second, model2))
+        ]
+        agreeing += {_sign(values[0], values[1])} == published_signs
+    return Order(agreeing, pairs, complete)
+
+
+def _key(scores: dict[str, float], columns: Sequence[str], column: str | None) -> float | None:
+    if column is not None:
+        return scores.get(column)
+    if any(name not in scores for name in columns):
+        return None
+    return sum(scores[name] for name in columns) / len(columns)
+
+
+def _sign(first: float | None, second: float | None) -> int:
+    assert first is not None
+    assert second is not None
+    return (first > second) - (first < second)
+
+
+if __name__ == "__main__":
+    write_atomic(PAGE, state_page(RECORDS))

@@ -1,18 +1,15 @@
-"""Steps of `sts-lightning reproduce` on a small table."""
+"""The lists of tables and of the runs of one."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
 from pathlib import Path
 
 import pytest
 
-from sts_lightning.cli import reproduce_table
-from sts_lightning.cli.reproduce_table import list_tables, open_table, print_plan, write_report, write_state
 from sts_lightning.errors import ConfigError
-from sts_lightning.reproduce.plan import Cell, Table
-from sts_lightning.reproduce.record import read_record
+from sts_lightning.reproduce.listing import list_tables, print_plan
+from sts_lightning.reproduce.plan import Cell, Table, open_table
 from sts_lightning.reproduce.run import run_table
 from sts_lightning.reproduce.spec import Search
 from tests.reproduce.conftest import finish, spec
@@ -35,9 +32,9 @@ def test_the_plan_counts_what_is_left_by_the_time_that_runs_took(
     for run in table.seed_runs(Cell("plain", "minilm")):
         metrics = json.loads(run.run_folder.metrics_file.read_text())
         run.run_folder.metrics_file.write_text(json.dumps(metrics | {"wall_seconds": 1800}))
-    print_plan(table, jobs=2)
+    print_plan(table, jobs=2, cost=lambda cfg: "")
     printed = capsys.readouterr().out
-    assert (printed.count("\nto do "), printed.count("done ")) == (6, 3)
+    assert (printed.count("\nnew "), printed.count("done ")) == (6, 3)
     assert "9 runs, 6 left; about 1.5 hours, 2 at a time (30 minutes each, as 3 finished runs took" in printed
 
 
@@ -52,43 +49,11 @@ def test_a_plan_says_once_that_rows_wait_for_a_choice(
     searched = spec()
     searched.search = Search({"low": ["optim.lr=1e-9"], "high": ["optim.lr=1e-3"]})
     table = Table(searched, tmp_path)
-    print_plan(table, jobs=None)
+    print_plan(table, jobs=None, cost=lambda cfg: "")
     assert capsys.readouterr().out.endswith("show their runs once that choice is made.\n")
     assert caplog.messages == []  # nothing has failed
     assert not run_table(table, lambda jobs: None)  # of which no run finishes
     assert [text for text in caplog.messages if text.startswith("plain is skipped: ")]
-
-
-def test_a_report_has_four_forms(table: Table) -> None:
-    text = write_report(table, "toy", 20)
-    folder = table.root / "tables"
-    assert sorted(path.name for path in folder.iterdir()) == ["toy.csv", "toy.html", "toy.md", "toy.tex"]
-    assert (folder / "toy.md").read_text() == text
-    assert (folder / "toy.csv").read_text().startswith("system,source,column,value,")
-    assert r"\begin{tabular}" in (folder / "toy.tex").read_text()
-    assert "sts-lightning reproduce toy" in (folder / "toy.html").read_text()
-
-
-def test_scores_are_recorded_if_asked_for(
-    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = tmp_path / "docs" / "results"  # outside a checkout there is none
-    monkeypatch.setattr(reproduce_table, "RECORDS", records)
-    write_report(table, "toy", 20)
-    assert not records.exists()
-    write_report(table, "toy", 20, record=True)
-    assert [result.runs for result in read_record(records / "toy.json").results] == [3, 0, 0]
-    capsys.readouterr()
-    monkeypatch.setattr(
-        "sts_lightning.reproduce.progress.state_page", lambda records: f"state of {records}\n"
-    )
-    write_state(None)
-    assert capsys.readouterr().out == f"state of {records}\n"
-    write_state(tmp_path / "page.md")
-    assert (tmp_path / "page.md").read_text() == f"state of {records}\n"
-    monkeypatch.setattr(reproduce_table, "RECORDS", tmp_path / "absent")
-    with pytest.raises(ConfigError, match="--record"):
-        write_state(None)
 
 
 def test_tables_of_the_user_and_of_the_package(
@@ -109,25 +74,3 @@ def test_tables_of_the_user_and_of_the_package(
     with pytest.raises(ConfigError, match=r"mine.*pcc_table3") as caught:
         open_table("mein", None, tmp_path)
     assert caught.value.key == "table"
-
-
-def _collect(folder: Path, done: multiprocessing.Queue[str]) -> None:
-    table = Table(spec(), folder)
-    for _ in range(2):
-        text = write_report(table, "toy", 20)
-    done.put(text)
-
-
-def test_two_collect_at_once(table: Table) -> None:
-    context = multiprocessing.get_context("spawn")
-    done: multiprocessing.Queue[str] = context.Queue()
-    processes = [context.Process(target=_collect, args=(table.root, done)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    texts = {done.get(timeout=400) for _ in processes}  # a busy machine takes minutes for the imports
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    folder = table.root / "tables"
-    assert texts == {(folder / "toy.md").read_text()}
-    assert sorted(path.name for path in folder.iterdir()) == ["toy.csv", "toy.html", "toy.md", "toy.tex"]
