@@ -62,11 +62,8 @@ Attention = Literal["eager", "sdpa"]
 Precision = Literal["32-true", "bf16-true", "16-true"]
 """Weights and arithmetic of an encoder in inference, in Lightning's names."""
 
-InferencePrecision = Literal["32-true", "bf16-true", "16-true", "int8"]
-"""Precision that an encoder can be converted to; ``int8``: linear layers in 8-bit integers, on a CPU."""
-
-EvalPrecision = Literal["auto", "32-true", "bf16-true", "16-true", "int8"]
-"""Precision of an evaluation; ``auto``: the fastest that goes with machine and model."""
+EvalPrecision = Literal["auto", "32-true", "bf16-true", "16-true"]
+"""Precision of an evaluation; ``auto``: bfloat16 where the device multiplies it natively."""
 
 TrainPrecision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
 """Precision of training, in Lightning's names; ``auto``: decided by the machine."""

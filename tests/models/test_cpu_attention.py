@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from sts_lightning.choices import InferencePrecision
+from sts_lightning.choices import Precision
 from sts_lightning.evaluation.correlation import pair_cosines
 from sts_lightning.models.cpu_attention import PaddedAttention, attend_in_float32
 from sts_lightning.models.dropout_mode import drawing
@@ -104,9 +104,7 @@ def test_other_attention_stays_as_it_is(case: str) -> None:
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
-def test_an_encoder_pads_in_half_precision_alone(
-    encoder: SentenceEncoder, precision: InferencePrecision
-) -> None:
+def test_an_encoder_pads_in_half_precision_alone(encoder: SentenceEncoder, precision: Precision) -> None:
     sentences = ["a cat sleeps", "two dogs run on the grass and one barks"]
     expected = encoder.encode(sentences)
     encoder.set_precision(precision)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.choices import Denoise, InferencePrecision, Quantization, TextEdit
+from sts_lightning.choices import Denoise, Quantization, TextEdit
 from sts_lightning.models.adapter_folder import load_model
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName
@@ -25,7 +25,6 @@ from sts_lightning.models.cpu_attention import inference_attention
 from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
 from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
 from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
-from sts_lightning.models.int8 import convert_to_int8
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
 from sts_lightning.models.pipeline_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
@@ -148,13 +147,6 @@ class SentenceEncoder(BackboneModule):
         if encoder.device.type != "meta":
             warn_of_pipeline(name, encoder.pooling, encoder.projection, settings.get("template"))
         return encoder
-
-    def set_precision(self, precision: InferencePrecision) -> Self:
-        """Convert the weights for inference, also to ``int8``; see `BackboneModule.set_precision`."""
-        if precision != "int8" or self.precision == "int8":
-            return super().set_precision(precision)
-        convert_to_int8(self.backbone, self.encode)
-        return self
 
     @property
     def dimension(self) -> int:
