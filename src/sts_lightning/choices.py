@@ -71,21 +71,9 @@ TrainPrecision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
 Accelerator = Literal["auto", "cpu", "gpu", "mps"]
 """Hardware of training or evaluation."""
 
-Strategy = Literal["ddp", "fsdp"]
-"""What several processes have of the weights.
-
-``ddp``: all of them, each process; ``fsdp``: a part each, and a layer is gathered while it runs.
-"""
-
 Deterministic = Literal["auto", "warn", True, False]
 """Treatment of CUDA operations without a deterministic form."""
 
-DropoutOwner = Literal["process", "example"]
-"""What the masks of dropout belong to.
-
-``process``: they are drawn one after the other, the fastest way. ``example``: they follow from the seed and
-the position of the example in its epoch, so that processes, chunks and micro batches do not change them.
-"""
 
 Schedule = Literal["linear", "cosine", "constant_with_warmup"]
 """Course of the learning rate after the warm-up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
@@ -12,7 +13,7 @@ from transformers import PreTrainedModel
 from sts_lightning.choices import Precision
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.backbone import DTYPES
-from sts_lightning.models.dropout_mode import checkpoint_contexts
+from sts_lightning.models.cpu_attention import recomputed_attention
 from sts_lightning.models.quantization import follow_weights
 
 if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
@@ -57,7 +58,7 @@ class BackboneModule(nn.Module):
             raise prefix_left_out()
         try:
             self.backbone.activation_checkpointing_enable(
-                {"use_reentrant": False, "context_fn": checkpoint_contexts}
+                {"use_reentrant": False, "context_fn": partial(recomputed_attention, self.backbone)}
             )
             # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
             # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.

@@ -113,7 +113,7 @@ class _Step:
             vectors[None],
             self._gathered,
             lambda own: own.sum(dim=(0, 1)),
-            torch.arange(len(pooled)),
+            (0, 0, 0),
         )
         del pooled
         further = self._further(step)
