@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-int8 bench-train bench-gradient-cache bench-decoder \
+.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-prefix bench-lora-dropout bench-mistral bench-audit bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
@@ -74,9 +74,6 @@ format: install  ## format the code
 
 bench-encode: install  ## time the seven-task evaluation against sentence-transformers (6 minutes)
 	$(BIN)/python benchmarks/encode.py
-
-bench-int8: install  ## time float32, bfloat16 and 8-bit integers on two test sets (2 minutes) [PEER=Python with sentence-transformers[onnx,openvino]]
-	$(BIN)/python benchmarks/encode_int8.py $(if $(PEER),--peer $(PEER))
 
 bench-train: install  ## time the training step against sentence-transformers (4 minutes)
 	$(BIN)/python benchmarks/train_step.py

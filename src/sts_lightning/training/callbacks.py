@@ -123,13 +123,12 @@ class RandomState(Callback):
         """
         processes = Shard.current().world_size
         if self._restore is not None and len(self._restore) != processes:
-            if has_dropout(pl_module) and not getattr(pl_module, "example_dropout", False):
+            if has_dropout(pl_module):
                 raise CheckpointError(
                     f"the checkpoint is of a run with {len(self._restore)} processes, not {processes}, and "
                     "the model has dropout, which would differ.",
                     key="trainer.devices",
-                    hint="Resume it with as many as before; without dropout, or with "
-                    "trainer.dropout=example, a run resumes with any number.",
+                    hint="Resume it with as many as before; without dropout a run resumes with any number.",
                 )
             self._restore = None  # nothing is drawn
         if self._restore is not None:
