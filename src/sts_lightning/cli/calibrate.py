@@ -50,7 +50,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Fit and store the calibration."""
-    from sts_lightning.data.evaluation_files import load_test_files
+    from sts_lightning.data.files import load_test_files
     from sts_lightning.data.pair_tables import gold_of, values_of
     from sts_lightning.data.readers.row_values import checked_range
     from sts_lightning.errors import ConfigError, DataError

@@ -45,7 +45,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the sentences and the cosine of each pair as CSV, and with a calibration score and interval."""
-    from sts_lightning.data.evaluation_files import read_text_pairs
+    from sts_lightning.data.files import read_text_pairs
     from sts_lightning.errors import UserError
     from sts_lightning.evaluation.calibration_fit import apply
     from sts_lightning.evaluation.similarity import score_pairs
