@@ -13,7 +13,7 @@ from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
 
 from sts_lightning.config.composing import composing
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.nli import NLITripletsData
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
 from sts_lightning.testing.toy import ToyData

@@ -18,7 +18,7 @@ from common import our_minilm
 
 from sts_lightning.config.machine import training_chunk_multiple, training_chunk_tokens
 from sts_lightning.data.collate import View, ViewCollator
-from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.nli import NLITripletsData
 from sts_lightning.host_memory import CACHES, bound_kernel_caches
 from sts_lightning.losses.infonce import InfoNCELoss
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from sts_lightning.data.nli_pairs import NLIPairsData
-from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.nli import NLIPairsData, NLITripletsData
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval_module import SentEvalData
@@ -67,7 +66,7 @@ def _dev(self: SentEvalData) -> Dataset:
 def test_a_smaller_file_of_triplets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NLITripletsData, "load_dev", _dev)
     monkeypatch.setattr(NLITripletsData, "load_tests", lambda self: [])
-    monkeypatch.setattr("sts_lightning.data.nli_triplets.TRIPLETS", 3)
+    monkeypatch.setattr("sts_lightning.data.nli.TRIPLETS", 3)
     (tmp_path / "nli").mkdir()
     found = []
     for rows in (2, 3):

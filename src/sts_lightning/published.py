@@ -11,8 +11,11 @@ TRIPLETS = 275_601
 SENTENCES = 1_000_000
 """Wikipedia sentences of SimCSE's wiki1m_for_simcse.txt."""
 
-NLI_PAIRS = 942_069
-"""Pairs of SNLI (549,367) and MultiNLI (392,702) with a class: what Sentence-BERT trains on."""
+NLI_SOURCES = {"snli": 549_367, "multinli": 392_702}
+"""Training pairs of SNLI and MultiNLI with a class."""
+
+NLI_PAIRS = sum(NLI_SOURCES.values())
+"""These pairs together: what Sentence-BERT trains on."""
 
 DEFINITE_NLI_PAIRS = 628_405
 """These pairs without the neutral ones: 314,315 entailments and 314,090 contradictions."""

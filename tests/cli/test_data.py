@@ -45,8 +45,6 @@ def test_from_nothing_to_the_seven_tasks(hub: Hub, tmp_path: Path) -> None:
     [
         (["get", "wiki"], "wiki1m_for_simcse.txt"),
         (["get", "wikis"], "unknown data 'wikis'"),
-        (["get", "wiki", "--source", "wiki.rows=3"], "wiki.rows=3"),
-        (["get", "wiki", "--sources", "none.yaml"], "none.yaml"),
     ],
 )
 def test_mistakes_end_with_one_message(
@@ -70,20 +68,3 @@ def test_a_root_that_is_no_folder(
     with pytest.raises(SystemExit, match="is not a folder"):
         main(["data", *action, "--root", place])
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_another_source(hub: Hub, tmp_path: Path) -> None:
-    hub.add("me/wiki", {"lines.txt": b"a line\n" * 1_000_000})
-    main(
-        [
-            "data",
-            "get",
-            "wiki",
-            "--root",
-            str(tmp_path),
-            "--source",
-            "wiki.repo=me/wiki",
-            "wiki.file=lines.txt",
-        ]
-    )
-    assert (tmp_path / "wiki1m_for_simcse.txt").stat().st_size == 7_000_000

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from sts_lightning.data.augment import Repetition
+from sts_lightning.data.sentences import Repetition
 
 SPECIAL = [1, *[0] * 20, 1]
 IDS = [101, *range(20), 102]

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.evaluation_files import load_test_files
-from sts_lightning.data.nli_pairs import NLIPairsData
-from sts_lightning.data.nli_triplets import NLITripletsData
-from sts_lightning.data.pairs_file import PairsFileData
+from sts_lightning.data.files import load_test_files
+from sts_lightning.data.nli import NLIPairsData, NLITripletsData
+from sts_lightning.data.own_pairs import PairsFileData
 from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
 from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import SentencesData

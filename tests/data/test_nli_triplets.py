@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.nli import NLITripletsData
 from sts_lightning.errors import DataError, MissingColumnError
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.pairs_file import PairsFileData
+from sts_lightning.data.own_pairs import PairsFileData
 from sts_lightning.errors import DataError
 
 HEAD = "sentence1,sentence2,score\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.pairs_file import PairsFileData
+from sts_lightning.data.own_pairs import PairsFileData
 from sts_lightning.data.pairs_hub import PairsHubData
 from sts_lightning.errors import DataError
 from tests.data.hub_folder import own_caches, rows, save

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sts_lightning.data.pairs_file import PairsFileData
-from sts_lightning.data.scored_pairs import stratified
+from sts_lightning.data.own_pairs import PairsFileData, stratified
 from sts_lightning.errors import DataError
 from tests.data.hub_folder import rows, save
 

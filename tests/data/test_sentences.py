@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.augment import Repetition
-from sts_lightning.data.sentences import SentencesData
+from sts_lightning.data.sentences import Repetition, SentencesData
 from sts_lightning.errors import DataError
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.nli_pairs import NLIPairsData
-from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.nli import NLIPairsData, NLITripletsData
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.errors import ConfigError, DataError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.training_files import find_files, only_file, short_names, summary, weighted
+from sts_lightning.data.files import find_files, only_file, short_names, summary, weighted
 from sts_lightning.errors import DataError
 
 

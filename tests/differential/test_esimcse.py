@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sts_lightning.data.augment import Repetition
+from sts_lightning.data.sentences import Repetition
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -10,13 +11,12 @@ import pytest
 
 from sts_lightning.choices import SentEvalText
 from sts_lightning.data.dev_suite import parts_of
+from sts_lightning.data.fetch.download import load_sources
 from sts_lightning.data.fetch.get import get
 from sts_lightning.data.fetch.inventory import take_stock
 from sts_lightning.data.fetch.manifest import read_manifest
 from sts_lightning.data.fetch.parts import PARTS
-from sts_lightning.data.fetch.sources import load_sources
-from sts_lightning.data.nli_pairs import NLIPairsData
-from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.nli import NLIPairsData, NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.pair_tables import pairs_of, values_of
 from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
@@ -164,7 +164,7 @@ def test_fetched_files_are_those_of_the_archive(data_root: str, hub: Hub, tmp_pa
     parts = [PARTS["sts"], PARTS["transfer"]]
     names = [name.removeprefix("senteval/") for part in parts for name in part.files]
     hub.add(SIMCSE, {"senteval.tar": tar({name: (folder / name).read_bytes() for name in names})})
-    get(parts, load_sources(settings=["sts.revision=main", "transfer.revision=main"]), tmp_path)
+    get(parts, {name: replace(source, revision="main") for name, source in load_sources().items()}, tmp_path)
     for name in names:
         assert (tmp_path / "senteval" / name).read_bytes() == (folder / name).read_bytes()
     assert read_manifest(tmp_path)["sts"].notes == {"form": "raw"}

@@ -207,5 +207,5 @@ def test_tables_and_data(program: Program, tmp_path: Path) -> None:
     tables = program("reproduce").stdout
     assert "Mine" in tables and "pcc_table3" in tables
     assert "Did you mean mine?" in program("plan", "loss=minee").stderr
-    listed = program("data", "--details")
-    assert "simcse_unsup" in listed.stdout.replace("\n", ""), listed.stderr
+    listed = program("data")
+    assert "triplets" in listed.stdout.replace("\n", ""), listed.stderr

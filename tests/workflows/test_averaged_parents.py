@@ -42,7 +42,7 @@ def test_other_dropout_is_the_same_model(first: Path, tmp_path: Path) -> None:
     assert len(read_parents([first, other], NOTHING)) == 2
 
 
-PAIRS = {"_target_": "sts_lightning.data.pairs_file.PairsFileData", "path": "mine.csv", "dev_path": None}
+PAIRS = {"_target_": "sts_lightning.data.own_pairs.PairsFileData", "path": "mine.csv", "dev_path": None}
 
 
 @pytest.mark.parametrize(

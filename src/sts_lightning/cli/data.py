@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     from sts_lightning.data.fetch.inventory import Stock
 
 
-MANY = 10
-"""Number of experiments above which they are only counted, without --details."""
-
-
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the program."""
     parser = commands.add_parser("data", help="list the published data that are here, or fetch them")
     _add_root(parser, default_root())
-    parser.add_argument("--details", action="store_true", help="name all experiments, however many")
     parser.set_defaults(run=run_list)
     actions = parser.add_subparsers(metavar="get")
     getter = actions.add_parser(
@@ -38,14 +33,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         help="sts (STS12-16, STS-B, SICK), nli (triplets, pairs), wiki, transfer (transfer, probing), all",
     )
     _add_root(getter, argparse.SUPPRESS)
-    getter.add_argument(
-        "--source",
-        nargs="+",
-        default=[],
-        metavar="NAME.SETTING=VALUE",
-        help="change a source: repo, url, revision, file, digest; such as wiki.revision=main",
-    )
-    getter.add_argument("--sources", type=Path, metavar="FILE", help="YAML file of changed sources")
     getter.add_argument(
         "--overwrite", action="store_true", help="replace files that are not the published ones"
     )
@@ -70,36 +57,31 @@ def _root(text: str) -> Path:
 def run_get(options: argparse.Namespace) -> None:
     """Fetch what is missing of the named parts."""
     # --help of the program does not wait for these, here and below.
+    from sts_lightning.data.fetch.download import load_sources
     from sts_lightning.data.fetch.get import get
     from sts_lightning.data.fetch.parts import parts_of
-    from sts_lightning.data.fetch.sources import load_sources
 
     parts = parts_of(options.names)
     root = _root(options.root)
-    get(parts, load_sources(options.sources, options.source), root, options.overwrite)
+    get(parts, load_sources(), root, options.overwrite)
 
 
 def run_list(options: argparse.Namespace) -> None:
-    """List the parts of the published data, what is there of each, and who needs it."""
+    """List the parts of the published data, and what is there of each."""
     from rich.console import Console
     from rich.table import Table
 
-    from sts_lightning.data.fetch.inventory import needed_by, take_stock
+    from sts_lightning.data.fetch.inventory import take_stock
     from sts_lightning.data.fetch.manifest import read_manifest
 
     root = _root(options.root)
     stocks = take_stock(root, read_manifest(root))
     table = Table(title=f"Published data in {root}", title_justify="left")
-    for column in ("part", "state", "rows", "published", "needed by"):
+    for column in ("part", "state", "rows", "published"):
         table.add_column(column, justify="right" if column in ("rows", "published") else "left")
     for stock in stocks:
-        choices, experiments = needed_by(stock.part.name)
-        if len(experiments) > MANY and not options.details:
-            choices.append(f"{len(experiments)} experiments")
-        elif experiments:
-            choices.append(f"experiment={', '.join(experiments)}")
         found = "-" if stock.found is None else f"{stock.found:,}"
-        table.add_row(stock.part.name, stock.state, found, f"{stock.published:,}", ", ".join(choices))
+        table.add_row(stock.part.name, stock.state, found, f"{stock.published:,}")
     console = Console()
     console.print(table)
     for line in _remarks(stocks, root):

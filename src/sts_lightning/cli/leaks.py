@@ -90,7 +90,7 @@ def read_source(path: Path | None, columns: tuple[str, str], data_root: str) -> 
     Raises:
         DataError: A file is missing or malformed.
     """
-    from sts_lightning.data.evaluation_files import read_text_pairs
+    from sts_lightning.data.files import read_text_pairs
     from sts_lightning.data.pair_tables import pairs_of
     from sts_lightning.data.readers.senteval import load_sickr, load_stsb  # --help does not wait for these
 
@@ -107,7 +107,7 @@ def read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> d
     Raises:
         DataError: A file is missing or malformed.
     """
-    from sts_lightning.data.evaluation_files import read_text_pairs
+    from sts_lightning.data.files import read_text_pairs
     from sts_lightning.data.pair_tables import make_table
     from sts_lightning.data.readers.senteval import load_sts_tasks
 

@@ -33,7 +33,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the sentences and the cosine of each pair as CSV."""
-    from sts_lightning.data.evaluation_files import read_text_pairs
+    from sts_lightning.data.files import read_text_pairs
     from sts_lightning.errors import UserError
     from sts_lightning.evaluation.similarity import score_pairs
     from sts_lightning.files import check_output, write_atomic

@@ -28,7 +28,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the scores of runs, their mean and their standard deviation."""
-    from sts_lightning.data.training_files import short_names  # --help does not wait for these
+    from sts_lightning.data.files import short_names  # --help does not wait for these
     from sts_lightning.reproduce.collect import evaluation_text
     from sts_lightning.runs.distinct import check_distinct
     from sts_lightning.runs.folder import RunFolder

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from sts_lightning.choices import LabelKind
-from sts_lightning.data.augment import Augmentation
 from sts_lightning.distributed import WHOLE_BATCH, Shard
 
 RowsT = TypeVar("RowsT")
+
+Augmentation = Callable[[list[int], Sequence[int]], list[int]]
+"""Map from token ids, and a mask of their special tokens (1) and others (0), to token ids."""
 
 Prepare = Callable[[Sequence[list[str]], Sequence[Augmentation | None]], RowsT]
 """Map from the sentences and the augmentation of each view to the encoder's input."""

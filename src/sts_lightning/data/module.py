@@ -16,10 +16,10 @@ from torch.utils.data import DataLoader
 from sts_lightning.choices import LabelKind, TextFound
 from sts_lightning.counted import counted
 from sts_lightning.data.collate import Prepare, View, ViewCollator
+from sts_lightning.data.files import summary
 from sts_lightning.data.loader import ResumableLoader, Share
 from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, hash_tables
 from sts_lightning.data.readers.senteval import STSTask, text_found
-from sts_lightning.data.training_files import summary
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import CheckpointError, DataError
 from sts_lightning.published import TrainingCount

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
 from datasets import Dataset
 
 from sts_lightning.choices import DevSet, SentEvalText
-from sts_lightning.data.augment import Repetition
 from sts_lightning.data.collate import View
+from sts_lightning.data.files import Files, only_file, short_names, weighted
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
 from sts_lightning.data.readers.row_values import fold, is_blank
 from sts_lightning.data.readers.text_files import SUFFIXES, read_lines
 from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
-from sts_lightning.data.training_files import Files, only_file, short_names, weighted
 from sts_lightning.errors import DataError
 from sts_lightning.published import SENTENCES
 
 PUBLISHED = "wiki1m_for_simcse.txt"
 """Name of the published file."""
+
+OFFICIAL_LIMIT = 10
+"""Exclusive upper bound of the number of repeated sub-words in ESimCSE's code."""
 
 
 class SentencesData(SentEvalData):
@@ -129,3 +133,42 @@ def repeated_views(count: int, repetition: float, seed: int, official: bool = Fa
         raise ValueError("repetition needs a second view; set views=2, or repetition=0.")
     augmentation = Repetition(repetition, seed, official) if repetition else None
     return tuple(View(COLUMNS[0], change) for change in (None, augmentation, None)[:count])
+
+
+class Repetition:
+    r"""Repeat some sub-words in place, so that sentence length carries no signal (ESimCSE, Sec. 3.1).
+
+    The number of repeated sub-words is uniform on 0, ..., max(2, int(rate N)) for a sentence of N
+    sub-words, and their positions are distinct. The draw depends on the seed and the sentence alone, so a
+    sentence is the same in every epoch, as in the papers' code, and in a resumed run.
+
+    ``official`` draws as the papers' code does: N includes the special tokens, the number is uniform on
+    0, ..., min(10, int(rate N)) - 1, and sentences with int(rate N) = 0 are left unchanged.
+
+    Args:
+        rate: Highest fraction of sub-words to repeat, in [0, 1].
+        seed: Random seed of the draws.
+        official: Whether to draw as in the papers' code.
+
+    Raises:
+        ValueError: The rate is out of range.
+    """
+
+    def __init__(self, rate: float, seed: int, official: bool = False) -> None:
+        if not 0 <= rate <= 1:
+            raise ValueError(f"rate must lie in [0, 1], got {rate}.")
+        self.rate = rate
+        self.seed = seed
+        self.official = official
+
+    def __call__(self, ids: list[int], special: Sequence[int]) -> list[int]:
+        """Return the token ids with repetitions; special tokens are never repeated."""
+        places = [place for place, is_special in enumerate(special) if not is_special]
+        rng = random.Random(f"{self.seed} {ids}")
+        if self.official:
+            limit = min(OFFICIAL_LIMIT, int(self.rate * len(ids)))
+            count = rng.randrange(limit) if limit else 0
+        else:
+            count = rng.randint(0, max(2, int(self.rate * len(places))))
+        repeated = set(rng.sample(places, min(count, len(places))))
+        return [token for place, token in enumerate(ids) for _ in range(2 if place in repeated else 1)]

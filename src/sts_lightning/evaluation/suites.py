@@ -13,7 +13,7 @@ from datasets import Dataset
 from omegaconf import DictConfig
 
 from sts_lightning.choices import SentEvalText, TextFound
-from sts_lightning.data.evaluation_files import load_test_files
+from sts_lightning.data.files import load_test_files
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
     TRANSFER_TASKS,

@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.build import name_setting
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.nli import NLITripletsData
 from sts_lightning.data.pair_tables import SCORE_RANGE, values_of
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses

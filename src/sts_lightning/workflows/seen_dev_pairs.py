@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.data.training_files import find_files, weighted
+from sts_lightning.data.files import find_files, weighted
 from sts_lightning.errors import DataError
 
 DEV_SPLIT = ("seed", "dev_fraction", "limit", "dev_path", "dev_split")

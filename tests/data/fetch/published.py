@@ -10,7 +10,6 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sts_lightning.data.fetch.parts import TRANSFER_COUNTS
 from sts_lightning.data.readers.senteval import ROWS, SCORED_PAIRS
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
@@ -50,24 +49,12 @@ def _sts_files(capital: str) -> dict[str, bytes]:
 
 def transfer_files() -> dict[str, bytes]:
     """Files of the seven transfer tasks."""
-    halves = {
-        "MR": ("MR/rt-polarity.neg", "MR/rt-polarity.pos"),
-        "CR": ("CR/custrev.neg", "CR/custrev.pos"),
-        "SUBJ": ("SUBJ/subj.subjective", "SUBJ/subj.objective"),
-        "MPQA": ("MPQA/mpqa.neg", "MPQA/mpqa.pos"),
-    }
+    lines = {"SST": b"fine\t1\n", "TREC": b"LOC:city Where ?\n", "MRPC": b"1\t7\t8\tOne text\tAnother\n"}
+    header = {"MRPC": b"Quality\t#1\t#2\tA\tB\n"}
     files = {}
-    for task, (first, second) in halves.items():
-        assert ROWS[first] + ROWS[second] == TRANSFER_COUNTS[f"{task} train"]
-        files[first] = b"some words\n" * ROWS[first]
-        files[second] = b"other words\n" * ROWS[second]
-    for split in ("train", "dev", "test"):
-        files[f"SST/binary/sentiment-{split}"] = b"fine\t1\n" * TRANSFER_COUNTS[f"SST2 {split}"]
-    files["TREC/train_5500.label"] = b"LOC:city Where ?\n" * TRANSFER_COUNTS["TREC train"]
-    files["TREC/TREC_10.label"] = b"NUM:date When ?\n" * TRANSFER_COUNTS["TREC test"]
-    for split in ("train", "test"):
-        rows = b"1\t7\t8\tOne text\tAnother\n" * TRANSFER_COUNTS[f"MRPC {split}"]
-        files[f"MRPC/msr_paraphrase_{split}.txt"] = b"Quality\t#1\t#2\tA\tB\n" + rows
+    for name, count in ROWS.items():
+        task = name.partition("/")[0]
+        files[name] = header.get(task, b"") + lines.get(task, b"some words\n") * count
     return files
 
 

@@ -17,7 +17,7 @@ from tests.data.fetch.published import parquet, sts_files, tar
 
 
 def arrived(folder: Path, name: str, content: bytes) -> Path:
-    path = folder / f"0123-{name}"
+    path = folder / name
     path.write_bytes(content)
     return path
 
@@ -50,7 +50,7 @@ def test_members_that_would_leave_the_folder(tmp_path: Path) -> None:
     archive = arrived(tmp_path, "senteval.tar", stream.getvalue())
     with pytest.raises(FetchError, match=r"lacks 54 of 54") as caught:
         convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "links")
-    assert caught.value.key == "sts.file"
+    assert caught.value.key == "sts"
 
 
 @pytest.mark.parametrize("content", [b"no archive", tar({"STS/a.txt": b"x" * 9000})[:3000]])
@@ -67,7 +67,7 @@ def test_form_of_the_text(tmp_path: Path) -> None:
 
 
 def test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PUBLISHED_PAIRS", {"snli": 3, "multinli": 2})
+    monkeypatch.setattr(module, "NLI_SOURCES", {"snli": 3, "multinli": 2})
     snli = parquet([("A\tb", "c\nd", 0), ("e", "f", -1), ("g", "h", 1), ("i", " ", 2)])
     multinli = parquet([('say "j"', "k", 2), ("l", "m\u2028n", 1)], genre=["fiction", "travel"])
     downloads = {
@@ -86,10 +86,10 @@ def test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert converted.dropped == 1
     assert converted.notes == {"pairs": {"snli": 3, "multinli": 2}, "empty sentence": 1}
-    monkeypatch.setattr(module, "PUBLISHED_PAIRS", {"snli": 3, "multinli": 3})
+    monkeypatch.setattr(module, "NLI_SOURCES", {"snli": 3, "multinli": 3})
     with pytest.raises(FetchError, match="multinli has 2 pairs") as caught:
         convert(PARTS["pairs"], downloads, tmp_path / "again")
-    assert caught.value.key == "multinli.file"
+    assert caught.value.key == "multinli"
 
 
 @pytest.mark.parametrize("content", [b"no parquet", parquet([("a", "b", 7)]), parquet([("a", None, 1)])])  # type: ignore[list-item]
@@ -97,4 +97,4 @@ def test_broken_parquet(content: bytes, tmp_path: Path) -> None:
     path = arrived(tmp_path, "snli.parquet", content)
     with pytest.raises(FetchError) as caught:
         convert(PARTS["pairs"], {"snli": [path], "multinli": []}, tmp_path / "out")
-    assert caught.value.key == "snli.file"
+    assert caught.value.key == "snli"

@@ -12,10 +12,10 @@ import pytest
 from filelock import FileLock
 
 from sts_lightning.data.fetch import convert
+from sts_lightning.data.fetch.download import Source, load_sources
 from sts_lightning.data.fetch.get import get
 from sts_lightning.data.fetch.parts import PARTS, parts_of
-from sts_lightning.data.fetch.sources import Source, load_sources
-from sts_lightning.data.nli_pairs import NLIPairsData
+from sts_lightning.data.nli import NLIPairsData
 from sts_lightning.data.readers.senteval import load_sts_tasks
 from sts_lightning.data.sts import STSData
 from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError, StorageError
@@ -33,8 +33,10 @@ WIKI = replace(PARTS["wiki"], published={"rows": 50})
 def table(hub: Hub) -> dict[str, Source]:
     """The project's table, with the repositories of the local hub."""
     hub.add(SIMCSE, {"senteval.tar": published_tar(), "wiki1m_for_simcse.txt": LINES})
-    names = ("sts", "triplets", "wiki", "transfer", "snli", "multinli")
-    return load_sources(settings=[f"{name}.revision=main" for name in names])
+    return {
+        name: replace(source, revision="main", files=dict.fromkeys(source.files))
+        for name, source in load_sources().items()
+    }
 
 
 def below(root: Path) -> set[str]:
@@ -55,7 +57,7 @@ def test_sts_and_transfer(hub: Hub, table: dict[str, Source], tmp_path: Path) ->
     record = json.loads((root / "sources.json").read_text())["parts"]["sts"]
     (download,) = record["downloads"]
     assert (download["place"], download["file"]) == (SIMCSE, "senteval.tar")
-    assert download["revision"] == next(iter(hub.repos[SIMCSE].commits))
+    assert download["revision"] == "main"
     assert record["notes"] == {"form": "prepared"}
     assert record["counts"]["STS12"] == 3108
     assert set(record["files"]) == set(PARTS["sts"].files)
@@ -69,21 +71,8 @@ def test_the_second_time_nothing_is_fetched(hub: Hub, table: dict[str, Source], 
     assert hub.requests == []
 
 
-def test_later_fetches_are_pinned(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
-    get([WIKI], table, tmp_path)
-    hub.add(SIMCSE, {"wiki1m_for_simcse.txt": LINES.upper()})
-    path = tmp_path / "wiki1m_for_simcse.txt"
-    path.unlink()
-    default = {**table, "wiki": replace(table["wiki"], changed=frozenset())}
-    get([WIKI], default, tmp_path)
-    assert path.read_bytes() == LINES
-    path.unlink()
-    get([WIKI], table, tmp_path)  # revision=main on the command line
-    assert path.read_bytes() == LINES.upper()
-
-
 def test_pairs(hub: Hub, table: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convert, "PUBLISHED_PAIRS", {"snli": 2, "multinli": 2})
+    monkeypatch.setattr(convert, "NLI_SOURCES", {"snli": 2, "multinli": 2})
     snli, multinli = parquet([("a", "b", 0), ("c", "d", 2)]), parquet([("e", "f", 1), ("g", "", 1)])
     hub.add("stanfordnlp/snli", {"plain_text/train-00000-of-00001.parquet": snli})
     hub.add("nyu-mll/multi_nli", {"data/train-00000-of-00001.parquet": multinli})
@@ -114,26 +103,6 @@ def test_a_truncated_file_in_the_archive(hub: Hub, table: dict[str, Source], tmp
     with pytest.raises(FetchError, match="SICK_train"):
         get([PARTS["sts"]], table, tmp_path)
     assert not (tmp_path / "senteval").exists()
-
-
-def test_an_interrupted_download_leaves_its_beginning_only(
-    hub: Hub, table: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(url: str, stream, **options: object) -> None:  # type: ignore[no-untyped-def]
-        stream.write(LINES[:200])
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("sts_lightning.data.fetch.download.http_get", stopped)
-        get([WIKI], table, tmp_path)
-    (name,) = below(tmp_path)
-    assert name.startswith(".downloads/")
-    assert name.endswith(".part")
-    get([PARTS["sts"]], table, tmp_path)  # another part does not touch it
-    assert name in below(tmp_path)
-    get([WIKI], table, tmp_path)
-    assert hub.downloads()[-1].range == "bytes=200-"
-    assert not (tmp_path / ".downloads").exists()
 
 
 def test_an_interrupted_installation_is_completed(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from datasets.exceptions import DatasetGenerationError
+from sts_lightning.data.readers.hub_errors import explain
 
 from sts_lightning.data.readers.hub import HubTable
-from sts_lightning.data.readers.hub_errors import explain
 from sts_lightning.errors import DataError, StorageError
 from tests.data.hub_folder import NAMES, own_caches, rows, save
 

@@ -12,12 +12,10 @@ from typing import Any
 
 from sts_lightning.data.fetch.parts import SENTEVAL, Part
 from sts_lightning.errors import FetchError
+from sts_lightning.published import NLI_SOURCES
 
 LABELS = ("entailment", "neutral", "contradiction")
 """Classes of SNLI and MultiNLI on the hub, in the order of their indices; -1 means no agreement."""
-
-PUBLISHED_PAIRS = {"snli": 549_367, "multinli": 392_702}
-"""Training pairs with a class."""
 
 Downloads = Mapping[str, list[Path]]
 """Downloaded files by source, in the order of the table."""
@@ -54,21 +52,16 @@ def convert(part: Part, downloads: Downloads, folder: Path) -> Converted:
         return Converted(notes=notes)
     if part.name == "pairs":
         return _write_pairs(downloads, folder / part.files[0])
-    paths, targets = sorted(downloads[part.name], key=_own_name), sorted(part.files)
+    paths, targets = sorted(downloads[part.name], key=lambda path: path.name), sorted(part.files)
     if len(paths) != len(targets):
         raise FetchError(
             f"the source has {len(paths)} files for the {len(targets)} of {part.name}.",
-            key=f"{part.name}.files",
+            key=part.name,
         )
     for path, target in zip(paths, targets, strict=True):
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
         _link(path, folder / target)
     return Converted()
-
-
-def _own_name(path: Path) -> str:
-    """Return the name of a download without the label in front of it."""
-    return path.name.partition("-")[2]
 
 
 def _link(source: Path, target: Path) -> None:
@@ -103,13 +96,12 @@ def _unpack(archive: Path, part: Part, folder: Path) -> None:
                     shutil.copyfileobj(content, stream)
                 found.add(name)
     except tarfile.TarError as error:
-        raise FetchError(f"{_own_name(archive)} is not a whole tar file ({error}).") from error
+        raise FetchError(f"{archive.name} is not a whole tar file ({error}).") from error
     missing = sorted(wanted - found)
     if missing:
         raise FetchError(
-            f"{_own_name(archive)} lacks {len(missing)} of {len(wanted)} files, such as {missing[0]}.",
-            key=f"{part.name}.file",
-            hint=f"Name another archive with --source {part.name}.file=....",
+            f"{archive.name} lacks {len(missing)} of {len(wanted)} files, such as {missing[0]}.",
+            key=part.name,
         )
 
 
@@ -140,11 +132,11 @@ def _write_pairs(downloads: Downloads, path: Path) -> Converted:
                     stream.write(f"{first}\t{second}\t{label}\t{source}\n")
                 else:
                     empty += 1
-    for source, wanted in PUBLISHED_PAIRS.items():
+    for source, wanted in NLI_SOURCES.items():
         if rows[source] != wanted:
             raise FetchError(
                 f"{source} has {rows[source]:,} pairs with a class, published {wanted:,}.",
-                key=f"{source}.file",
+                key=source,
             )
     return Converted(empty, {"pairs": dict(rows), "empty sentence": empty})
 
@@ -162,7 +154,6 @@ def _labelled_pairs(source: str, files: list[Path]) -> Iterator[tuple[str | None
                         yield row["premise"], row["hypothesis"], LABELS[row["label"]]
         except (pa.ArrowException, KeyError, IndexError, TypeError) as error:
             raise FetchError(
-                f"{source}: {_own_name(path)} is not a parquet file with premise, hypothesis and label "
-                f"({error}).",
-                key=f"{source}.file",
+                f"{source}: {path.name} is not a parquet file with premise, hypothesis and label ({error}).",
+                key=source,
             ) from error

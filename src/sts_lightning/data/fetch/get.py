@@ -8,17 +8,15 @@ import errno
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from sts_lightning.counted import counted
 from sts_lightning.data.fetch.convert import Converted, convert
-from sts_lightning.data.fetch.download import RemoteFile, download, resolve, sha256
+from sts_lightning.data.fetch.download import FULL_DISK, Source, download, sha256
 from sts_lightning.data.fetch.manifest import FetchedFile, Record, read_manifest, write_record
 from sts_lightning.data.fetch.parts import Part, place, try_count
-from sts_lightning.data.fetch.sources import Source
 from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError, StorageError
 
 log = logging.getLogger(__name__)
@@ -48,12 +46,10 @@ def get(parts: Sequence[Part], sources: Mapping[str, Source], root: Path, overwr
     for name in ("httpx", "httpx2"):  # the hub's client logs every request through one of them
         logging.getLogger(name).setLevel(logging.WARNING)
     with _workplace(root) as folder:
-        done: list[Path] = []
         for part in missing:
             with _disk_errors(root):
-                done += _fetch(part, sources, root, folder)
-        for path in done:  # not before: parts may share a download
-            path.unlink(missing_ok=True)
+                _fetch(part, sources, root, folder)
+        shutil.rmtree(folder)  # not before: parts may share a download
 
 
 def _is_there(part: Part, root: Path, overwrite: bool) -> bool:
@@ -86,25 +82,34 @@ def _is_there(part: Part, root: Path, overwrite: bool) -> bool:
     )
 
 
-def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) -> list[Path]:
-    """Download, convert, check and install a part; return its downloads."""
-    remote = [
-        resolve(source, name)
-        for source in (_pinned(sources[name], part, root) for name in part.sources)
+def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) -> None:
+    """Download, convert, check and install a part."""
+    arrived = [
+        (source, name, download(source, name, folder))
+        for source in (sources[name] for name in part.sources)
         for name in source.files
     ]
-    arrived = [(file, download(file, folder)) for file in remote]
     stage = folder / f"{part.name}.stage"
     shutil.rmtree(stage, ignore_errors=True)  # of a process that was killed
     stage.mkdir()
     try:
         by_source = {
-            source: [path for file, path in arrived if file.source.name == source] for source in part.sources
+            wanted: [path for source, _, path in arrived if source.name == wanted] for wanted in part.sources
         }
         converted = convert(part, by_source, stage)
         record = Record(
             fetched=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-            downloads=[_fetched(file, path) for file, path in arrived],
+            downloads=[
+                FetchedFile(
+                    source=source.name,
+                    place=source.place,
+                    revision=source.revision,
+                    file=name,
+                    sha256=sha256(path),
+                    size=path.stat().st_size,
+                )
+                for source, name, path in arrived
+            ],
             files={name: sha256(stage / name) for name in part.files},
             counts=_checked_counts(part, stage, converted),
             notes=converted.notes,
@@ -112,7 +117,6 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
         _install(part, stage, root, record)
     finally:
         shutil.rmtree(stage)
-    return [path for _, path in arrived]
 
 
 def _install(part: Part, stage: Path, root: Path, record: Record) -> None:
@@ -126,15 +130,6 @@ def _install(part: Part, stage: Path, root: Path, record: Record) -> None:
     log.info("%s: %s rows, %s below %s.", part.name, total, counted(len(part.files), "file"), root)
 
 
-def _pinned(source: Source, part: Part, root: Path) -> Source:
-    """Return the source at the commit of an earlier fetch, unless the user changed it."""
-    record = read_manifest(root).get(part.name)
-    if record is None or source.changed & {"repo", "url", "revision"}:
-        return source
-    earlier = {file.revision for file in record.downloads if file.place == source.place}
-    return replace(source, revision=earlier.pop()) if len(earlier) == 1 else source
-
-
 def _checked_counts(part: Part, stage: Path, converted: Converted) -> dict[str, int]:
     counts = try_count(part, stage)
     problems = [counts] if isinstance(counts, str) else part.differences(counts, converted.dropped)
@@ -142,15 +137,8 @@ def _checked_counts(part: Part, stage: Path, converted: Converted) -> dict[str, 
         raise FetchError(
             f"what arrived is not the published data, and nothing was installed: {'; '.join(problems[:3])}.",
             key=part.name,
-            hint=f"Name another source with --source {part.sources[0]}.repo=....",
         )
     return counts
-
-
-def _fetched(file: RemoteFile, path: Path) -> FetchedFile:
-    return FetchedFile(
-        file.source.name, file.source.place, file.revision, file.name, sha256(path), path.stat().st_size
-    )
 
 
 @contextlib.contextmanager
@@ -178,7 +166,8 @@ def _workplace(root: Path) -> Iterator[Path]:
         (root / f"{DOWNLOADS}.lock").unlink(missing_ok=True)
         lock.release()
         with contextlib.suppress(OSError):  # what has arrived is kept for the next attempt
-            folder.rmdir()
+            if folder.is_dir():
+                folder.rmdir()
             if not found:
                 root.rmdir()
 
@@ -188,7 +177,7 @@ def _disk_errors(root: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in FULL_DISK:
             raise
         raise StorageError(
             f"{root}: {error.strerror}.",

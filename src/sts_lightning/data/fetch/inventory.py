@@ -1,16 +1,13 @@
-"""Which parts of the published data are in a data root, and which recipes need them."""
+"""Which parts of the published data are in a data root, and what differs from the published ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
-from sts_lightning.conf_folders import files_of
-from sts_lightning.data.fetch.parts import NEEDS, PARTS, Part, place, try_count
+from sts_lightning.data.fetch.parts import PARTS, Part, place, try_count
 from sts_lightning.data.readers.text_files import read_lines
 from sts_lightning.errors import DataError
 
@@ -79,42 +76,3 @@ def _instead(part: Part, root: Path) -> Stock:
                 return Stock(part, "unreadable", None, str(error))
             return Stock(part, "other data", count, f"{name} is read instead")
     return Stock(part, "missing", 0)
-
-
-def needed_by(part: str) -> tuple[list[str], list[str]]:
-    """Return the choices of train.py and eval.py, and the experiments, that read a part.
-
-    Args:
-        part: Name of the part.
-    """
-    choices = [choice for choice, parts in NEEDS.items() if part in parts]
-    experiments = [
-        name
-        for name, data in sorted(experiment_data().items())
-        if any(f"data={choice}" in choices for choice in data)
-    ]
-    return choices, experiments
-
-
-def experiment_data() -> dict[str, set[str]]:
-    """Return the names of the data sets of each experiment."""
-    files = files_of("experiment")
-    contents = {name: yaml.safe_load(path.read_text(encoding="utf-8")) for name, path in files.items()}
-    return {name: set(_data_of(name, contents)) for name in contents}
-
-
-def _data_of(name: str, contents: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the data of an experiment: that of its stages, its own, or that of the one it builds on."""
-    content = contents[name]
-    stages = content.get("stages") or {}
-    if stages:
-        for stage in stages.values():
-            yield from _data_of(stage["experiment"], contents)
-        return
-    chosen = "sts"  # of conf/train.yaml
-    for default in content.get("defaults", []):
-        if isinstance(default, str) and default in contents:
-            (chosen,) = _data_of(default, contents)
-        elif isinstance(default, dict):
-            chosen = default.get("override /data", chosen)
-    yield chosen

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sts_lightning.errors import DataError
 from sts_lightning.files import write_atomic
-from sts_lightning.json_types import as_type
 from sts_lightning.strict_json import read_json
 
 MANIFEST = "sources.json"
 
-Count = Annotated[int, 0, math.inf]
+Count = Annotated[int, Field(ge=0)]
 
 
-@dataclass(frozen=True)
-class FetchedFile:
+class Strict(BaseModel):
+    """JSON without unknown keys, whose values are of the stated types."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class FetchedFile(Strict):
     """A file as it was downloaded.
 
     Attributes:
@@ -39,8 +42,7 @@ class FetchedFile:
     size: Count
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(Strict):
     """What was fetched for a part of the data.
 
     Attributes:
@@ -55,12 +57,13 @@ class Record:
     downloads: list[FetchedFile]
     files: dict[str, str]
     counts: dict[str, Count]
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = {}
 
 
-class Contents(TypedDict):
-    """Contents of the file, besides its version."""
+class Manifest(Strict):
+    """Contents of the file."""
 
+    version: int = 1
     parts: dict[str, Record]
 
 
@@ -74,16 +77,18 @@ def read_manifest(root: Path) -> dict[str, Record]:
     if not path.is_file():
         return {}
     try:
-        contents: Contents = as_type(read_json(path), Contents)
+        return Manifest.model_validate(read_json(path)).parts
     except (OSError, ValueError) as error:
+        told = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise DataError(
-            f"cannot be read ({error}).", path, hint="Delete it; the files are then checked by their counts."
+            f"cannot be read ({told}).", path, hint="Delete it; the files are then checked by their counts."
         ) from error
-    return contents["parts"]
 
 
 def write_record(root: Path, part: str, record: Record) -> None:
     """Add a record to those of a data root, or replace that of the same part."""
-    records = {**read_manifest(root), part: record}
-    content = {"version": 1, "parts": {name: asdict(entry) for name, entry in records.items()}}
-    write_atomic(root / MANIFEST, json.dumps(content, indent=1) + "\n")
+    manifest = Manifest(parts={**read_manifest(root), part: record})
+    write_atomic(root / MANIFEST, manifest.model_dump_json(indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Parts of the published data: their files, published counts, and the recipes that need them."""
+"""Parts of the published data: their files, and published counts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.data.readers.senteval import SCORED_PAIRS, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.senteval import ROWS, SCORED_PAIRS, load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.readers.text_files import read_lines, read_records
 from sts_lightning.errors import ConfigError, DataError
-from sts_lightning.published import NLI_PAIRS, TRIPLETS
+from sts_lightning.published import NLI_PAIRS, SENTENCES, TRIPLETS
 
 SENTEVAL = "senteval"
 
@@ -93,6 +93,15 @@ def _sts_files() -> tuple[str, ...]:
     return tuple(f"{SENTEVAL}/{file}" for file in (*SCORED_PAIRS, *inputs))
 
 
+def _published_transfer() -> dict[str, int]:
+    counts = {f"{task} train": sum(ROWS[file] for file in files) for task, files in BINARY.items()}
+    splits = ("train", "dev", "test")
+    counts |= {f"SST2 {split}": ROWS[f"SST/binary/sentiment-{split}"] for split in splits}
+    counts |= {"TREC train": ROWS["TREC/train_5500.label"], "TREC test": ROWS["TREC/TREC_10.label"]}
+    mrpc = {f"MRPC {split}": ROWS[f"MRPC/msr_paraphrase_{split}.txt"] for split in ("train", "test")}
+    return counts | mrpc
+
+
 def _by_split(tasks: Sequence[ClassificationTask]) -> dict[str, int]:
     return {
         f"{task.name} {name}": len(split.labels)
@@ -105,27 +114,6 @@ def _by_split(tasks: Sequence[ClassificationTask]) -> dict[str, int]:
 def _records(name: str, columns: list[str]) -> Callable[[Path], dict[str, int]]:
     return lambda root: {"rows": sum(1 for _ in read_records(place(root, name), columns))}
 
-
-TRANSFER_FILES = (
-    *(file for files in BINARY.values() for file in files),
-    *(f"SST/binary/sentiment-{split}" for split in ("train", "dev", "test")),
-    *("TREC/train_5500.label", "TREC/TREC_10.label"),
-    *(f"MRPC/msr_paraphrase_{split}.txt" for split in ("train", "test")),
-)
-
-TRANSFER_COUNTS = {
-    "MR train": 10_662,
-    "CR train": 3_775,
-    "SUBJ train": 10_000,
-    "MPQA train": 10_606,
-    "SST2 train": 67_349,
-    "SST2 dev": 872,
-    "SST2 test": 1_821,
-    "TREC train": 5_452,
-    "TREC test": 500,
-    "MRPC train": 4_076,
-    "MRPC test": 1_725,
-}
 
 PARTS = {
     part.name: part
@@ -150,15 +138,15 @@ PARTS = {
             "wiki",
             ("wiki",),
             ("wiki1m_for_simcse.txt",),
-            {"rows": 1_000_000},
+            {"rows": SENTENCES},
             lambda root: {"rows": len(read_lines(place(root, "wiki1m_for_simcse.txt")))},
             instead=("unsup/sentences.txt",),
         ),
         Part(
             "transfer",
             ("transfer",),
-            tuple(f"{SENTEVAL}/{file}" for file in TRANSFER_FILES),
-            TRANSFER_COUNTS,
+            tuple(f"{SENTEVAL}/{file}" for file in ROWS),
+            _published_transfer(),
             lambda root: _by_split(load_transfer_tasks(root, TRANSFER_TASKS)),
         ),
         Part(
@@ -184,26 +172,6 @@ SETS = {
     "all": tuple(PARTS),
 }
 """Parts of each argument of ``sts-lightning data get``; the name of a part is one, too."""
-
-NEEDS = {
-    "data=sts": ("sts",),
-    "data=nli_triplets": ("sts", "triplets"),
-    "data=nli_pairs": ("sts", "pairs"),
-    "data=sentences": ("sts", "wiki"),
-    "data=triplets_file": ("sts",),
-    "data=classes_file": ("sts",),
-    "data=sentences_file": ("sts",),
-    "dev=suite": ("sts", "pairs", "transfer"),
-    "suite=sts": ("sts",),
-    "suite=rank": ("sts",),
-    "suite=relatedness": ("sts",),
-    "suite=transfer": ("transfer",),
-    "suite=probing": ("probing",),
-}
-"""Parts that a choice of train.py or eval.py reads; training data come with STS-B dev and the test sets.
-
-Files of one's own read them unless ``data.dev_path`` is given.
-"""
 
 
 def parts_of(names: Sequence[str]) -> list[Part]:

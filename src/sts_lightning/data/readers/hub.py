@@ -1,256 +1,155 @@
-"""Reader of data sets of the Hugging Face hub, or of a folder with the same kinds of files.
+"""Tables of a data set on the Hugging Face hub, of a folder or of a file, as `datasets` reads them.
 
-Only tables are read (Parquet, CSV, JSON, Arrow). A loading script is never executed.
+Only tables are read (Parquet, CSV, JSON, Arrow); `datasets` runs no code of a data set.
 """
 
 from __future__ import annotations
 
 import csv
+import difflib
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import datasets.config
-import numpy as np
-from datasets import DatasetBuilder, disable_progress_bars, get_dataset_config_names, load_dataset_builder
+from datasets import DatasetBuilder, load_dataset_builder
+from datasets.exceptions import DatasetGenerationError
 
-from sts_lightning.data.readers.hub_errors import explained, suggest
-from sts_lightning.data.readers.hub_files import HubFiles
-from sts_lightning.data.readers.text_files import looks_quoted, warn_of_quotes
-from sts_lightning.data.training_files import summary
-from sts_lightning.errors import DataError
+from sts_lightning.data.readers.row_values import BadRows, text_of
+from sts_lightning.errors import DataError, UserError
 
 TABLES = ("parquet", "csv", "json", "arrow", "cache")
 """Builders of `datasets` whose data are tables; ``cache``: a table prepared before, read without network."""
 
-AS_TEXT: Mapping[str, Mapping[str, Any]] = {
-    ",": {"keep_default_na": False, "engine": "python"},  # the only one that rejects misplaced quotes
-    "\t": {"keep_default_na": False, "quoting": csv.QUOTE_NONE},
-}
-"""Options of CSV and TSV files by their separator, which read them as `data=pairs_file` does.
-
-The words None, null and NA are words; CSV is quoted as in spreadsheets, whatever separator the card of the
-data set states; TSV has no quoting.
-"""
-
-BATCH = 1000
-"""Rows that are decoded together."""
-
 NAME = re.compile(r"[\w.-]+/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{7,40}")
+SHARD = re.compile(r"(?P<start>.*-)\d{5}-of-(?P<count>\d{5})(?P<end>.*)")
+"""Name of one of several files of a split, such as train-00001-of-00003.parquet."""
+
+HINT = (
+    "Check the name (owner/name), the network and HF_ENDPOINT; log in with `hf auth login` for a private one."
+)
 
 
 class HubTable:
-    """A data set at a fixed revision, whose splits are read from one and the same commit.
+    """The splits of a data set, all at one commit.
 
     Args:
-        path: Name on the hub (owner/name), or a folder.
+        path: Name on the hub (owner/name), a folder or a file.
+        columns: Names of the columns to read.
         config: Name of the configuration, where the data set has several.
         revision: Commit, branch or tag; the newest commit of the main branch if not given.
-        streaming: Whether rows are read as they are needed, instead of downloading all files first.
+
+    Attributes:
+        name: Name with the commit, for records.
 
     Raises:
-        DataError: The data set does not exist, is no table, or cannot be reached.
+        DataError: The data set does not exist, is no table, is broken, or cannot be reached.
     """
 
     def __init__(
-        self, path: str, config: str | None = None, revision: str | None = None, streaming: bool = False
+        self, path: str, columns: Sequence[str], config: str | None = None, revision: str | None = None
     ) -> None:
-        self.path = path
-        self.streaming = streaming
-        self.local = Path(path).is_dir()
-        self._check_path(revision)
-        with explained(path, revision):
-            self.builder = self._open(config, revision)
-        self._check_builder(revision)
-        self.files = HubFiles(path, self.builder)
-        self.files.check_complete()
-        self._prepared = False
-
-    @property
-    def name(self) -> str:
-        """Name with the commit, for records."""
-        return self.path if self.local else f"{self.path}@{str(self.builder.hash)[:8]}"
-
-    @property
-    def splits(self) -> list[str]:
-        """Names of the splits."""
-        files = self.builder.config.data_files
-        return [str(name) for name in (files if files is not None else self.builder.info.splits or ())]
+        self.path, self.columns = path, columns
+        self._local = Path(path).exists()
+        if self._local and revision is not None:
+            raise DataError(f"a folder has no revision {revision}; leave it out.", path, key="data.revision")
+        if not self._local and not NAME.fullmatch(path):
+            raise DataError(
+                "neither a folder or file nor the name of a data set on the hub (owner/name).",
+                path,
+                key="data.path",
+            )
+        # Tables of a folder are prepared anew: the library's cache takes a file whose time of modification
+        # is the same, as after `cp -p`, for the same file.
+        with TemporaryDirectory() as folder, _explained(path, None if self._local else HINT):
+            builder = self._open(config, revision, folder if self._local else None)
+            self._check(builder, revision)
+            builder.download_and_prepare()
+            self._splits: Any = builder.as_dataset(in_memory=self._local)
+        self.name = path if self._local else f"{path}@{str(builder.hash)[:8]}"
 
     def rows(
-        self, split: str, columns: Sequence[str], limit: int | None = None, setting: str = "data.split"
-    ) -> Iterator[tuple[int, list[Any]]]:
-        """Yield the number of each row, from 0, and its values in the named columns.
+        self, split: str, setting: str, bad: BadRows, numbers: Collection[str] = ()
+    ) -> Iterator[tuple[str, None, list[str]]]:
+        """Yield the place of each row, for errors, and the texts of its columns.
 
         Args:
             split: Name of the split.
-            columns: Names of the columns of both sentences and the score.
-            limit: Number of rows to read, from the first; all if not given.
             setting: Setting that names the split, for errors.
+            bad: Keeps the errors of rows, which are then left out.
+            numbers: Columns that hold numbers.
 
         Raises:
-            DataError: A split or column does not exist, or a file is broken or cannot be reached.
+            DataError: A split or column does not exist, or the split has no rows.
         """
-        if split not in self.splits:
-            hint = suggest(split, self.splits, f"There are: {', '.join(self.splits)}.")
-            raise DataError(f"it has no split {split!r}.", self.path, key=setting, hint=hint)
-        self.files.columns = columns
-        self.files.begin(split)
-        count = quoted = 0
-        unquoted = _kind(self.builder) == "csv" and self.builder.config.sep == "\t"
-        with explained(self.path, files=self.files):
-            for file, part in self._parts(split, columns):
-                self.files.enter(split, count, file)
-                left = None if limit is None else limit - count
-                for batch in self._batches(part, left):
-                    if not all(column in batch for column in columns):  # streamed CSV and JSON files
-                        row = {name: values[0] for name, values in batch.items()}
-                        self._check_columns(split, columns, row)
-                    for values in zip(*(batch[column] for column in columns), strict=True):
-                        yield count, list(values)
-                        count += 1
-                        quoted += unquoted and any(map(looks_quoted, values))
-                if count == limit:
-                    break
-            self.files.current = None
-        warn_of_quotes(quoted, f"{self.path}, split {split}")
-
-    def _batches(self, part: Any, limit: int | None) -> Iterator[dict[str, Any]]:
-        if limit is not None:
-            part = part.take(limit) if self.streaming else part.take(min(limit, len(part)))
-        yield from part.iter(BATCH)
-
-    def _parts(self, split: str, columns: Sequence[str]) -> Iterator[tuple[str | None, Any]]:
-        """Yield each file of a split with its rows; None and all rows where files are not known."""
-        names = self.files.names.get(split, [])
-        if self.streaming:
-            whole: Any = self.builder.as_streaming_dataset(split)
-        else:
-            self._prepare()
-            if self.builder.info.splits[split].num_examples == 0:
-                raise DataError("it has no rows.", f"{self.path}, {summary(names) or split}", key="data.path")
-            whole = self.builder.as_dataset(split)
-        # The columns of a CSV or JSON file that is streamed are known from its first row only.
-        types = whole.features if whole.features is not None else next(iter(whole), {})
-        self._check_columns(split, columns, types)
-        part = whole if whole.features is None else whole.select_columns(list(columns))
-        if self.streaming:
-            if part.num_shards == len(names):
-                yield from ((name, part.shard(len(names), index)) for index, name in enumerate(names))
-                return
-        else:
-            lengths = self.builder.info.splits[split].original_shard_lengths
-            if lengths is None and len(names) == 1:
-                lengths = [len(part)]
-            if lengths and len(lengths) <= len(names) and sum(lengths) == len(part):
-                ends = np.cumsum(lengths)
-                for name, start, end in zip(names, ends - lengths, ends, strict=False):
-                    yield name, part.select(range(start, end))
-                return
-        yield None, part
-
-    def _prepare(self) -> None:
-        if self._prepared:
-            return
-        if not sys.stderr.isatty():
-            disable_progress_bars()
-        datasets.config.SAVE_ORIGINAL_SHARD_LENGTHS = True  # for the places of rows
-        self.builder.download_and_prepare()
-        self.files.current = None
-        self._prepared = True
-
-    def _check_columns(self, split: str, columns: Sequence[str], types: Mapping[str, Any]) -> None:
-        place = f"{self.path}, split {split}"
-        if not types:
-            raise DataError("it has no rows.", place, key="data.path")
-        if _kind(self.builder) == "csv":
-            _check_header(columns, types, place)
-        words = {name: str(getattr(kind, "dtype", type(kind).__name__)) for name, kind in types.items()}
-        for column, setting in zip(columns, ("sentence1", "sentence2", "score"), strict=True):
-            if column in types:
-                continue
-            wanted = ("int", "float", "double") if setting == "score" else ("str", "large_str")
-            suited = [name for name, word in words.items() if name not in columns and word.startswith(wanted)]
+        if split not in self._splits:
             raise DataError(
-                f"no column named {column!r}; there are {', '.join(map(repr, types))}.",
+                f"it has no split {split!r}.", self.path, key=setting, hint=_suggest(split, self._splits)
+            )
+        table, place = self._splits[split], f"{self.path}, split {split}"
+        names = table.column_names
+        missing = [column for column in self.columns if column not in names]
+        if missing:
+            raise DataError(
+                f"no column named {', '.join(map(repr, missing))}; there are {', '.join(map(repr, names))}.",
                 place,
-                key=f"data.{setting}",
-                hint=suggest(column, suited, f"Name the column with data.{setting}=..."),
+                key="data.columns",
+                hint="Give the names of the columns with data.columns=[...].",
             )
-
-    def _check_path(self, revision: str | None) -> None:
-        if self.local:
-            if revision is not None:
-                raise DataError(
-                    f"a folder has no revision {revision}.",
-                    self.path,
-                    key="data.revision",
-                    hint="Leave it out.",
-                )
-        elif not NAME.fullmatch(self.path):
+        # The library names a second column of a name so, and takes surplus fields of rows for an index.
+        doubtful = {*(f"{column}.1" for column in self.columns), "__index_level_0__"} & {*names}
+        if doubtful:
             raise DataError(
-                "neither a folder nor the name of a data set on the hub (owner/name).",
-                self.path,
+                "a column occurs more than once, or the rows have more fields than the header.",
+                place,
                 key="data.path",
-                hint="A file of pairs is read with data=pairs_file." if Path(self.path).is_file() else None,
             )
+        if len(table) == 0:
+            raise DataError("it has no rows.", place, key="data.path")
+        for row, values in enumerate(zip(*(table[column][:] for column in self.columns), strict=True)):
+            where = f"{place}, row {row}"
+            with bad:
+                texts = [
+                    text_of(value, column, column in numbers, where)
+                    for value, column in zip(values, self.columns, strict=True)
+                ]
+                yield where, None, texts
 
-    def _open(self, config: str | None, revision: str | None) -> DatasetBuilder:
-        where = str(Path(self.path).resolve()) if self.local else self.path
-        cache = self._cache()
+    def _open(self, config: str | None, revision: str | None, cache: str | None) -> DatasetBuilder:
+        where, files = self.path, None
+        if self._local:
+            path = Path(self.path).resolve()
+            where, files = (str(path.parent), path.name) if path.is_file() else (str(path), None)
+        load = partial(load_dataset_builder, where, config, data_files=files, cache_dir=cache)
+        # As data=pairs_file reads them: the words None and NA, and numbers, are texts; CSV is quoted, and
+        # only the Python engine rejects misplaced quotes; TSV is not quoted.
+        texts = {"keep_default_na": False, "converters": dict.fromkeys(self.columns, str)}
+        quoted = {**texts, "engine": "python"}
+        unquoted = {**texts, "quoting": csv.QUOTE_NONE}
         try:
-            builder = load_dataset_builder(where, config, revision=revision, cache_dir=cache)
-        except ValueError as error:
-            if "Couldn't find cache" in str(error):
-                return self._open_prepared(where, config, revision)
-            if "Config name is missing" not in str(error) and "BuilderConfig" not in str(error):
+            builder = load(revision=revision)
+        except ValueError as error:  # without network, the cache is looked up by the options, too
+            if "Couldn't find cache" not in str(error):
                 raise
-            known = get_dataset_config_names(where, revision=revision)
-            found = "several configurations" if config is None else f"no configuration {config!r}"
-            hint = suggest(config or "", known, f"There are: {', '.join(known)}.")
-            raise DataError(f"it has {found}.", self.path, key="data.config", hint=hint) from error
-        if _kind(builder) == "csv":
-            csv.field_size_limit(2**31 - 1)  # the default is too low for long texts
-            commit = None if self.local else str(builder.hash)
-            options = AS_TEXT.get(builder.config.sep, AS_TEXT[","])
-            return load_dataset_builder(where, config, revision=commit, cache_dir=cache, **options)
-        return builder
+            try:
+                return load(revision=revision, **quoted)
+            except ValueError:
+                return load(revision=revision, **unquoted)
+        if _kind(builder) != "csv":
+            return builder
+        commit = None if self._local else str(builder.hash)
+        return load(revision=commit, **(unquoted if builder.config.sep == "\t" else quoted))
 
-    def _cache(self) -> str | None:
-        """Return a cache of its own for the files of a folder as they are now; None for the common one.
-
-        The library takes a file for the same while its time of modification is the same, which ``cp -p``
-        and ``rsync`` set. The time of the last change of its inode cannot be set.
-        """
-        if not self.local:
-            return None
-        state = sha256()
-        for file in sorted(path for path in Path(self.path).rglob("*") if path.is_file()):
-            about = file.stat()
-            state.update(f"{file}\0{about.st_ino} {about.st_size} {about.st_ctime_ns}\0".encode())
-        return str(Path(datasets.config.HF_DATASETS_CACHE) / f"folder-{state.hexdigest()[:16]}")
-
-    def _open_prepared(self, where: str, config: str | None, revision: str | None) -> DatasetBuilder:
-        """Return the builder of a CSV or TSV file that was prepared before, without network."""
-        try:
-            return load_dataset_builder(where, config, revision=revision, **AS_TEXT[","])
-        except ValueError:
-            return load_dataset_builder(where, config, revision=revision, **AS_TEXT["\t"])
-
-    def _check_builder(self, revision: str | None) -> None:
-        kind, commit = _kind(self.builder), str(self.builder.hash)
+    def _check(self, builder: DatasetBuilder, revision: str | None) -> None:
+        kind, commit = _kind(builder), str(builder.hash)
         if kind not in TABLES:
             raise DataError(
-                f"its files are of the kind {kind}, which is no table of pairs.",
-                self.path,
-                key="data.path",
-                hint="Give a data set of Parquet, CSV or JSON files.",
+                f"its files are of the kind {kind}, which is no table of pairs.", self.path, key="data.path"
             )
-        # Without network, the library takes what is in its cache, of whatever revision.
         known = revision is None or (COMMIT.fullmatch(revision) and commit.startswith(revision))
         if kind == "cache" and not known:
             raise DataError(
@@ -259,16 +158,40 @@ class HubTable:
                 key="data.revision",
                 hint="Give that commit, or connect to the hub.",
             )
+        for split, files in (builder.config.data_files or {}).items():
+            names = {Path(str(file)).name for file in files}
+            for match in filter(None, map(SHARD.fullmatch, names)):
+                for number in range(int(match["count"])):
+                    name = f"{match['start']}{number:05d}-of-{match['count']}{match['end']}"
+                    if name not in names:
+                        raise DataError(
+                            f"the file {name} of the split {split!r} is missing.", self.path, key="data.path"
+                        )
 
 
 def _kind(builder: DatasetBuilder) -> str:
     return type(builder).__module__.rpartition(".")[2]
 
 
-def _check_header(columns: Sequence[str], types: Mapping[str, Any], place: str) -> None:
-    """Reject headers of CSV files that pandas would repair by a guess."""
-    if "__index_level_0__" in types:
-        raise DataError("the rows have more fields than the header.", place, key="data.path")
-    for column, setting in zip(columns, ("sentence1", "sentence2", "score"), strict=True):
-        if column in types and f"{column}.1" in types:  # the name that a second such column is given
-            raise DataError(f"the column {column!r} occurs more than once.", place, key=f"data.{setting}")
+def _suggest(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known) or known
+    return f"There are: {', '.join(known)}." if len(close) > 1 else f"Did you mean {next(iter(close))}?"
+
+
+@contextmanager
+def _explained(path: str, hint: str | None) -> Iterator[None]:
+    """Turn an error of the library into one for the user."""
+    try:
+        yield
+    except (UserError, MemoryError):
+        raise
+    except Exception as error:  # each format has errors of its own for damaged files
+        cause: BaseException = error
+        while isinstance(cause, DatasetGenerationError) and cause.__cause__ is not None:
+            cause = cause.__cause__
+        told = f"{type(cause).__name__}: {' '.join(str(cause).split())[:400]}"
+        keys = {"Config": "data.config", "BuilderConfig": "data.config", "Revision": "data.revision"}
+        key = keys.get(str(cause).partition(" ")[0], "data.path")
+        raise DataError(
+            f"it cannot be read ({told}).", path, key=key, hint=hint if key == "data.path" else None
+        ) from error

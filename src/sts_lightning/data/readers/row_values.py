@@ -27,7 +27,7 @@ _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def text_of(
-    value: Any, name: str, number: bool = False, path: Path | None = None, line: int | None = None
+    value: Any, name: str, number: bool = False, path: Path | str | None = None, line: int | None = None
 ) -> str:
     """Return the text of a value; null becomes an empty text, which the check of the column rejects.
 
@@ -58,7 +58,7 @@ def text_of(
     return value
 
 
-def sentence(text: str, path: Path | None = None, line: int | None = None) -> str:
+def sentence(text: str, path: Path | str | None = None, line: int | None = None) -> str:
     """Return a sentence as it is, which has to have a visible character.
 
     Raises:
@@ -70,7 +70,7 @@ def sentence(text: str, path: Path | None = None, line: int | None = None) -> st
     return text
 
 
-def folded_sentence(text: str, path: Path | None = None, line: int | None = None) -> str:
+def folded_sentence(text: str, path: Path | str | None = None, line: int | None = None) -> str:
     """Return a sentence with its white space folded, as SentEval reads its files; see `sentence`."""
     return sentence(fold(text), path, line)
 
@@ -132,7 +132,7 @@ def is_blank(text: str) -> bool:
     return all(unicodedata.category(character) in INVISIBLE for character in text)
 
 
-def number(text: str, path: Path | None = None, line: int | None = None) -> float:
+def number(text: str, path: Path | str | None = None, line: int | None = None) -> float:
     """Parse a decimal number in ASCII, such as 4, -0.5 or 1e-3; surrounding whitespace is ignored.
 
     Raises:
@@ -146,7 +146,7 @@ def number(text: str, path: Path | None = None, line: int | None = None) -> floa
 
 
 def score(
-    text: str, score_range: tuple[float, float], path: Path | None = None, line: int | None = None
+    text: str, score_range: tuple[float, float], path: Path | str | None = None, line: int | None = None
 ) -> float:
     """Parse a similarity score within ``score_range``.
 

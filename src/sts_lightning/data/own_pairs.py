@@ -1,17 +1,31 @@
-"""The user's own scored pairs, whatever they are read from."""
+"""The user's own scored pairs: what is common to all of them, and those of files."""
 
 from __future__ import annotations
 
 import logging
 import math
+import re
+import shlex
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import TypedDict, Unpack
 
 import numpy as np
 from datasets import Dataset
 
 from sts_lightning.counted import counted
+from sts_lightning.data.files import (
+    SCORED_COLUMNS,
+    Files,
+    Range,
+    find_files,
+    read_scored_pairs,
+    short_names,
+    summary,
+    task_name,
+    weighted,
+)
 from sts_lightning.data.module import DEV, TEST, TRAINING, SentenceDataModule
 from sts_lightning.data.overlap import pair_key, report_common
 from sts_lightning.data.pair_tables import (
@@ -25,13 +39,11 @@ from sts_lightning.data.pair_tables import (
     select_rows,
     values_of,
 )
-from sts_lightning.data.readers.row_values import BadRows, checked_range, number, score, sentence
+from sts_lightning.data.readers.row_values import BadRows, checked_range
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import DataError, at_setting
 
 log = logging.getLogger(__name__)
-
-Range = tuple[float, float]
 
 DEV_FRACTION = 0.1
 """Usual fraction of the pairs that becomes the dev split."""
@@ -86,6 +98,36 @@ def _round_range(low: float, high: float) -> tuple[int, int]:
     return (least, most) if least < most else (min(least, 0), max(most, 0))
 
 
+MOST_CLASSES = 10
+"""Different words up to which a column in place of scores is taken for classes."""
+
+WORD = re.compile(r"(?!(nan|inf|infinity)$)[^\W\d_][^\"'\\\\\[\]]*")
+"""A word that is no number, in lower case; with other characters it cannot be typed simply."""
+
+BARE = re.compile(r"(?!(true|false|null)$)[A-Za-z_][\w-]*", re.IGNORECASE | re.ASCII)
+"""An item of a list that Hydra reads as a text without quotes."""
+
+
+class ScoredOptions(TypedDict, total=False):
+    """What all data sets of scored pairs have in common.
+
+    Attributes:
+        columns: Names of the columns of the first sentence, the second sentence and the score.
+        score_range: Lowest and highest allowed score; recognised from the training scores if not given.
+        dev_fraction: Fraction of the pairs that becomes the dev split, if no dev pairs are given.
+        num_workers: Number of worker processes that tokenise in the background.
+        positives_from: Lowest score, on the scale of the source, of the training pairs to keep as positives
+            without a label, for contrastive losses; None to keep all pairs with their scores. Dev and test
+            pairs keep all scores, and a dev split is taken from all pairs.
+    """
+
+    columns: tuple[str, str, str]
+    score_range: Range | None
+    dev_fraction: float
+    num_workers: int
+    positives_from: float | None
+
+
 class ScoredPairsData(SentenceDataModule):
     """Scored pairs, with a dev split taken from them if none is given.
 
@@ -96,93 +138,83 @@ class ScoredPairsData(SentenceDataModule):
     between training and dev. A subclass reads a source, which is the name of a file or of a split, in `read`.
 
     Args:
-        train: Source of the training pairs, or their names together (see `training_sources`).
-        dev: Source of the dev pairs; None to take ``dev_fraction`` of the training pairs.
-        test: Source of the test pairs for the report, or None.
-        columns: Names of the columns of the first sentence, the second sentence and the score.
-        score_range: Lowest and highest allowed score, of dev and test pairs, too; None to recognise it.
-        dev_fraction: Fraction of the pairs that becomes the dev split.
-        limit: Number of pairs to use, a fixed random sample; all if not given.
         batch_size: Pairs in a batch.
         seed: Random seed of the order and of the split.
-        num_workers: Number of worker processes that tokenise in the background.
-        positives_from: Lowest score, on the scale of the file, of the training pairs to keep as positives
-            without a label, for contrastive losses; None to keep all pairs with their scores. Dev and test
-            pairs keep all scores, and a dev split is taken from all pairs.
+        dev: Source of the dev pairs; None to take ``dev_fraction`` of the training pairs.
+        test: Source of the test pairs for the report, or None.
+        limit: Number of pairs to use, a fixed random sample; all if not given.
+        **options: See `ScoredOptions`.
 
     Raises:
         ValueError: An argument is out of range.
     """
 
+    dev_setting, test_setting = "data.dev_path", "data.test_path"
+
     def __init__(
         self,
-        train: str,
-        dev: str | None,
-        test: str | None,
-        columns: tuple[str, str, str],
-        score_range: Range | None,
-        dev_fraction: float,
-        limit: int | None,
         batch_size: int,
         seed: int,
-        num_workers: int,
-        positives_from: float | None = None,
+        dev: str | None,
+        test: str | None,
+        limit: int | None = None,
+        **options: Unpack[ScoredOptions],
     ) -> None:
-        super().__init__(batch_size, seed, num_workers)
-        if positives_from is not None and not math.isfinite(positives_from):
-            raise ValueError(f"positives_from must be finite, got {positives_from}.")
-        self.positives_from = positives_from
-        self.label = "score" if positives_from is None else "none"
-        if not 0 < dev_fraction < 1:
-            raise ValueError(f"dev_fraction must lie between 0 and 1, got {dev_fraction}.")
-        if dev is not None and dev_fraction != DEV_FRACTION:
+        super().__init__(batch_size, seed, options.get("num_workers", 0))
+        self.positives_from = options.get("positives_from")
+        if self.positives_from is not None and not math.isfinite(self.positives_from):
+            raise ValueError(f"positives_from must be finite, got {self.positives_from}.")
+        self.label = "score" if self.positives_from is None else "none"
+        self.dev_fraction = options.get("dev_fraction", DEV_FRACTION)
+        if not 0 < self.dev_fraction < 1:
+            raise ValueError(f"dev_fraction must lie between 0 and 1, got {self.dev_fraction}.")
+        if dev is not None and self.dev_fraction != DEV_FRACTION:
             raise ValueError(f"dev_fraction has no effect with dev pairs, {dev}; leave out one of the two.")
-        if len(set(columns)) < 3:
+        self.columns = list(options.get("columns", SCORED_COLUMNS))
+        if len(self.columns) != 3 or len(set(self.columns)) != 3:
             raise ValueError(
-                "sentence1, sentence2 and score must name three different columns, got {!r}, {!r} and "
-                "{!r}.".format(*columns)
+                "columns must be three different names, of both sentences and the score, got "
+                f"{', '.join(self.columns) or 'none'}."
             )
         check_limit(limit)
-        self.places = (train, dev, test)
-        self.columns = list(columns)
+        score_range = options.get("score_range")
         self.score_range = None if score_range is None else checked_range(score_range)
-        self.dev_fraction = dev_fraction
-        self.limit = limit
+        self.dev_source, self.test_source, self.limit = dev, test, limit
 
     @abstractmethod
     def read(self, source: str, role: str) -> Dataset:
-        """Return the pairs of a source, with the scores that they have there; see `table`."""
+        """Return the pairs of a source, with the scores that they have there, and count them."""
 
     @abstractmethod
+    def read_train(self) -> tuple[Dataset, str]:
+        """Return the pairs of the training sources, as `read` does, and the name of these for messages."""
+
     def place(self, source: str) -> str:
         """Return the name of a source in messages."""
-
-    def training_sources(self) -> Mapping[str, float]:
-        """Return the sources of the training pairs with their weights."""
-        return {self.places[0]: 1.0}
+        return source
 
     def load_train(self) -> Dataset:
         """Return the training pairs without the dev split."""
         with at_setting("data.path"):
-            return self._load_train(self.place(self.places[0]))
+            return self._load_train()
 
-    def _load_train(self, place: str) -> Dataset:
-        table = self.read_sources(self.training_sources(), lambda source: self.read(source, TRAINING))
+    def _load_train(self) -> Dataset:
+        table, place = self.read_train()
         scores = values_of(table, "label")
         self._range = self.score_range or recognise_range(scores, place)
         if self.score_range is not None or len(self.counts) > 1:
             self._warn_of_narrow_scores(scores)
         if self.limit is not None:
             table = sample_rows(table, self.limit, self.counts)
-        if self.places[1] is None:
+        if self.dev_source is None:
             if len(scores) > 1 and min(scores) == max(scores):
                 raise DataError(
                     f"all {len(scores):,} scores equal {scores[0]:g}, so no dev split of them can choose "
                     "between checkpoints.",
                     place,
-                    hint=f"Give dev pairs with different scores: {self.settings[DEV]}=...",
+                    hint=f"Give dev pairs with different scores: {self.dev_setting}=...",
                 )
-            in_dev = self._split(table)
+            in_dev = self._split(table, place)
             self._dev = _on_scale(table.select(np.flatnonzero(in_dev)), self._range)
             table = select_rows(table, ~in_dev, self.counts, "dev split")
         if self.positives_from is not None:
@@ -228,19 +260,24 @@ class ScoredPairsData(SentenceDataModule):
 
     def load_dev(self) -> Dataset:
         """Return the dev pairs, or the dev split."""
-        dev = self.places[1]
-        return self._dev if dev is None else self._read_other(dev, DEV)
+        if self.dev_source is None:
+            return self._dev
+        return self._read_other(self.dev_source, DEV, self.dev_setting)
 
     def load_tests(self) -> list[STSTask]:
         """Return the test pairs as one task, if given."""
-        test = self.places[2]
-        if test is None:
+        if self.test_source is None:
             return []
-        return [STSTask(self.task_name(test), {"test": self._read_other(test, TEST)})]
+        table = self._read_other(self.test_source, TEST, self.test_setting)
+        return [STSTask(self.task_name(self.test_source), {"test": table})]
 
-    def _read_other(self, source: str, role: str) -> Dataset:
+    def task_name(self, source: str) -> str:
+        """Return the name of a file without its suffix, with its folder if it is that of another score."""
+        return task_name(Path(source))
+
+    def _read_other(self, source: str, role: str, setting: str) -> Dataset:
         """Read dev or test pairs, and warn of training pairs among them."""
-        with at_setting(self.settings[role]):
+        with at_setting(setting):
             table = self.read(source, role)
             require_varied_scores(table, self.place(source))
         found = self.score_range or usual_range(values_of(table, "label"))
@@ -248,50 +285,7 @@ class ScoredPairsData(SentenceDataModule):
         report_common(self.train, self.sources, [table], f"{role} ({self.place(source)})")
         return table
 
-    def task_name(self, source: str) -> str:
-        """Return the name of the test task."""
-        return source
-
-    def table(
-        self,
-        rows: Iterable[tuple[int, Sequence[str]]],
-        bad: BadRows,
-        role: str,
-        name: str,
-        at: Callable[[str, int], DataError],
-    ) -> Dataset:
-        """Check rows, and return them as a table, whose scores are not mapped yet.
-
-        Args:
-            rows: Number of each row, and the texts of its sentences and its score.
-            bad: Keeps the errors of rows; those of ``rows`` are among them.
-            role: Use of the rows.
-            name: Name of the source in the counts.
-            at: Function that adds the place of a row to a message.
-
-        Raises:
-            DataError: Rows are malformed.
-        """
-        parsed, golds = [], []
-        for index, (first, second, gold) in rows:
-            golds.append(gold)
-            with bad:
-                try:
-                    value = number(gold) if self.score_range is None else score(gold, self.score_range)
-                    parsed.append((sentence(first), sentence(second), value))
-                except DataError as error:
-                    raise at(str(error), index) from None
-        if bad:
-            bad.check(self.class_hint(golds) if role == TRAINING else None)
-        self.counts.append(SourceCount(f"{name}, {role}", len(parsed)))
-        columns = zip(*parsed, strict=True) if parsed else ((), (), ())
-        return make_table(dict(zip(("sentence1", "sentence2", "label"), columns, strict=True)))
-
-    def class_hint(self, golds: Sequence[str]) -> str | None:
-        """Return how to train on scores that are words, None if they are not or there is no such way."""
-        return None
-
-    def _split(self, table: Dataset) -> np.ndarray:
+    def _split(self, table: Dataset, place: str) -> np.ndarray:
         """Return a mask of the dev rows: a fraction of the distinct pairs, stratified by score.
 
         See `stratified`. Of a pair that occurs more than once the first score counts.
@@ -304,12 +298,12 @@ class ScoredPairsData(SentenceDataModule):
         for row, key in enumerate(keys):
             first_rows.setdefault(key, row)
         size = max(2, round(self.dev_fraction * len(first_rows)))
-        instead = f"Add pairs, or give dev pairs: {self.settings[DEV]}=..."
+        instead = f"Add pairs, or give dev pairs: {self.dev_setting}=..."
         if len(first_rows) < size + 2:
             raise DataError(
                 f"{counted(len(first_rows), 'distinct pair')} are too few to take a dev split of {size} "
                 "from.",
-                self.place(self.places[0]),
+                place,
                 hint=instead,
             )
         labels = np.asarray(values_of(table, "label"), dtype=np.float64)
@@ -320,13 +314,76 @@ class ScoredPairsData(SentenceDataModule):
             raise DataError(
                 f"of {len(first_rows):,} distinct pairs at most one has another score than the rest, so that "
                 "the dev split or the training pairs would all have the same.",
-                self.place(self.places[0]),
+                place,
                 hint=instead,
             )
         return in_dev
 
-    settings: Mapping[str, str] = MappingProxyType({DEV: "data.dev_path", TEST: "data.test_path"})
-    """Settings that name the sources of dev and test pairs."""
+
+class PairsFileData(ScoredPairsData):
+    """Scored pairs of files, with a dev split taken from them if no dev file is given.
+
+    Args:
+        path: Training file; ``.csv`` (quoted), ``.tsv`` (not quoted) or ``.jsonl``. Or several files, or
+            files with their weights, see `Files`.
+        batch_size: Pairs in a batch.
+        seed: Random seed of the order and of the split.
+        dev_path: File with dev pairs.
+        test_path: File with test pairs for the report.
+        **options: Columns, scores and dev split, see `ScoredOptions`.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+
+    def __init__(
+        self,
+        path: Files,
+        batch_size: int,
+        seed: int,
+        dev_path: str | None = None,
+        test_path: str | None = None,
+        **options: Unpack[ScoredOptions],
+    ) -> None:
+        self.files = weighted(path)
+        super().__init__(batch_size, seed, dev_path, test_path, **options)
+
+    def read_train(self) -> tuple[Dataset, str]:
+        """Return the pairs of all training files."""
+        files = find_files(self.files)
+        names = short_names(files)
+        table = self.read_sources(files, lambda file: self._read(file, TRAINING, names[file]))
+        return table, summary(list(self.files))
+
+    def read(self, source: str, role: str) -> Dataset:
+        """Return the pairs of a file."""
+        return self._read(source, role, Path(source).name)
+
+    def _read(self, file: str, role: str, name: str) -> Dataset:
+        bad = BadRows()
+        table, golds = read_scored_pairs(Path(file), self.columns, self.score_range, "data.columns", bad)
+        bad.check(self._class_hint(golds) if bad and role == TRAINING else None)
+        self.counts.append(SourceCount(f"{name}, {role}", len(table)))
+        return table
+
+    def _class_hint(self, golds: Sequence[str]) -> str | None:
+        """Return the settings of ``data=classes_file`` that train on words in place of scores, or None."""
+        words = list(dict.fromkeys(gold.strip().lower() for gold in golds))
+        if not 2 <= len(words) <= MOST_CLASSES or not all(map(WORD.fullmatch, words)):
+            return None
+        [path, *others] = self.files
+        path = path if not others and re.fullmatch(r"[\w./-]+", path) else "..."
+        columns, classes = (
+            ",".join(item if BARE.fullmatch(item) else f'"{item}"' for item in items)
+            for items in (self.columns, words)
+        )
+        dev = self.dev_source or "FILE"
+        return (
+            f"For words in place of scores: loss=cosent data=classes_file path={path} "
+            f"{shlex.quote(f'data.columns=[{columns}]')} {shlex.quote(f'data.classes=[{classes}]')} "
+            f"data.dev_path={dev}, with the classes from the least to the most similar"
+            + ("." if self.dev_source else ", and scored pairs in FILE.")
+        )
 
 
 def stratified(scores: np.ndarray, size: int, seed: int) -> np.ndarray:

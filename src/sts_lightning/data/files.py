@@ -1,0 +1,214 @@
+"""The user's own files: names with weights of training files, and scored pairs of a file."""
+
+from __future__ import annotations
+
+import glob
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from datasets import Dataset
+
+from sts_lightning.data.pair_tables import make_table, require_varied_scores
+from sts_lightning.data.readers.row_values import BadRows, number, score, sentence
+from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.files import last_name
+
+Files = str | list[str] | dict[str, float]
+"""A path, several paths, or paths with their weights; each may be a pattern such as ``parts/*.csv``."""
+
+HEAVIEST = 1000.0
+"""Greatest weight of a file."""
+
+SHOWN = 3
+"""Names that a message lists before it counts the rest."""
+
+RESERVED = ("dev", "average", "rank", "minutes", "GB")
+"""Other columns of the tables of scores, of which no test task has the name."""
+
+Range = tuple[float, float]
+
+SCORED_COLUMNS = ("sentence1", "sentence2", "score")
+"""Usual names of the columns of the user's own pairs."""
+
+
+def weighted(path: Files) -> dict[str, float]:
+    """Return paths and patterns with their weights; a weight that is not given is 1.
+
+    Args:
+        path: Value of a setting.
+
+    Raises:
+        ValueError: The value has another form, is empty, or a weight is out of range.
+    """
+    listed: Sequence[object] = list(path) if isinstance(path, list | dict) else [path]
+    if not listed or not all(isinstance(item, str) and item.strip() for item in listed):
+        raise ValueError(
+            f"path must be a path, a list of paths or a mapping from paths to weights, got {path!r}."
+        )
+    weights: Mapping[str, object] = path if isinstance(path, dict) else dict.fromkeys(map(str, listed), 1.0)
+    if len(weights) < len(listed):
+        raise ValueError(
+            "path names a file more than once; {FILE: 2} takes each of its rows twice in an epoch."
+        )
+    for item, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= HEAVIEST:
+            raise ValueError(
+                f"path: the weight of {item} must be a number above 0 and at most {HEAVIEST:g}, "
+                f"got {weight!r}."
+            )
+    return {item: float(str(weight)) for item, weight in weights.items()}
+
+
+def find_files(weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the files with their weights: those of a pattern in alphabetical order.
+
+    Raises:
+        DataError: A pattern matches no file, or two of them the same.
+    """
+    found: dict[str, float] = {}
+    for item, weight in weights.items():
+        paths = [item]
+        if glob.has_magic(item) and not Path(item).exists():
+            matches = glob.glob(item, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute pattern
+            paths = sorted(path for path in matches if Path(path).is_file())
+        if not paths:
+            raise DataError(f"no file matches {item}.", key="data.path")
+        twice = [path for path in paths if path in found]
+        if twice:
+            raise DataError(
+                "is found more than once.", twice[0], key="data.path", hint="Let only one pattern match it."
+            )
+        found |= dict.fromkeys(paths, weight)
+    return found
+
+
+def only_file(path: Files | None) -> str | None:
+    """Return the name of a single file without its folder, an empty text for several, None for none."""
+    if path is None:
+        return None
+    weights = weighted(path)
+    return Path(next(iter(weights))).name if list(weights.values()) == [1.0] else ""
+
+
+def short_names(paths: Iterable[str]) -> dict[str, str]:
+    """Return names of files for records: the last part of a path, or all of it where that is not unique."""
+    last = {path: last_name(path) for path in paths}
+    shared = Counter(last.values())
+    return {path: name if shared[name] == 1 else path for path, name in last.items()}
+
+
+def summary(names: Sequence[str], mark: str = ", ") -> str:
+    """Join names, all but the first few of which are only counted."""
+    more = len(names) - SHOWN
+    return mark.join(names if more <= 1 else [*names[:SHOWN], f"{more:,} more"])
+
+
+def task_name(path: Path, alone: bool = True) -> str:
+    """Return the name of the test task of a file: its own without the suffix, with its folder where needed.
+
+    Args:
+        path: Path of the file.
+        alone: Whether no other file has this name.
+    """
+    if alone and path.stem not in RESERVED:
+        return path.stem
+    return f"{path.absolute().parent.name}/{path.stem}"
+
+
+def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str, str]], list[int]]:
+    """Return the pairs of a file without scores, for a command with ``--columns``, and the last line of each.
+
+    Raises:
+        DataError: The file cannot be read, or rows are malformed.
+    """
+    pairs, lines, bad = [], [], BadRows()
+    for line, (first, second) in read_records(path, list(columns), setting="--columns", bad=bad):
+        with bad:
+            pairs.append((sentence(first, path, line), sentence(second, path, line)))
+            lines.append(line)
+    bad.check()
+    return pairs, lines
+
+
+def scored_table(
+    rows: Iterable[tuple[Path | str, int | None, Sequence[str]]],
+    score_range: Range | None,
+    bad: BadRows,
+) -> tuple[Dataset, list[str]]:
+    """Return scored pairs, on the scale that they have, and the texts of their scores.
+
+    Args:
+        rows: Place of each row, that is a file and a line or a text, and its sentences and score.
+        score_range: Lowest and highest allowed score; not checked if not given.
+        bad: Keeps the errors of rows, for the caller to check.
+    """
+    parsed, golds = [], []
+    for path, line, (first, second, gold) in rows:
+        golds.append(gold)
+        with bad:
+            value = number(gold, path, line) if score_range is None else score(gold, score_range, path, line)
+            parsed.append((sentence(first, path, line), sentence(second, path, line), value))
+    columns = zip(*parsed, strict=True) if parsed else ((), (), ())
+    return make_table(dict(zip(("sentence1", "sentence2", "label"), columns, strict=True))), golds
+
+
+def read_scored_pairs(
+    path: Path, columns: Sequence[str], score_range: Range | None, setting: str, bad: BadRows
+) -> tuple[Dataset, list[str]]:
+    """Read the scored pairs of a file; see `scored_table`."""
+    records = read_records(path, list(columns), columns[2:], setting, bad)
+    return scored_table(((path, line, fields) for line, fields in records), score_range, bad)
+
+
+def load_test_files(
+    files: Sequence[str],
+    columns: tuple[str, str, str] = SCORED_COLUMNS,
+    score_range: Range | None = None,
+    setting: str = "sentence1, sentence2 and score",
+) -> list[STSTask]:
+    """Read each file as a test task of its name without the suffix.
+
+    Scores keep their scale, which changes no correlation. Files of one name in different folders are named
+    with the folder, and so is a file with a name of `RESERVED`.
+
+    Args:
+        files: Paths of CSV, TSV or JSONL files.
+        columns: Names of the columns of the first sentence, the second sentence and the score.
+        score_range: Lowest and highest allowed score; not checked if not given.
+        setting: What the user names the columns with, for errors.
+
+    Raises:
+        DataError: A file cannot be read, a row is malformed, or all scores of a file are equal.
+        ConfigError: A file is named twice, two have the same name, or two columns are the same.
+    """
+    if len(set(columns)) < 3:
+        raise ConfigError(
+            f"{setting} must name three different columns, got {', '.join(columns)}.",
+            key=setting.partition(",")[0],
+        )
+    paths = [Path(file) for file in files]
+    names = _names(paths)
+    tasks = []
+    for name, path in zip(names, paths, strict=True):
+        bad = BadRows()
+        table, _ = read_scored_pairs(path, columns, score_range, setting, bad)
+        bad.check()
+        require_varied_scores(table, path)
+        tasks.append(STSTask(name, {"test": table}))
+    return tasks
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    stems = Counter(path.stem for path in paths)
+    names = [task_name(path, stems[path.stem] == 1) for path in paths]
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ConfigError(
+            f"{', '.join(twice)} would be the name of more than one test file.",
+            key="test",
+            hint="Name each file once, and rename files that differ in nothing but their suffix.",
+        )
+    return names
