@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import IO, Any
@@ -18,7 +19,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.schema import register_schemas
+from sts_lightning.config.schema import EvaluationConfig, PromptConfig, register_schemas
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.hub_server import hub as hub
@@ -26,6 +27,11 @@ from tests.warm import WarmInterpreter
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
+OF_ENCODER: dict[str, dict[str, None]] = {
+    group: dict.fromkeys(field.name for field in fields(schema))
+    for group, schema in (("prompt", PromptConfig), ("evaluation", EvaluationConfig))
+}
+"""Parts of a run's configuration that have to be complete."""
 
 register_schemas()
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from omegaconf import DictConfig
+from omegaconf import OmegaConf
 
-from sts_lightning.config.trust import Trust, read_config, read_stages
-from sts_lightning.errors import UntrustedError
+from sts_lightning.config.trust import Trust, read_config, requests
+from sts_lightning.errors import CheckpointError, UntrustedError
+from sts_lightning.losses import all_losses
 from sts_lightning.runs.folder import RunFolder
-from tests.conftest import CONF
-
-Config = Callable[..., DictConfig]
-
-
-def choices(group: str) -> list[str]:
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+from sts_lightning.runs.metrics import RunMetrics
+from tests.conftest import OF_ENCODER
 
 
 def test_one_message_names_all_that_has_to_be_added(tmp_path: Path) -> None:
@@ -27,8 +24,7 @@ def test_one_message_names_all_that_has_to_be_added(tmp_path: Path) -> None:
         "model": {"_target_": "my.model", "trust_remote_code": True},
         "loss": {"_target_": own},
         "trainer": {"extra": {"plugins": "x"}},
-        "evaluation": {},
-        "prompt": {},
+        **OF_ENCODER,
     }
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(cfg))
     with pytest.raises(UntrustedError) as caught:
@@ -55,22 +51,92 @@ def test_no_consent_is_offered_for_what_no_run_has(value: object, tmp_path: Path
     assert "trust=" not in str(caught.value)
 
 
-def test_a_stored_folder_to_write_to_is_dropped_without_consent(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    target = "sts_lightning.training.teacher_vectors.TeacherVectors"
-    stored = {"companion": {"_target_": target, "sources": ["a"], "cache_dir": "/elsewhere"}}
-    path.write_text(yaml.safe_dump(stored))
-    assert read_config(path).companion == {**stored["companion"], "cache_dir": None}
-    assert read_config(path, Trust.of(["companion.cache_dir"], False)) == stored
-    path.write_text(yaml.safe_dump({"one": stored}))
-    assert read_stages(path)["one"].companion.cache_dir is None
-    assert read_stages(path, Trust.of(["companion.cache_dir"], False))["one"] == stored
-    path.write_text(yaml.safe_dump({"companion": {**stored["companion"], "cache_dir": "${oc.env:HOME}"}}))
-    with pytest.raises(UntrustedError, match="cache_dir"):
-        read_config(path)
-
-
 def test_stored_consent_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({"trust": ["a.b"], "trust_remote_code": True, "seed": 1}))
     assert read_config(path) == {"trust": [], "trust_remote_code": False, "seed": 1}
+
+
+def found(path: Path, target: str) -> bool:
+    """Whether a target needs no consent at a place."""
+    place: dict[str, Any] = {}
+    node = place
+    for key in path.parts:
+        node = node.setdefault(key, {})
+    node["_target_"] = target
+    return not requests(place)
+
+
+def test_every_loss_is_known() -> None:
+    """A new class needs its file in conf/ alone."""
+    for loss in all_losses().values():
+        assert found(Path("loss"), f"{loss.__module__}.{loss.__qualname__}")
+        assert found(Path("loss/terms/one"), f"{loss.__module__}.{loss.__qualname__}")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "sts_lightning.losses.mix.InfoNCELoss",  # imported there, if at all
+        "sts_lightning.losses.mix.torch.load",
+        "sts_lightning.losses.mix",
+        "sts_lightning.losses...mix.MixLoss",
+        "sts_lightning.losses.mix.MixLoss\n",
+        "sts_lightning.losses.mix.MixLoss.__init__",
+        "torch.nn.CosineEmbeddingLoss",
+        "sts_lightning.data.sts.STSData",
+    ],
+)
+def test_only_exact_names_are_known(target: str) -> None:
+    assert not found(Path("loss"), target)
+
+
+def test_each_class_is_known_at_its_place_only() -> None:
+    assert found(Path("model/adapter"), "peft.LoraConfig")
+    assert not found(Path("model"), "peft.LoraConfig")
+    assert not found(Path("model/config"), "peft.LoraConfig")
+    assert not found(Path("model/adapter"), "peft.tuners.LoraConfig")
+    assert not found(Path("model/adapter"), "peft.get_peft_model")
+    assert not found(Path("model/adapter"), "peft.IA3Config")
+    assert found(Path("callbacks/mine"), "lightning.pytorch.callbacks.EarlyStopping")
+    assert not found(Path("logger/mine"), "lightning.pytorch.callbacks.EarlyStopping")
+    assert not found(Path("callbacks"), "lightning.pytorch.callbacks.EarlyStopping")
+    assert not found(Path("callbacks/mine/deeper"), "lightning.pytorch.callbacks.EarlyStopping")
+    assert not found(Path("model"), "sts_lightning.testing.tiny_decoders._load")
+    assert not found(Path("optim"), "sts_lightning.losses.mix.MixLoss")
+    assert not found(Path("reproduce/../loss"), "sts_lightning.losses.mix.MixLoss")
+    assert not found(Path("experiment"), "sts_lightning.losses.mix.MixLoss")
+
+
+def test_an_encoder_alone_has_no_other_parts(tmp_path: Path) -> None:
+    """They are not even in what is read, so that nothing builds them by mistake."""
+    path = tmp_path / "config.yaml"
+    foreign = {group: {"_target_": "own.Class"} for group in ("loss", "regularizer", "companion")}
+    named = {group: {"mine": {"_target_": "own.Class"}} for group in ("logger", "callbacks")}
+    path.write_text(yaml.safe_dump({"seed": 1, "trainer": {"extra": {"plugins": "x"}}, **foreign, **named}))
+    assert read_config(path, encoder_only=True) == {"seed": 1}
+    with pytest.raises(UntrustedError, match=r"own\.Class"):
+        read_config(path)
+
+
+@pytest.mark.parametrize("group", ["prompt", "evaluation"])
+def test_a_run_of_another_version_is_told_so(group: str, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    model = {"_target_": "sts_lightning.testing.tiny_bert.tiny_bert"}
+    cfg: dict[str, Any] = copy.deepcopy({"model": model, **OF_ENCODER})
+    run.save_config(OmegaConf.create(cfg))
+    assert run.load_config().model == model
+    key = "layer" if group == "prompt" else "max_length"
+    del cfg[group][key]  # its default may be another one than that of the run
+    run.save_config(OmegaConf.create(cfg))
+    with pytest.raises(CheckpointError, match=rf"settings differ in {group}\.{key}\. Read the run with the"):
+        run.load_config()
+    cfg[group][key] = None
+    cfg["evaluation"]["later"] = None  # in a prompt it might be an argument of the model's class
+    run.save_config(OmegaConf.create(cfg))
+    run.save_metrics(RunMetrics(None, {"spearman": 50.0}, {"versions": {"sts-lightning": "0.2.0"}}))
+    for encoder_only in (True, False):
+        with pytest.raises(CheckpointError) as caught:
+            run.load_config(encoder_only=encoder_only)
+        assert "is of another version of sts-lightning (0.2.0): " in str(caught.value)
+        assert str(caught.value).endswith("made it: pip install 'sts-lightning==0.2.0'")

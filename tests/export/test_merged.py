@@ -43,9 +43,10 @@ def test_what_peft_cannot_merge_is_said(
     adapter: list[str], reason: str, config: Config, tmp_path: Path
 ) -> None:
     trained(tmp_path / "run", config, *DECODER, "model.quantization=none", *adapter)
+    trust = ["peft.IA3Config"]
     with pytest.raises(ConfigError, match=rf"cannot be merged \(.*{reason}.*use --format adapter"):
-        export(tmp_path / "run", tmp_path / "out", "merged")
-    export(tmp_path / "run", tmp_path / "adapter", "adapter")
+        export(tmp_path / "run", tmp_path / "out", "merged", trust=trust)
+    export(tmp_path / "run", tmp_path / "adapter", "adapter", trust=trust)
 
 
 def test_dense_layers_that_are_left_out_are_said(

@@ -15,6 +15,7 @@ from peft import PeftModel
 from transformers import AutoModel, MistralConfig, PreTrainedModel
 
 import sts_lightning
+from sts_lightning.config.trust import Trust
 from sts_lightning.errors import ConfigError, InterruptedRunError
 from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
@@ -44,6 +45,9 @@ VARIANTS = {
     ],
     "dora in 4 bit": ["model.dtype=float32", "model.adapter.r=4", "+model.adapter.use_dora=true"],
 }
+
+TRUSTED = [f"peft.{kind}Config" for kind in ("IA3", "LoHa", "LoKr", "Vera")]
+"""What is neither LoRA nor a prefix needs the user's word when a folder is read."""
 
 PREFIX = [
     "model.adapter={_target_: peft.PrefixTuningConfig, task_type: FEATURE_EXTRACTION, num_virtual_tokens: 4}"
@@ -99,14 +103,14 @@ def test_a_run_loads_and_merges_as_it_was_trained(
     train_in(run.path, config(*overrides(base, VARIANTS[variant])), callbacks=[end])
     assert np.isfinite(end.loss)
     torch.manual_seed(1)  # not that of the run
-    encoder = load_from(run, run.load_config()).eval()
+    encoder = load_from(run, run.load_config(Trust.of(TRUSTED, False))).eval()
     best = encoder.encode(TEXTS)
     load_part(encoder, "encoder.", run.read_checkpoint("last"), run.checkpoint("last"))
     np.testing.assert_array_equal(encoder.encode(TEXTS), end.vectors)
-    export(run.path, tmp_path / "merged", "merged")
+    export(run.path, tmp_path / "merged", "merged", trust=TRUSTED)
     merged = AutoModel.from_pretrained(tmp_path / "merged")
     np.testing.assert_allclose(vectors_of(encoder, merged), best, atol=1e-5)
-    export(run.path, tmp_path / "adapter", "adapter")
+    export(run.path, tmp_path / "adapter", "adapter", trust=TRUSTED)
     again = sts_lightning.load(tmp_path / "adapter")
     np.testing.assert_allclose(again.encode(TEXTS), best, atol=1e-5)
 
@@ -138,7 +142,8 @@ def test_a_stopped_run_of_a_variant_resumes(variant: str, base: Path, config: Co
     with pytest.raises(InterruptedRunError):
         train_in(run, cfg, callbacks=[StopAt(3)])
     torch.manual_seed(1)
-    train_in(run, RunFolder(run).load_config(), callbacks=[end], resume=True)
+    cfg = RunFolder(run).load_config(Trust.of(TRUSTED, False))
+    train_in(run, cfg, callbacks=[end], resume=True)
     assert whole.weights.keys() == end.weights.keys()
     for name, value in whole.weights.items():
         assert torch.equal(value, end.weights[name]), name

@@ -14,7 +14,6 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.cli.main import main
 from sts_lightning.errors import ConfigError, UntrustedError
 from sts_lightning.workflows.train import train_in
 from tests.shared_runs import entries
@@ -39,7 +38,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_run_with_a_class_of_the_users_own(
     own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fresh run needs no consent, whatever it is built from; reading its folder does."""
+    """A fresh run needs no consent, whatever it is built from, and neither does its encoder."""
     entries.no_suite(monkeypatch)
     train_py(tmp_path / "first", *SHORT, f"loss._target_={own}")
     name = f"trust=[{own}]"
@@ -47,14 +46,13 @@ def test_a_run_with_a_class_of_the_users_own(
         run = shutil.copytree(tmp_path / "first", tmp_path / entry)
         if entry == "resume":
             (run / "metrics.json").unlink()
-        with pytest.raises(UntrustedError, match=own):
+        if entry in ("resume", "soup"):  # an average is selected on the run's data
+            with pytest.raises(UntrustedError, match=own):
+                read(run, tmp_path / f"out{number}")
+            read(run, tmp_path / f"out{number}", name)
+        else:
             read(run, tmp_path / f"out{number}")
-        read(run, tmp_path / f"out{number}", name)
     assert (tmp_path / "resume" / "metrics.json").is_file()
-    assert sts_lightning.load(tmp_path / "first", trust=own).dimension == 32
-    main(["export", str(tmp_path / "first"), str(tmp_path / "out"), "--format", "merged", "--trust", own])
-    # The class is on this command line already.
-    train_py(tmp_path / "second", *SHORT, f"loss._target_={own}", f"init_from={tmp_path / 'first'}")
 
 
 def test_how_to_resume_names_the_consent(
@@ -120,7 +118,7 @@ def test_resume_takes_no_other_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        ["callbacks=[ema,rank_monitor]", "logger=default", "+trainer.extra.profiler=simple"],
+        ["callbacks=[ema,rank_monitor]", "logger=default", "+trainer.extra.benchmark=true"],
         ["+model.adapter._target_=peft.LoraConfig", "+model.adapter.target_modules=[query]"],
     ],
 )

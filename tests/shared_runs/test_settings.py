@@ -47,11 +47,11 @@ SETTINGS: dict[str, tuple[str, object]] = {
     "logger.csv.save_dir": ("logger.csv.save_dir", "/elsewhere"),
     "logger.tb.name": (
         "logger.tb",
-        {"_target_": "lightning.pytorch.loggers.TensorBoardLogger", "name": "../../x"},
+        {"_target_": "sts_lightning.training.event_file.EventFileLogger", "name": "../../x"},
     ),
     "logger.tb.version": (
         "logger.tb",
-        {"_target_": "lightning.pytorch.loggers.TensorBoardLogger", "version": "/elsewhere"},
+        {"_target_": "sts_lightning.training.event_file.EventFileLogger", "version": "/elsewhere"},
     ),
     "logger.wandb.dir": (
         "logger.wandb",
@@ -63,8 +63,13 @@ SETTINGS: dict[str, tuple[str, object]] = {
     ),
     "callbacks.ema.avg_fn": (
         "callbacks.ema",
-        {"_target_": "lightning.pytorch.callbacks.EMAWeightAveraging", "avg_fn": "x"},
+        {"_target_": "sts_lightning.training.ema.WeightEMA", "avg_fn": "x"},
     ),
+    "companion.cache_dir": (
+        "companion",
+        {"_target_": "sts_lightning.training.teacher.Teacher", "sources": ["x"], "cache_dir": "/elsewhere"},
+    ),
+    "trainer.extra.profiler": ("trainer.extra.profiler", "simple"),
     "prompt.name": ("prompt.name", "org/other-model"),
     "prompt.trust_remote_code": ("prompt.trust_remote_code", True),
     "model.trust_remote_code": ("model.trust_remote_code", "please"),
@@ -79,12 +84,10 @@ SETTINGS: dict[str, tuple[str, object]] = {
 }
 
 
-@pytest.mark.parametrize("entry", ["load", "resume"])
 @pytest.mark.parametrize("key", list(SETTINGS))
-def test_a_setting_by_which_a_library_would_load_code(
-    key: str, entry: str, run: Path, tmp_path: Path
-) -> None:
+def test_a_setting_by_which_a_library_would_load_code(key: str, run: Path, tmp_path: Path) -> None:
     edit(run / "config.yaml", set_at(*SETTINGS[key]))
+    entry = "load" if key.startswith(("model.", "prompt.", "data_root", "loss._target_")) else "resume"
     with pytest.raises(UntrustedError) as caught:
         ENTRIES[entry](run, tmp_path / "out")
     assert f"\n  {key}: " in str(caught.value)

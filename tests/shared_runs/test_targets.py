@@ -16,14 +16,44 @@ from tests.shared_runs.entries import ENTRIES, Bomb, edit
 pytestmark = pytest.mark.slow  # each composes a run
 
 
-@pytest.mark.parametrize("entry", list(ENTRIES))
-@pytest.mark.parametrize("place", list(PLACES))
+OF_ENCODER = [
+    "model",
+    "prompt",
+    "prompt, deeper",
+    "adapter",
+    "list in the adapter",
+    "adapter, deeper",
+    "model.config",
+]
+REST = [place for place in PLACES if place not in OF_ENCODER]
+CASES = [
+    *((place, "load") for place in OF_ENCODER),
+    *((place, "resume") for place in PLACES),
+    *(("model", entry) for entry in ENTRIES if entry not in ("load", "resume")),
+    *((place, "soup") for place in ("data", "loss")),
+]
+
+
+@pytest.mark.parametrize(("place", "entry"), CASES)
 def test_a_class_of_the_senders(
     place: str, entry: str, run: Path, payload: str, marker: Path, tmp_path: Path
 ) -> None:
     edit(run / "config.yaml", lambda cfg: PLACES[place](cfg, {"_target_": payload}))
     with pytest.raises(UntrustedError, match=r"_target_: 'payload_\w+\.run'"):
         ENTRIES[entry](run, tmp_path / "out")
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("entry", ["load", "eval", "export", "init_from"])
+def test_where_an_encoder_is_wanted_nothing_else_is_built(
+    entry: str, run: Path, payload: str, marker: Path, tmp_path: Path
+) -> None:
+    def change(cfg: Values) -> None:
+        for place in REST:
+            PLACES[place](cfg, {"_target_": payload})
+
+    edit(run / "config.yaml", change)
+    ENTRIES[entry](run, tmp_path / "out")
     assert not marker.exists()
 
 

@@ -67,9 +67,8 @@ def run(options: argparse.Namespace) -> None:
 
     source, folder = options.run_folder, options.folder
     target = _target(options)
-    RunFolder(source).last_stage().load_config(
-        Trust.of(options.trust, options.trust_remote_code)
-    )  # before files it names
+    trust = Trust.of(options.trust, options.trust_remote_code)
+    RunFolder(source).last_stage().load_config(trust, encoder_only=True)  # before files it names
     check_new_folder(folder)
     name = folder.absolute().name if target is None else target.repo
     facts = card_facts(source)

@@ -10,8 +10,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from sts_lightning.config.renamed import first_names, without_added
-
 VOLATILE = (
     "hydra",
     "debug",
@@ -53,7 +51,7 @@ def configuration_hash(cfg: DictConfig, named: bool = True) -> str:
         for key in ("data_root",) if named else ("data_root", "name"):
             if key in cfg:
                 cfg[key] = ""
-    text = json.dumps(first_names(without_added(defining(cfg))), sort_keys=True, default=str)
+    text = json.dumps(defining(cfg), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 

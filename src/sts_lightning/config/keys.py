@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -70,6 +71,15 @@ def check_known(cfg: DictConfig, path: str = "") -> None:
         child = cfg._get_node(name)
         if isinstance(child, DictConfig) and not child._is_interpolation() and not child._is_none():
             check_known(child, f"{path}{name}.")
+
+
+def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of nested plain settings by dotted key; an empty group has none."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return found
 
 
 def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:

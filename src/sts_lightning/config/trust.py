@@ -1,9 +1,15 @@
 """Run folders are data, never code: checks of their configurations against the user's consent.
 
 The stored configurations of a run and of its stages name classes to build (``_target_``), and settings by
-which libraries import or download code. Whoever made the folder chose them. `requests` lists whatever is
-outside a fixed set that belongs to this project and its libraries; `check` rejects it unless the user has
-named it at the call. Only the text is read: nothing that a folder names is imported before it has passed.
+which libraries import or download code. Whoever made the folder chose them.
+
+- For its encoder (load, score, eval, init_from, teachers) only ``model`` and ``prompt`` are read: loss, data,
+  loggers, callbacks and all other parts are not built, so that nothing has to be known about them.
+- To resume a run, or to build its data, all parts are read.
+
+What may be built without consent is what this project's own ``conf`` names, each class at its place. Whatever
+else a folder asks for is rejected unless the user has named it at the call. Only the text is read: nothing
+that a folder names is imported before it has passed.
 """
 
 from __future__ import annotations
@@ -11,23 +17,43 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
-from sts_lightning.config.allowed import is_known, suspects
-from sts_lightning.config.renamed import add_former_settings, update_targets
+from sts_lightning.choices import Attention
+from sts_lightning.conf_folders import PACKAGED
+from sts_lightning.config.schema import PromptConfig
 from sts_lightning.errors import CheckpointError, UntrustedError
 
 CONSENT = {"trust": [], "trust_remote_code": False}
 """Settings that hold consent, with the values that replace them in a stored configuration."""
 
-OPTIONAL = frozenset({"companion.cache_dir"})
-"""Settings that save time alone, and that a stored configuration loses where there is no consent to them."""
+ENCODER = ("model", "prompt")
+"""Parts of a configuration from which an encoder is built."""
+
+NOT_OF_ENCODER = ("loss", "regularizer", "companion", "trainer", "logger", "callbacks")
+"""Parts that a configuration loses where an encoder alone is wanted, so that none can be built by mistake."""
+
+ADAPTER_TEXT = frozenset(
+    {"task_type", "peft_type", "bias", "target_modules", "exclude_modules", "modules_to_save"}
+    | {"layers_pattern", "target_parameters", "init_lora_weights", "rank_pattern", "alpha_pattern"}
+)
+"""Arguments of an adapter whose text is a choice or the name of a layer. All others may hold only numbers."""
+
+ADAPTER_CODE = ("megatron_config", "megatron_core")
+"""Arguments of an adapter that must be null: peft imports the module that they name."""
+
+MODEL_TEXT = (
+    *("hidden_act", "hidden_activation", "activation_function", "position_embedding_type"),
+    *("rope_scaling", "rope_parameters", "layer_types"),
+)
+"""Settings of a model's configuration whose text is a choice; by others, transformers may load code."""
 
 SHARED = "shared"
 """Key of a stage in the file of the stages: the name of its folder, if other runs share it."""
@@ -67,7 +93,7 @@ NOTHING = Trust()
 
 @dataclass(frozen=True)
 class Request:
-    """Something in a configuration that is outside the fixed set.
+    """Something in a configuration that needs consent.
 
     Attributes:
         key: The dotted key.
@@ -87,13 +113,17 @@ class Request:
         return f"{self.key}: {shown if len(shown) <= 100 else f'{shown[:97]}...'} ({self.why})"
 
 
-def requests(values: Mapping[Any, Any]) -> list[Request]:
-    """Everything in a run's configuration that is outside the fixed set.
+def requests(values: Mapping[Any, Any], encoder_only: bool = False) -> list[Request]:
+    """Return everything in a run's configuration that needs consent.
 
     Args:
         values: The configuration as plain containers, its interpolations not resolved.
+        encoder_only: Whether nothing but its encoder is going to be built.
     """
-    return [request for request in _walk(values, ()) if request.key not in CONSENT]
+    found = [request for request in _walk(values, ()) if request.key not in CONSENT]
+    if encoder_only:
+        found = [one for one in found if one.key.partition(".")[0] in ENCODER or one.needs is None]
+    return found
 
 
 def wanted(values: Mapping[Any, Any] | DictConfig) -> Trust:
@@ -109,22 +139,23 @@ def wanted(values: Mapping[Any, Any] | DictConfig) -> Trust:
     return trust
 
 
-def check(values: Mapping[Any, Any], source: str, trust: Trust) -> None:
+def check(values: Mapping[Any, Any], source: str, trust: Trust, encoder_only: bool = False) -> None:
     """Reject a configuration that asks for more than the user allows.
 
     Args:
         values: See `requests`.
         source: File, with the part of it, for the message.
         trust: Consent of the user.
+        encoder_only: See `requests`.
 
     Raises:
         UntrustedError: The message lists every request, and the arguments that would allow all of them.
     """
     found = [
         request
-        for request in requests(values)
+        for request in requests(values, encoder_only)
         if request.needs is None
-        or (request.key not in OPTIONAL and not request.needs.names <= trust.names)
+        or not request.needs.names <= trust.names
         or request.needs.remote_code > trust.remote_code
     ]
     if not found:
@@ -147,19 +178,25 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust) -> None:
     )
 
 
-def read_config(path: Path, trust: Trust = NOTHING) -> DictConfig:
+def read_config(path: Path, trust: Trust = NOTHING, encoder_only: bool = False) -> DictConfig:
     """Read and check a configuration in a run folder; consent that is stored in it counts for nothing.
+
+    Args:
+        path: Its file.
+        trust: Consent of the user.
+        encoder_only: Whether nothing but its encoder is going to be built; other parts are left out.
 
     Raises:
         CheckpointError: The file cannot be read, or is no configuration.
         UntrustedError: See `check`.
     """
     cfg, values = _read(path)
-    check(values, str(path), trust)
+    check(values, str(path), trust, encoder_only)
     for key, value in CONSENT.items():
         if key in cfg:
             cfg[key] = value
-    _drop_optional(cfg, trust)
+    for key in NOT_OF_ENCODER if encoder_only else ():
+        cfg.pop(key, None)
     return cfg
 
 
@@ -185,14 +222,7 @@ def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
         check(values[name], f"{path}: stage {name}", trust)
         stages[name] = cfg[name]
         stages[name].pop(SHARED, None)
-        _drop_optional(stages[name], trust)
     return stages
-
-
-def _drop_optional(cfg: DictConfig, trust: Trust) -> None:
-    for key in OPTIONAL - trust.names:
-        if OmegaConf.select(cfg, key, throw_on_missing=False) is not None:
-            OmegaConf.update(cfg, key, None)
 
 
 def stage_folders(path: Path) -> dict[str, str | None]:
@@ -243,14 +273,12 @@ def check_links(run: Path) -> None:
 def _read(path: Path) -> tuple[DictConfig, dict[Any, Any]]:
     try:
         cfg = OmegaConf.load(path)
-    except (YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError, OSError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
     if not isinstance(cfg, DictConfig):
         raise CheckpointError(f"{path} is not a configuration: it has no keys.")
     if not cfg:
         raise CheckpointError(f"{path} is empty.")
-    update_targets(cfg)
-    add_former_settings(cfg)
     return cfg, _plain(cfg, resolve=False)
 
 
@@ -261,9 +289,8 @@ def _plain(cfg: DictConfig, resolve: bool) -> dict[Any, Any]:
 
 
 def _walk(node: Any, path: tuple[str, ...]) -> Iterator[Request]:
-    key = ".".join(path)
     if isinstance(node, str) and "${" in node:
-        yield Request(key, node, "an interpolation; a stored configuration is resolved")
+        yield Request(".".join(path), node, "an interpolation; a stored configuration is resolved")
     elif isinstance(node, Mapping):
         yield from _walk_settings({str(name): value for name, value in node.items()}, path)
     elif isinstance(node, Sequence) and not isinstance(node, str):
@@ -273,27 +300,105 @@ def _walk(node: Any, path: tuple[str, ...]) -> Iterator[Request]:
 
 def _walk_settings(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Request]:
     for name, value in node.items():
-        here = (*path, name)
-        key = ".".join(here)
+        key = ".".join((*path, name))
+        by_key = Trust(frozenset([key])) if IDENTIFIER.fullmatch(key) else None
         if name == "_target_":
             yield from _target(value, path)
         elif re.fullmatch(r"_\w+_", name):
-            yield _by_key(here, value, "an instruction to Hydra")
+            yield Request(key, value, "an instruction to Hydra", by_key)
         elif name == "trust_remote_code" and value not in (False, None):
             yield Request(key, value, "code that comes with the model", Trust(remote_code=True))
-        yield from _walk(value, here)
-    for name, why in suspects(node, path):
-        yield _by_key((*path, name), node[name], why)
-
-
-def _by_key(path: tuple[str, ...], value: Any, why: str) -> Request:
-    key = ".".join(path)
-    return Request(key, value, why, Trust(frozenset([key])) if IDENTIFIER.fullmatch(key) else None)
+        elif (why := _suspicion(name, value, path, node.get("_target_"))) is not None:
+            yield Request(key, value, why, by_key)
+        yield from _walk(value, (*path, name))
 
 
 def _target(value: Any, path: tuple[str, ...]) -> Iterator[Request]:
     key = ".".join((*path, "_target_"))
     if not isinstance(value, str) or not IDENTIFIER.fullmatch(value):
         yield Request(key, value, "not the name of a class")
-    elif not is_known(value, path):
+    elif _known_arguments(value, path) is None:
         yield Request(key, value, "not a class that this project builds here", Trust(frozenset([value])))
+
+
+def _known_arguments(target: Any, path: tuple[str, ...]) -> frozenset[str] | None:
+    """Return the arguments that this project's ``conf`` gives a target; None if it has none at this place.
+
+    Args:
+        target: Dotted name of the target.
+        path: Keys that lead to the node with the target.
+    """
+    group, depth = (path[0] if path else ""), len(path)
+    if group == "model" and depth > 1 and path != ("model", "adapter"):
+        return None
+    if group == "loss":  # terms of a loss are losses
+        depth = 1
+    return _targets(group).get((depth, target)) if isinstance(target, str) else None
+
+
+@cache
+def _targets(group: str) -> Mapping[tuple[int, str], frozenset[str]]:
+    """Return the arguments of the targets in a group's files by depth and name of the target.
+
+    Names are compared exactly, each at its place, since a prefix would also admit everything that a module
+    imports.
+    """
+    found: dict[tuple[int, str], frozenset[str]] = {}
+
+    def add(node: Any, depth: int) -> None:
+        if isinstance(node, dict):
+            if "_target_" in node:
+                place = depth, str(node["_target_"])
+                found[place] = found.get(place, frozenset()) | node.keys()
+            for child in node.values():
+                add(child, depth + 1)
+
+    if re.fullmatch(r"[a-z]+", group):  # a folder of its own, none that a key leads to
+        for path in (PACKAGED / group).glob("*.yaml"):
+            add(yaml.safe_load(path.read_text("utf-8")), 1)
+    return found
+
+
+def _suspicion(name: str, value: Any, path: tuple[str, ...], target: Any) -> str | None:
+    """Return why a setting needs consent: by it a library might load code, or write outside the run folder.
+
+    Args:
+        name: Its last key.
+        value: Its value.
+        path: Keys that lead to it.
+        target: Target of the node that it belongs to, if any.
+    """
+    plain = _is_plain(value)
+    if path == ("prompt",):  # further keys become arguments of the model's class
+        return None if name in {field.name for field in fields(PromptConfig)} else "no setting of a prompt"
+    if path == ("model", "config"):
+        attention = name.removeprefix("_") == "attn_implementation" and value in get_args(Attention)
+        private = name.startswith("_") or (not plain and name not in MODEL_TEXT)
+        return "may make transformers load code" if private and not attention else None
+    if path == ("model", "adapter"):
+        code = name in ADAPTER_CODE and value is not None
+        text = not plain and name not in ADAPTER_TEXT
+        return "may make peft load code" if code or text else None
+    if path == ("companion",):
+        return "a folder that is written to" if name == "cache_dir" and value is not None else None
+    if path == ("trainer", "extra"):
+        return None if plain else "may make Lightning load code or write elsewhere"
+    known = _known_arguments(target, path) if len(path) == 2 and path[0] in ("logger", "callbacks") else None
+    if known is None or plain:
+        return None
+    if name not in known:
+        return "not an argument that a run folder may set"
+    return "may lead out of the run folder" if not isinstance(value, str) or _leads_out(value) else None
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is a number, a boolean, null, a list of these, or an empty mapping."""
+    if isinstance(value, Mapping):
+        return not value
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float)
+
+
+def _leads_out(value: str) -> bool:
+    return Path(value).is_absolute() or ".." in Path(value).parts

@@ -165,7 +165,7 @@ class ResumableLoader(DataLoader[Any]):
         Raises:
             CheckpointError: An epoch had another number of rows then.
         """
-        rows = state.get("rows", len(self.order))  # checkpoints of former versions do not say
+        rows = state["rows"]
         if rows != len(self.order):
             raise CheckpointError(
                 f"the training data have changed since the run was stopped: an epoch had {rows:,} rows, and "

@@ -75,7 +75,7 @@ def export(
         raise ConfigError(f"the base must be one of {', '.join(get_args(Base))}, got {base!r}.")
     check_new_folder(folder)
     source = RunFolder(run).last_stage()
-    cfg = source.load_config(Trust.of(trust, trust_remote_code))
+    cfg = source.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
     if base == "original" and format_ != "adapter":
         cfg.model = with_quantization(cfg.model, "none")
     encoder = load_from(source, cfg).eval()

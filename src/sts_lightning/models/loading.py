@@ -92,7 +92,7 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
         encoder.tokenizer.set_evaluation_length(None)
         return encoder.eval()
     folder = RunFolder(source).last_stage()
-    cfg = folder.load_config(Trust.of(trust, trust_remote_code))
+    cfg = folder.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
     encoder = load_from(folder, cfg)
     return encoder.set_precision(cfg.evaluation.get("precision") or encoder.precision).eval()
 

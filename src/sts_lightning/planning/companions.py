@@ -120,7 +120,7 @@ def sketches(companion: Companion | None) -> list[Sketch]:
 
 def _teacher(source: str, teacher: Teacher) -> Skeleton:
     if is_run(source):
-        cfg = RunFolder(source).last_stage().load_config()
+        cfg = RunFolder(source).last_stage().load_config(encoder_only=True)
         return build_skeleton(cfg.model, cfg.prompt)
     # With a pooling of its own a plan needs no more of the model than its shape.
     own = "SentenceEncoder.from_pretrained" if teacher.pooling else "pretrained.from_pipeline"

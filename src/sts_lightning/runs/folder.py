@@ -20,12 +20,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.keys import path_override
+from sts_lightning.config.schema import EvaluationConfig, PromptConfig
 from sts_lightning.config.trust import (
     NOTHING,
     SHARED,
@@ -178,21 +180,44 @@ class RunFolder:
             plain[name] = {SHARED: folder, **plain[name]}
         write_atomic(self.stages_file, OmegaConf.to_yaml(OmegaConf.create(plain)))
 
-    def load_config(self, trust: Trust = NOTHING) -> DictConfig:
+    def load_config(self, trust: Trust = NOTHING, encoder_only: bool = False) -> DictConfig:
         """Read the configuration of the run.
 
         Args:
             trust: Classes and settings allowed by the user.
+            encoder_only: Whether nothing but its encoder is going to be built; see `read_config`.
 
         Raises:
-            CheckpointError: This is not a run folder, or the configuration is broken.
+            CheckpointError: This is not a run folder, or the configuration is broken or of another version.
             UntrustedError: The configuration needs more than the user allows.
         """
         if not self.config_file.is_file():
             raise no_run(self.path, self.config_file.name)
-        cfg = read_config(self.config_file, trust)
+        cfg = read_config(self.config_file, trust, encoder_only)
         check_sections(cfg, self.config_file)
+        for group, schema in (("prompt", PromptConfig), ("evaluation", EvaluationConfig)):
+            differing = {field.name for field in fields(schema)} ^ {str(key) for key in cfg[group]}
+            if differing:
+                raise self.of_another_version(f"{group}.{min(differing)}")
         return cfg
+
+    def of_another_version(self, key: str) -> CheckpointError:
+        """Return the error about a configuration with other settings than those of this version.
+
+        Args:
+            key: A setting that it lacks, or has where this version has none.
+        """
+        versions: Mapping[str, str] = {}
+        with contextlib.suppress(CheckpointError):
+            versions = self.metrics().details.get("versions") or {}
+        made_by = versions.get("sts-lightning")
+        return CheckpointError(
+            f"{self.config_file} is of another version of sts-lightning{f' ({made_by})' if made_by else ''}: "
+            f"its settings differ in {key}.",
+            key=key,
+            hint="Read the run with the version that made it"
+            + (f": pip install 'sts-lightning=={made_by}'" if made_by else "."),
+        )
 
     def settings(self) -> dict[Any, Any]:
         """Read the configuration as plain values, from which nothing can be built.

@@ -12,8 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.identity import DIVISION, without_volatile
-from sts_lightning.config.keys import path_override
-from sts_lightning.config.renamed import without_added
+from sts_lightning.config.keys import flat, path_override
 from sts_lightning.config.trust import read_settings
 from sts_lightning.errors import ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State
@@ -85,8 +84,7 @@ def train_on(folder: RunFolder) -> str:
 def check_same(folder: RunFolder, composed: DictConfig) -> None:
     """Reject a configuration that differs from the one of the run started in a folder.
 
-    The location of the data, the display of errors and the division of a batch (`DIVISION`) are ignored, and
-    so are settings without effect and names of targets that the version of that run did not have yet.
+    The location of the data, the display of errors and the division of a batch (`DIVISION`) are ignored.
 
     Args:
         folder: Run folder in the state ``started``.
@@ -121,8 +119,7 @@ def _compared(mapping: Mapping[str, Any], stages: bool) -> dict[str, Any]:
             for name, stage in mapping.items()
             for key, value in _compared(stage, False).items()
         }
-    leaves = defining_leaves(without_added(mapping))
-    return {key: value for key, value in leaves.items() if key not in DIVISION}
+    return {key: value for key, value in defining_leaves(mapping).items() if key not in DIVISION}
 
 
 def begin_again(folder: RunFolder) -> None:
@@ -163,12 +160,5 @@ def defining_leaves(mapping: Mapping[str, Any]) -> dict[str, Any]:
     root = mapping.get("data_root")
     return {
         key: value.removeprefix(root) if isinstance(root, str) and isinstance(value, str) else value
-        for name, node in without_volatile(mapping).items()
-        for key, value in _flat(str(name), node)
+        for key, value in flat(without_volatile(mapping)).items()
     }
-
-
-def _flat(key: str, node: Any) -> list[tuple[str, Any]]:
-    if isinstance(node, dict):
-        return [leaf for name, child in node.items() for leaf in _flat(f"{key}.{name}", child)]
-    return [(key, node)]

@@ -53,7 +53,8 @@ class Source:
             return cls()
         with at_setting("ckpt"):
             run = RunFolder(cfg.ckpt).last_stage()
-            return cls(run, run.load_config(Trust.of(cfg.trust, cfg.trust_remote_code)))
+            trust = Trust.of(cfg.trust, cfg.trust_remote_code)
+            return cls(run, run.load_config(trust, encoder_only=True))
 
 
 def encoding_devices(accelerator: str, count: int) -> list[str]:

@@ -14,7 +14,7 @@ from sts_lightning.analysis.figures import Trace
 from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.system_figures import System
 from sts_lightning.config.identity import without_volatile
-from sts_lightning.config.keys import path_override
+from sts_lightning.config.keys import flat, path_override
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
@@ -113,15 +113,8 @@ def _settings(cfg: DictConfig) -> dict[str, Any]:
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
     omitted = {"init_from", "logger"}
-    leaves = _flat({key: value for key, value in without_volatile(plain).items() if key not in omitted})
+    leaves = flat({key: value for key, value in without_volatile(plain).items() if key not in omitted})
     return {key: value for key, value in leaves.items() if key.split(".")[-1] != "seed"}
-
-
-def _flat(node: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
-    for key, value in node.items():
-        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return leaves
 
 
 def systems(runs: Sequence[FigureRun], sentences: Sentences) -> list[System]:

@@ -37,7 +37,7 @@ def warm_start(
     Raises:
         CheckpointError: The folder is no run folder, has another model, or its files are broken.
     """
-    earlier, model, which = run.load_config(trust), cfg.model, cfg.init
+    earlier, model, which = run.load_config(trust, encoder_only=True), cfg.model, cfg.init
     for key in ("_target_", "name"):
         if earlier.model.get(key) != model.get(key):
             raise CheckpointError(
