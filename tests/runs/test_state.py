@@ -113,7 +113,6 @@ def test_another_machine_divides_a_batch_otherwise(config: Config, tmp_path: Pat
     cfg = config("model=tiny_bert", "data=sts", "trainer.chunk_tokens=1024")
     RunFolder(tmp_path).save_config(cfg)
     cfg.trainer.chunk_tokens = 1536
-    del plain["trainer"]["wise_ft"]  # added since
     check_same(RunFolder(tmp_path), cfg)
     cfg.trainer.wise_ft = [0.5]
     with pytest.raises(ConfigError, match=r"other values of trainer\.wise_ft;"):
