@@ -13,7 +13,6 @@ RENAMED = {
     "sts_lightning.models.tiny_decoders.tiny_llama": "sts_lightning.testing.tiny_decoders.tiny_llama",
     "sts_lightning.models.tiny_decoders.tiny_mistral": "sts_lightning.testing.tiny_decoders.tiny_mistral",
     "sts_lightning.models.tiny_decoders.tiny_opt": "sts_lightning.testing.tiny_decoders.tiny_opt",
-    "lightning.pytorch.loggers.TensorBoardLogger": "sts_lightning.training.event_file.EventFileLogger",
     "lightning.pytorch.callbacks.EMAWeightAveraging": "sts_lightning.training.ema.WeightEMA",
     "sts_lightning.data.toy.ToyData": "sts_lightning.testing.toy.ToyData",
 }

@@ -43,9 +43,11 @@ def _replace(layer: Any, keeps_dtype: bool) -> None:
     replaced = False
     for name, dropout in list(layer.lora_dropout.items()):
         factor = layer.lora_A[name]
-        usual = type(factor) is nn.Linear and factor.bias is None and name not in layer.lora_variant
-        rate = {nn.Dropout: getattr(dropout, "p", 1.0), nn.Identity: 0.0}.get(type(dropout), 1.0)
-        if usual and rate < 1:
+        usual = (
+            type(factor) is nn.Linear and factor.bias is None and type(dropout) in (nn.Dropout, nn.Identity)
+        )
+        rate = getattr(dropout, "p", 0.0)
+        if usual and rate < 1 and name not in layer.lora_variant:
             layer.lora_A[name] = DroppedLinear(factor, rate, keeps_dtype)
             layer.lora_dropout[name] = nn.Identity()
             replaced = True
