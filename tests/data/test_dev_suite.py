@@ -18,9 +18,9 @@ from sts_lightning.data.pair_tables import SourceCount, pairs_of
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
 from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.models.loading import load_from
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.workflows.scoring import score as score_encoder
 from sts_lightning.workflows.train import train_in
 from tests.data.conftest import stsb_row

@@ -16,7 +16,7 @@ from sts_lightning.export.tokenizer import save_tokenizer
 from sts_lightning.models.adapter import add_adapter
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
-from sts_lightning.models.out_of_memory import is_out_of_memory
+from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.quantization import dequantized
 
 

@@ -14,8 +14,8 @@ from sts_lightning.choices import Quantization
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models.backbone import DtypeName, Loaded, has_stand_in, load_backbone
 from sts_lightning.models.finite_weights import check_finite
+from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.model_files import ModelFiles
-from sts_lightning.models.out_of_memory import is_out_of_memory
 from sts_lightning.models.quantization import check_quantization, dequantized
 from sts_lightning.models.vocabulary import check_vocabulary
 from sts_lightning.strict_json import read_json
@@ -117,7 +117,9 @@ def _settings(folder: Path) -> tuple[Any, str, Quantization]:
         if not isinstance(base, str) or not base:
             raise ValueError("base_model_name_or_path is missing, the model that the adapter is for")
         exported = folder / EXPORTED
-        trained_with = read_json(exported).get("quantization") or "none" if exported.is_file() else "none"
+        trained_with: Any = "none"
+        if exported.is_file():
+            trained_with = read_json(exported).get("quantization") or "none"
         check_quantization(trained_with)
     except Exception as error:  # the library has no class of its own for damaged files
         raise CheckpointError(

@@ -204,7 +204,7 @@ class SentenceEncoder(BackboneModule):
     def _look_up(self, chunks: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
         """Look up the token embeddings of all chunks at once: ``inputs_embeds`` of each, (n, L, D).
 
-        The gradient of a look-up is as large as the vocabulary. One for each chunk takes a step of MiniLM 1.07
+        The gradient of a look-up is as large as the vocabulary. With one a chunk a step of MiniLM takes 1.07
         times as long, and 1.5 times with the 250,000 tokens of multilingual models.
         """
         table = self.backbone.get_input_embeddings()

@@ -23,13 +23,11 @@ from rich.console import Console
 
 from sts_lightning.config.machine import Machine
 from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.interrupts import PARENT
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.best_checkpoint import BestCheckpoint
 from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
-from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
-from sts_lightning.training.dev_metrics import MONITOR
-from sts_lightning.training.kept_weights import KeptWeights
+from sts_lightning.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, KeptWeights
 from sts_lightning.training.recorder import RunRecorder
 
 DEFAULT_EPOCHS = 2

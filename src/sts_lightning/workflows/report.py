@@ -21,7 +21,7 @@ from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import gold_of
 from sts_lightning.evaluation.binary import describe
-from sts_lightning.evaluation.dev_scores import dev_tasks
+from sts_lightning.evaluation.dev_scores import MONITOR, dev_tasks
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.models.encoder import SentenceEncoder
@@ -31,17 +31,21 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history_rows import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
-from sts_lightning.training.dev_metrics import MONITOR
-from sts_lightning.training.event_file import FINAL, HP_METRIC, PLOTS, EventFileLogger
+from sts_lightning.training.callbacks import RunClock
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.module import STSModule
-from sts_lightning.training.run_clock import RunClock
 from sts_lightning.workflows.averaging import ENTRY, mix_with_start
 from sts_lightning.workflows.run_page import write_page
 from sts_lightning.workflows.scoring import Scores, score
 from sts_lightning.workflows.validate import Parts
 
 log = logging.getLogger(__name__)
+
+FINAL, PLOTS = "final/", "plots/"
+"""Beginnings of the names of final scores and of plots."""
+
+HP_METRIC = "hp_metric"
+"""Score that Lightning's logger declares for TensorBoard's table of runs; -1 until the run has finished."""
 
 KEPT = ("state_dict", "global_step", "epoch", "pytorch-lightning_version")
 """Parts of the last checkpoint that stay when a run has finished."""
@@ -165,8 +169,6 @@ def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, 
             for path in plots:
                 logger.log_image(f"{PLOTS}{path.stem}", [str(path)], step)
         logger.finalize("success")
-        if isinstance(logger, EventFileLogger):
-            logger.close()
 
 
 @contextmanager

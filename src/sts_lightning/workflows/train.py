@@ -15,7 +15,7 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -33,22 +33,21 @@ from sts_lightning.errors import InterruptedRunError, TrainingError, at_setting
 from sts_lightning.host_memory import keep_freed_memory
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.freezing import freeze
+from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import NOT_REPEATABLE
 from sts_lightning.models.loading import build_encoder, edit_and_cut
-from sts_lightning.models.out_of_memory import is_out_of_memory
 from sts_lightning.planning.start import planned_micro_batch
 from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, defining_leaves, next_step
 from sts_lightning.training.assembly import make_loss, make_module
-from sts_lightning.training.event_file import EventFileLogger
+from sts_lightning.training.callbacks import RunClock
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
-from sts_lightning.training.other_processes import stop_others
-from sts_lightning.training.run_clock import RunClock
+from sts_lightning.training.recorder import stop_others
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.callback_checks import check_monitors
 from sts_lightning.workflows.cut_texts import report_cut
@@ -386,10 +385,10 @@ def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
 def _continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
     """Let the loggers of a resumed run go on after its last checkpoint; return the step of that."""
     step: int = run.read_checkpoint("last")["global_step"]
-    rows = [row for row in run.history() if row["step"] <= step]
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
             logger.continue_from(step)
-        elif isinstance(logger, EventFileLogger):
-            logger.continue_from(step, rows)
+        elif isinstance(logger, TensorBoardLogger):
+            # For the writer that Lightning makes at the first use: later rows of the first part are hidden.
+            logger._kwargs["purge_step"] = step + 1
     return step
