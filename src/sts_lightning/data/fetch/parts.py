@@ -196,7 +196,6 @@ NEEDS = {
     "dev=suite": ("sts", "pairs", "transfer"),
     "suite=sts": ("sts",),
     "suite=rank": ("sts",),
-    "suite=relatedness": ("sts",),
     "suite=transfer": ("transfer",),
     "suite=probing": ("probing",),
 }

@@ -1,4 +1,4 @@
-"""Plan the recipes of 7B models on a card: `python benchmarks/plan_decoders.py`, table of docs/decoders.md.
+"""Plan the recipes of 7B models on a card: `python tools/plan_decoders.py`, table of docs/decoders.md.
 
 Neither weights nor a GPU are needed; a stage takes about a minute.
 """
