@@ -26,7 +26,8 @@ def ceiling(gold: np.ndarray) -> Ceiling:
 
     Spearman's correlation is Pearson's of mid-ranks, which is what scipy, SentEval and everyone computes. The
     best scorer follows the order of the gold scores and is free in where it switches; pairs of equal gold
-    score may fall on both sides. Without gold ties and with equal parts it is :math:`\sqrt{3/4}` in the limit.
+    score may fall on both sides. Without gold ties and with equal parts it is
+    :math:`\sqrt{3/4}` in the limit.
 
     Args:
         gold: Scores, (N,).
