@@ -76,12 +76,7 @@ def test_an_evaluation_in_8_bits(config: Config, tmp_path: Path) -> None:
         return RunFolder(tmp_path / name)
 
     cache = f"cache_dir={tmp_path / 'vectors'}"
-    runs = [
-        scored("float", cache),
-        scored("int8", cache, "precision=int8"),
-        scored("two", "precision=int8", "devices=2"),
-    ]
-    assert [run.metrics().details["precision"] for run in runs] == ["32-true", "int8", "int8"]
+    runs = [scored("float", cache), scored("int8", cache, "precision=int8")]
+    assert [run.metrics().details["precision"] for run in runs] == ["32-true", "int8"]
     cosines = [load_predictions(run)["pairs"][0] for run in runs]
     assert 0 < np.abs(cosines[1] - cosines[0]).max() < 0.02
-    np.testing.assert_allclose(cosines[2], cosines[1], atol=5e-3)
