@@ -8,7 +8,7 @@ OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-lora-dropout bench-mistral bench-audit bench-selection tables reproduce reproduce-table2 reproduce-stage2 \
+	bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
 help:  ## list the targets
@@ -84,31 +84,12 @@ bench-gradient-cache: install  ## memory and time of a step with micro batches a
 bench-decoder: install  ## time a small decoder's step against the papers' (5 minutes)
 	$(BIN)/python benchmarks/decoder_step.py --batch 16
 
-bench-prefix: install  ## time encoding with the template's prefix read once (2 minutes)
-	$(BIN)/python benchmarks/shared_prefix.py
-
 bench-lora-dropout: install  ## memory that LoRA's dropout keeps against peft's layers (1 minute)
 	$(BIN)/python benchmarks/lora_dropout.py
 
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
 	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \
 	    --compute bfloat16 --batch 256 --papers-batch 64 --micro 16 --chunk-tokens 16384
-
-AUDIT_RUNS = runs/audit_power
-SELECTION_RUNS = runs/selection
-SELECTION_LOSSES = pearson,smooth_k2,l1,translated_relu,cosent,cosine_mse,mse,angle,spearman,kendall,concordance,listmle,listnet,rank_margin,gated_angle
-bench-selection: install  ## how well dev=suite and STS-B dev choose among 60 short runs of MiniLM; resumable [STEPS=40 JOBS=1 PRECISION=32-true] (3 hours)
-	$(BIN)/python train.py -m dev=suite loss=$(SELECTION_LOSSES) optim.lr=1e-5,5e-5,2e-4,5e-4 \
-	    trainer.max_steps=$(or $(STEPS),40) trainer.val_every=$(or $(STEPS),40) precision=$(or $(PRECISION),32-true) logger=csv \
-	    hydra.sweep.dir=$(SELECTION_RUNS) hydra.launcher.jobs=$(or $(JOBS),1)
-	$(BIN)/python benchmarks/selection.py $(SELECTION_RUNS)
-
-bench-audit: install  ## power and false alarms of `audit` over RUNS runs with and without leaked pairs; resumable [RUNS=20 STEPS=100 JOBS=2]
-	@test -f $(AUDIT_RUNS)/start/metrics.json || $(BIN)/python eval.py model=minilm hydra.run.dir=$(AUDIT_RUNS)/start
-	$(BIN)/python train.py -m data.filter=none,exact seed=$$(seq -s, 1 $(or $(RUNS),20)) trainer.max_steps=$(or $(STEPS),100) \
-	    data.batch_size=32 trainer.val_every=$(or $(STEPS),100) precision=32-true logger=csv \
-	    hydra.sweep.dir=$(AUDIT_RUNS) hydra.launcher.jobs=$(or $(JOBS),2)
-	$(BIN)/python benchmarks/audit_power.py $(AUDIT_RUNS)
 
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2

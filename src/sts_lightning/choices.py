@@ -91,7 +91,7 @@ Views = Literal["none", "dropout"]
 ``none``: no others; ``dropout``: each dev sentence twice, with different dropout.
 """
 
-Suite = Literal["sts", "rank", "transfer", "probing", "relatedness", "mteb"]
+Suite = Literal["sts", "rank", "transfer", "probing", "mteb"]
 """Tasks that `eval.py` scores a model on."""
 
 ExportFormat = Literal["adapter", "merged", "sentence-transformers"]

@@ -16,7 +16,7 @@ def shorten_waits() -> None:
 
     By default it waits for 300,000 turns. Where other programs compute too, the thread it waits for is often
     not running, and every product takes until the system next deals out the processor: two runs at once on
-    two cores are four to seven times slower (``benchmarks/thread_waits.py``). The variable is read when torch
+    two cores are four to seven times slower. The variable is read when torch
     is loaded, so this must come before. What the user has set is kept.
     """
     if "OMP_WAIT_POLICY" not in os.environ:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sts_lightning.analysis.plots import plot_ceilings, plot_cosines, plot_curves
+from sts_lightning.analysis.plots import plot_cosines, plot_curves
 
 
 def is_drawn(path: Path) -> bool:
@@ -27,9 +27,7 @@ def test_plots_are_drawn(tmp_path: Path) -> None:
 
 def test_dollar_signs_are_not_mathematics(tmp_path: Path) -> None:
     plot_curves([{"step": 1, "train/loss": 0.4}], tmp_path / "curves.png", None, title="$5_vs_$10")
-    plot_ceilings([2, 3, 4], {"a$_$b": [80.0, 90.0, 95.0]}, tmp_path / "ceilings.png")
     assert is_drawn(tmp_path / "curves.png")
-    assert is_drawn(tmp_path / "ceilings.png")
 
 
 def test_curves_of_a_run_without_dev_scores(tmp_path: Path) -> None:

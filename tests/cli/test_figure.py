@@ -54,14 +54,16 @@ def test_a_figure_without_runs(project: Path) -> None:
 @pytest.mark.parametrize("name", [name for name, spec in FIGURES.items() if spec.drawn_from != "nothing"])
 def test_missing_runs_are_one_clear_error(name: str, project: Path) -> None:
     assert typed_here(FIGURES[name].commands[0]) in fails(name)
-    assert "absent" in fails(name, "--runs", "absent")
+    source = "--table" if FIGURES[name].drawn_from == "table" else "--runs"
+    assert "absent" in fails(name, source, "absent")
     assert not list(project.rglob("*.png"))
 
 
 def test_options_that_do_not_fit(project: Path) -> None:
     assert "rank_figure1" in fails("rank_figure99")
     assert "--table" in fails("rank_figure1", "--rows", "SimCSE")
-    assert "suite=probing" in fails("rank_figure4", "--table", "rank_table2")
+    assert "--runs has no effect" in fails("rank_figure1", "--runs", "x")
+    assert "--table has no effect" in fails("rank_figure4", "--table", "rank_table2")
     assert "--to has no effect without the name of a figure" in fails("--to", "losses.png")
     assert ".png" in fails("regression_figure2", "--to", "losses.pdf")
     assert "SimCSE + RR" in fails("rank_figure7", "--table", "rank_table2", "--rows", "Absent")

@@ -91,7 +91,7 @@ def test_draws_and_ceilings_in_process(tmp_path: Path) -> None:
         read_golds(tmp_path / "mine.csv", "score", "")
     for gold in ([1.0, 1.0, 1.0], [1.0, float("nan"), 3.0]):
         with pytest.raises(ConfigError, match=r"^mine: .*gold score"):
-            report_ceilings({"mine": np.array(gold)}, [2])
+            report_ceilings({"mine": np.array(gold)})
 
 
 @pytest.mark.slow

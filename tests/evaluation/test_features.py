@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sts_lightning.evaluation.features import FrozenFeatures
+from sts_lightning.evaluation.transfer import FrozenFeatures
 
 VECTORS = {"a": [1.0, -2.0], "b": [3.0, 0.5], "c": [0.0, 4.0]}
 

@@ -66,14 +66,6 @@ def test_probing(config: Config, root: Path, capsys: pytest.CaptureFixture[str])
     assert metrics["test"]["average"] == pytest.approx(sum(task["score"] for task in tasks.values()) / 2)
 
 
-@pytest.mark.slow
-def test_relatedness(config: Config, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tasks = evaluated(config, root, "suite=relatedness")["test"]["tasks"]
-    assert "SICKR Pearson" in capsys.readouterr().out
-    assert list(tasks) == ["STSB", "SICKR"]
-    assert tasks["SICKR"]["examples"] == 24
-
-
 def test_sts_leaves_its_predictions(config: Config, root: Path) -> None:
     tasks = evaluated(config, root, "tasks=[STSB]")["test"]["tasks"]
     with np.load(root / "run" / "predictions.npz") as arrays:
@@ -151,13 +143,12 @@ def test_settings_of_own_files_are_checked(config: Config, overrides: list[str],
         (["suite=rank", "tasks=[STS99]"], "tasks"),
         (["suite=transfer", "tasks=[STS99]"], "tasks"),
         (["suite=probing", "tasks=[STS99]"], "tasks"),
-        (["suite=relatedness", "tasks=[STS99]"], "tasks"),
         (["data_root=nowhere"], "data_root"),
         (["suite=transfer", "data_root=nowhere"], "data_root"),
         (["test=nowhere.csv"], "test"),
         (["test=mine.txt"], "test"),
         (["folds=1"], "folds"),
-        (["folds=-1", "suite=relatedness"], "folds"),
+        (["folds=-1", "suite=transfer"], "folds"),
         (["folds=5", "suite=probing"], "folds"),
         (["folds=5"], "folds"),
         (["aggregate=mean", "suite=transfer"], "aggregate"),

@@ -22,7 +22,6 @@ from sts_lightning.data.pair_tables import pairs_of, values_of
 from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
 from sts_lightning.data.readers.moses import is_prepared
 from sts_lightning.data.readers.senteval import load_sts_tasks, load_stsb, text_found
-from sts_lightning.data.readers.supervised_sts import load_relatedness_tasks
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
 from tests.data.fetch.published import SIMCSE, tar
@@ -149,14 +148,6 @@ def test_sizes_of_the_transfer_tasks(data_root: str) -> None:
         "MRPC": [4076, 1725],
         "SICKE": [4500, 500, 4927],
     }
-
-
-def test_sizes_of_the_relatedness_tasks(data_root: str) -> None:
-    found = {
-        task.name: [len(part.scores) for part in (task.train, task.dev, task.test)]
-        for task in load_relatedness_tasks(data_root)
-    }
-    assert found == {"STSB": [5749, 1500, 1379], "SICKR": [4500, 500, 4927]}
 
 
 def test_fetched_files_are_those_of_the_archive(data_root: str, hub: Hub, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import figures
 from sts_lightning.workflows.figure_list import FIGURES
-from sts_lightning.workflows.figure_runs import FigureRun, name_runs
+from sts_lightning.workflows.figures import FigureRun, name_runs, read_run
 from tests.figure_folders import STEPS, write_folder, write_probing
 
 pytestmark = pytest.mark.slow  # each encodes and draws
@@ -39,7 +39,8 @@ def runs(tmp_path: Path, config: Config) -> list[FigureRun]:
             folders.append(
                 write_folder(folder, cfg, RANKS[reduced], scores, (75.0 + seed, 200.0 - 50 * reduced + seed))
             )
-    return name_runs([RunFolder(folder) for folder in folders])
+    systems = ("simcse", "simcse", "simcse + RR", "simcse + RR")
+    return [read_run(RunFolder(folder), name) for folder, name in zip(folders, systems, strict=True)]
 
 
 def test_seeds_share_a_system(runs: list[FigureRun]) -> None:
@@ -49,13 +50,9 @@ def test_seeds_share_a_system(runs: list[FigureRun]) -> None:
     assert len({run.method for run in runs}) == 1
 
 
-def test_systems_of_one_name_are_told_apart(tmp_path: Path, config: Config) -> None:
-    folders = [
-        write_folder(tmp_path / rate, config(*BASE, f"optim.lr={rate}", "name=x"), [1] * 4, [1] * 4)
-        for rate in ("1e-5", "3e-5")
-    ]
-    named = name_runs([RunFolder(folder) for folder in folders])
-    assert [run.system for run in named] == ["x, optim.lr=1e-05", "x, optim.lr=3e-05"]
+def test_runs_of_no_table_are_named_after_their_folders(tmp_path: Path, config: Config) -> None:
+    folders = [write_folder(tmp_path / name, config(*BASE), [1] * 4, [1] * 4) for name in ("one", "two")]
+    assert [run.system for run in name_runs([RunFolder(folder) for folder in folders])] == ["one", "two"]
 
 
 def test_a_direction_that_raises_the_rank_is_not_reduction(tmp_path: Path, config: Config) -> None:
@@ -98,7 +95,7 @@ def test_instability_needs_three_systems(runs: list[FigureRun], tmp_path: Path, 
     for seed in (1, 2):
         cfg = config(*BASE, f"seed={seed}", "name=other")
         write_folder(tmp_path / f"other_{seed}", cfg, [1] * 4, [1] * 4, (60.0 + 3 * seed, 100.0))
-    runs += name_runs([RunFolder(tmp_path / f"other_{seed}") for seed in (1, 2)])
+    runs += [read_run(RunFolder(tmp_path / f"other_{seed}"), "other") for seed in (1, 2)]
     axis = figures.rank_figure6(runs, "x", "test").axes[0]
     spreads = [statistics.stdev(pair) for pair in ((76, 77), (76, 77), (63, 66))]
     r = np.corrcoef([201.5, 151.5, 100], spreads)[0, 1]
@@ -164,7 +161,7 @@ def test_missing_numbers_are_named(tmp_path: Path, config: Config) -> None:
 
 
 def test_every_figure_has_its_drawing() -> None:
-    of_runs = {name for name, spec in FIGURES.items() if spec.drawn_from == "runs"}
+    of_runs = {name for name, spec in FIGURES.items() if spec.drawn_from in ("table", "runs")}
     assert of_runs == set(figures.OF_RUNS)
     for name, spec in FIGURES.items():
         assert callable(getattr(figures, name))

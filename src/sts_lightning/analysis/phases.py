@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,15 @@ def find_phases(steps: Sequence[int], ranks: Sequence[float], scores: Sequence[f
         _correlation(ranks[: peak + 1], scores[: peak + 1]),
         _correlation(ranks[peak : end + 1], scores[peak : end + 1]),
     )
+
+
+def phases_of(history: Iterable[Mapping[str, Any]]) -> Phases | None:
+    """Split a run by the rows of its history; None if no `RankMonitor` watched it."""
+    rows = [row for row in history if "rank/energy" in row]
+    if not rows:
+        return None
+    steps, ranks, scores = ([row[name] for row in rows] for name in ("step", "rank/energy", "rank/spearman"))
+    return find_phases(steps, ranks, scores)
 
 
 def _correlation(ranks: Sequence[float], scores: Sequence[float]) -> float | None:

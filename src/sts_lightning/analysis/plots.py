@@ -147,30 +147,3 @@ def plot_rank_scores(rows: Sequence[Mapping[str, float]], phases: Phases, path: 
     axis.grid(alpha=0.25)
     axis.legend()
     save_figure(figure, path)
-
-
-def plot_ceilings(levels: Sequence[int], curves: Mapping[str, Sequence[float]], path: Path) -> None:
-    """Plot the ceiling of scorers with K distinct values over K, by test set and in the limit without ties.
-
-    Args:
-        levels: Values of K.
-        curves: For each set, its ceiling at each K.
-        path: PNG file to write.
-    """
-    figure = new_figure(7, 4.5)
-    axis = figure.add_subplot()
-    for name, values in curves.items():
-        axis.plot(levels, values, marker="o", markersize=3, linewidth=1, label=name)
-    limit = [100 * math.sqrt(1 - 1 / k**2) for k in levels]
-    axis.plot(levels, limit, color="black", linestyle="--", linewidth=1, label="without gold ties")
-    axis.axhline(87.5, color="grey", linestyle=":", linewidth=1)
-    axis.annotate("87.5: the papers' formula for two values", (levels[2], 87.5), va="bottom", fontsize=8)
-    axis.set(
-        xlabel="distinct values of the scorer",
-        ylabel="best Spearman x 100",
-        title="What a scorer with few values can reach",
-    )
-    axis.set_xticks(list(levels))
-    axis.grid(alpha=0.25)
-    axis.legend(loc="lower right", fontsize=8)
-    save_figure(figure, path)

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from sts_lightning.analysis.figures import PLAIN, REDUCED
-from sts_lightning.analysis.labels import place_labels
 from sts_lightning.analysis.plots import new_figure
 
 
@@ -63,8 +62,6 @@ def rank_scores(systems: Sequence[System], rank: str, score: str, title: str) ->
             )
     _points(axis, systems, places)
     axis.set(xlabel=rank, ylabel=score, title=title)
-    pairs = [(places[one.original], places[one.name]) for one in systems if one.original is not None]
-    place_labels(axis, places, pairs)
     return figure
 
 
@@ -93,7 +90,6 @@ def instability(systems: Sequence[System], rank: str, score: str, title: str) ->
     axis.set(
         xlabel=rank, ylabel=f"standard deviation of {score}", title=f"{title}\nPearson's correlation {r:.2f}"
     )
-    place_labels(axis, places, [])
     return figure
 
 
@@ -103,6 +99,8 @@ def _points(axis: Axes, systems: Sequence[System], places: Mapping[str, tuple[fl
         points = [places[one.name] for one in systems if one.reduced is reduced]
         if points:
             axis.plot(*zip(*points, strict=True), "o", color=colour, markersize=7, label=label)
+    for name, place in places.items():
+        axis.annotate(name, place, xytext=(8, 4), textcoords="offset points", fontsize=9)
     axis.margins(x=0.2, y=0.15)
     axis.grid(alpha=0.25)
     axis.legend(loc="best")

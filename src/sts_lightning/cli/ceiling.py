@@ -1,33 +1,27 @@
-"""`sts-lightning ceiling`: best scores that a scorer with few distinct values could reach."""
+"""`sts-lightning ceiling`: best scores that a scorer with two values could reach."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sts_lightning.cli.arguments import Commands, add_file, at_least, reject_unused
+from sts_lightning.cli.arguments import Commands, add_file, reject_unused
 from sts_lightning.console import print_scores
 from sts_lightning.errors import ConfigError
-from sts_lightning.files import check_output
 
 if TYPE_CHECKING:
     import numpy as np
-
-PLOTTED = range(2, 21)
-"""Numbers of distinct values in the plot."""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the program."""
     parser = commands.add_parser(
-        "ceiling", help="the best Spearman that a scorer of few distinct values could reach on the test sets"
+        "ceiling", help="the best Spearman that a scorer of two values could reach on the test sets"
     )
     add_file(parser, "your own CSV, TSV or JSONL file; default: the seven test sets")
     parser.add_argument("--score", default="score", help="its column of gold scores; default: %(default)s")
-    parser.add_argument("--levels", type=at_least(2), nargs="+", default=[2, 3, 5], help="default: 2 3 5")
-    parser.add_argument("--plot", type=Path, help="also plot the ceilings of 2 to 20 levels to this PNG file")
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -37,9 +31,7 @@ def run(options: argparse.Namespace) -> None:
         reject_unused(options, ("score",), "without a file")
     else:
         reject_unused(options, ("data_root",), "with a file")
-    check_output("--plot", options.plot, options.file, suffix=".png")
-    golds = read_golds(options.file, options.score, options.data_root)
-    report_ceilings(golds, options.levels, options.plot)
+    report_ceilings(read_golds(options.file, options.score, options.data_root))
 
 
 def read_golds(path: Path | None, column: str, data_root: str) -> dict[str, np.ndarray]:
@@ -66,35 +58,23 @@ def read_golds(path: Path | None, column: str, data_root: str) -> dict[str, np.n
     return {path.name: np.array([number(text, path, line) for line, (text,) in rows])}
 
 
-def report_ceilings(golds: Mapping[str, np.ndarray], levels: Sequence[int], plot: Path | None = None) -> None:
-    """Print the ceilings of each set, and plot them where a file is given.
-
-    Args:
-        golds: Gold scores of each set.
-        levels: Numbers of distinct values.
-        plot: PNG file to write.
+def report_ceilings(golds: Mapping[str, np.ndarray]) -> None:
+    """Print the ceilings of each set.
 
     Raises:
         ConfigError: A set has too few pairs, or all its gold scores are equal.
     """
     import numpy as np
 
-    from sts_lightning.analysis.plots import plot_ceilings
     from sts_lightning.evaluation.ceiling import ceiling, papers_ceiling
 
-    rows, curves = {}, {}
+    rows = {}
     for name, gold in golds.items():
         try:
-            rows[name] = {"papers' formula, 2 values": papers_ceiling(gold).spearman}
-            rows[name] |= {f"{count} values": ceiling(gold, count).spearman for count in levels}
-            if plot:
-                known = [ceiling(gold, count).spearman for count in PLOTTED if count <= len(gold)]
-                curves[name] = known + [float("nan")] * (len(PLOTTED) - len(known))
+            rows[name] = {"papers' formula": papers_ceiling(gold).spearman, "ceiling": ceiling(gold).spearman}
         except ValueError as error:
             raise ConfigError(f"{name}: {error}") from error
     if len(rows) > 1:
         columns = next(iter(rows.values()))
         rows["average"] = {name: float(np.mean([row[name] for row in rows.values()])) for name in columns}
-    print_scores("Best Spearman x 100 of a scorer by its number of distinct values", rows)
-    if plot is not None:
-        plot_ceilings(PLOTTED, curves, plot)
+    print_scores("Best Spearman x 100 of a scorer with two values", rows)

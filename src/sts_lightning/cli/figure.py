@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sts_lightning.workflows.figure_list import FigureSpec
-    from sts_lightning.workflows.figure_runs import FigureRun
+    from sts_lightning.workflows.figures import FigureRun
 
 log = logging.getLogger(__name__)
 
@@ -27,10 +25,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("figure", help="draw a figure of a paper from finished runs")
     parser.add_argument("name", nargs="?", help="the figure; default: list them")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--runs", nargs="+", type=Path, metavar="FOLDER", help="run folders; files are ignored"
-    )
     source.add_argument("--table", help="the runs of this file of conf/reproduce")
+    source.add_argument(
+        "--runs", nargs="+", type=Path, metavar="FOLDER", help="run folders, of rank_figure3 and 4"
+    )
     parser.add_argument("--model", help="with --table: at the scale of conf/reproduce/scale/MODEL.yaml")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="with --table: its rows; default: all")
     parser.add_argument(
@@ -107,55 +105,37 @@ def make_figure(options: argparse.Namespace) -> Figure:
     from sts_lightning.runs.distinct import check_distinct
     from sts_lightning.runs.folder import RunFolder
     from sts_lightning.workflows import figures
-    from sts_lightning.workflows.figure_runs import name_runs
 
-    if options.runs is None and options.table is None:
+    if spec.drawn_from == "nothing":
         return figures.regression_figure2()
-    if options.table is not None:
+    if spec.drawn_from == "table":
         return figures.OF_RUNS[options.name](*_of_table(options), options.on)
     trust = Trust.of(options.trust, False)
-    paths = [path for path in options.runs if not path.is_file()]
-    if not paths:
-        raise CheckpointError("--runs names files only; name run folders.", key="runs")
+    paths = [path for path in options.runs if not path.is_file()]  # a sweep's folder has some, too
     check_distinct(paths, "--runs")
-    folders = [RunFolder(path) for path in paths]
+    folders, source = [RunFolder(path) for path in paths], ", ".join(map(str, paths))
     if spec.drawn_from == "evaluations":
-        return figures.rank_figure4(folders, _source(paths), trust)
-    return figures.OF_RUNS[options.name](name_runs(folders, trust), _source(paths), options.on)
+        return figures.rank_figure4(folders, source, trust)
+    return figures.OF_RUNS[options.name](figures.name_runs(folders, trust), source, options.on)
 
 
 def _check(options: argparse.Namespace, spec: FigureSpec) -> None:
     """Reject options that do not fit the figure."""
-    if options.table is None:
-        reject_unused(options, ("model", "rows"), "without --table")
-    if options.runs is None:
-        reject_unused(options, ("trust",), "without --runs")
-    if options.table is None and options.to is not None:
-        reject_unused(options, ("folder",), "with --to, without --table")
+    if spec.drawn_from != "table":
+        reject_unused(options, ("table", "model", "rows"), "on this figure")
+        if options.to is not None:
+            reject_unused(options, ("folder",), "with --to, without --table")
+    if spec.drawn_from not in ("runs", "evaluations"):
+        reject_unused(options, ("runs", "trust"), "on this figure")
     if not spec.chooses_sentences:
         reject_unused(options, ("on",), "on this figure")
-    given = options.runs is not None or options.table is not None
-    if spec.drawn_from == "nothing" and given:
-        raise ConfigError("this figure is drawn from no run; leave out --runs and --table.", key="runs")
-    made = f"They are made by: {'; '.join(map(typed_here, spec.commands[:-1]))}"
-    if spec.drawn_from == "evaluations" and options.table is not None:
+    source = "table" if spec.drawn_from == "table" else "runs"
+    if spec.drawn_from != "nothing" and getattr(options, source) is None:
         raise ConfigError(
-            "this figure is drawn from evaluations, which --runs names.", key="table", hint=made
+            f"{options.name} needs {spec.needs}; name them with --{source}.",
+            key=source,
+            hint=f"They are made by: {'; '.join(map(typed_here, spec.commands[:-1]))}",
         )
-    if spec.drawn_from != "nothing" and not given:
-        how = "--runs names their folders" + (
-            ", or --table the table that they are of" if spec.drawn_from == "runs" else ""
-        )
-        raise ConfigError(f"{options.name} needs {spec.needs}; {how}.", key="runs", hint=made)
-
-
-def _source(paths: Sequence[Path]) -> str:
-    """Return the names of a few folders, or the number of many and the folder that holds them."""
-    if len(paths) <= 3:
-        return ", ".join(str(path) for path in paths)
-    return (
-        f"{len(paths)} folders in {os.path.relpath(os.path.commonpath([path.absolute() for path in paths]))}"
-    )
 
 
 def _of_table(options: argparse.Namespace) -> tuple[list[FigureRun], str]:
@@ -166,7 +146,7 @@ def _of_table(options: argparse.Namespace) -> tuple[list[FigureRun], str]:
         CheckpointError: A run has not finished.
     """
     from sts_lightning.reproduce.plan import open_table
-    from sts_lightning.workflows.figure_runs import read_run
+    from sts_lightning.workflows.figures import read_run
 
     table = open_table(options.table, options.model, options.folder)
     cells = [

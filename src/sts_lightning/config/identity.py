@@ -22,7 +22,6 @@ VOLATILE = (
     "stage",
     "shared",
     "cache_dir",
-    "devices",
     "companion.cache_dir",
 )
 """Keys, also dotted ones, that do not affect the result of a run."""

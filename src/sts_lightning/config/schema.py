@@ -192,7 +192,6 @@ class EvalConfig:
     max_length: int | None = None
     quantization: str | None = _one_of_or_none(Quantization)
     accelerator: str = _one_of(Accelerator)
-    devices: int = MISSING
     cache_dir: str | None = None
     debug: Any = field(default=MISSING, metadata=FLAG)
     model: Any = field(default=MISSING, metadata={"group": "one"})

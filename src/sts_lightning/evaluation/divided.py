@@ -10,7 +10,6 @@ import torch
 from torch import distributed
 
 from sts_lightning.distributed import Shard
-from sts_lightning.evaluation.dealing import dealt, in_order
 
 
 class DeviceEncoder(Protocol):
@@ -52,3 +51,25 @@ class DividedEncoder:
         everyone = [torch.empty_like(padded) for _ in parts]
         distributed.all_gather(everyone, padded)
         return in_order(parts, [values.cpu().numpy() for values in everyone])
+
+
+def dealt(sentences: Sequence[str], parts: int) -> list[list[int]]:
+    """Return the rows of each part: the sentences, ordered by length, are dealt out in turn.
+
+    The first part is a largest one, and some are empty if there are more of them than sentences.
+    """
+    order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
+    return [order[part::parts] for part in range(parts)]
+
+
+def in_order(parts: Sequence[Sequence[int]], vectors: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the vectors of all sentences in their order, float32 of shape (N, D).
+
+    Args:
+        parts: Rows of each part, as `dealt` returns them.
+        vectors: For each part the vectors of its rows; rows beyond these are left out.
+    """
+    found = np.empty((sum(map(len, parts)), vectors[0].shape[1]), dtype=np.float32)
+    for part, values in zip(parts, vectors, strict=True):
+        found[part] = values[: len(part)]
+    return found

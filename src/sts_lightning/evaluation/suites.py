@@ -29,17 +29,11 @@ from sts_lightning.data.readers.senteval import (
     load_sts_tasks,
     text_found,
 )
-from sts_lightning.data.readers.supervised_sts import (
-    RELATEDNESS_TASKS,
-    RelatednessTask,
-    load_relatedness_tasks,
-)
 from sts_lightning.errors import ConfigError, at_setting
 from sts_lightning.evaluation.correlation import require_finite
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.ranks import evaluate_ranks
-from sts_lightning.evaluation.relatedness import evaluate_relatedness
 from sts_lightning.evaluation.sts import (
     check_aggregate,
     describe_binary,
@@ -141,8 +135,6 @@ def _open(
         return _classification(tasks, cfg.folds)
     if cfg.suite == "probing":
         return _classification(load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS)), cfg.folds)
-    if cfg.suite == "relatedness":
-        return _relatedness(load_relatedness_tasks(cfg.data_root, names or RELATEDNESS_TASKS, text))
     if not names:
         raise ConfigError(
             "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification.",
@@ -248,19 +240,6 @@ def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_transfer(encoder, tasks, folds)
         return {**result, "folds": folds}, _row(result["average"], result["tasks"])
-
-    return Suite(score, least_prepared(task.text for task in tasks))
-
-
-def _relatedness(tasks: Sequence[RelatednessTask]) -> Suite:
-    def score(encoder: Encoder, folder: Path) -> Scored:
-        result = evaluate_relatedness(encoder, tasks)
-        row = {
-            f"{name} {kind}": value
-            for name, task in result["tasks"].items()
-            for kind, value in (("Pearson", task["pearson"]), ("Spearman", task["spearman"]))
-        }
-        return {**result}, row
 
     return Suite(score, least_prepared(task.text for task in tasks))
 

@@ -6,15 +6,14 @@ import logging
 import math
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
 
 from sts_lightning.data.readers.classification import ClassificationTask
 from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.encoding import Encoder
-from sts_lightning.evaluation.features import FrozenFeatures
+from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +113,30 @@ def evaluate_transfer(
         log.info("%s: %.2f", task.name, results[task.name]["score"])
     average = float(np.mean([result["score"] for result in results.values()]))
     return {"average": average, "tasks": results}
+
+
+class FrozenFeatures:
+    """Features by SentEval's protocol, from vectors that are computed once for each distinct sentence.
+
+    Args:
+        encoder: Frozen encoder.
+        texts: All sentences whose features will be needed.
+    """
+
+    def __init__(self, encoder: Encoder, texts: Iterable[str]) -> None:
+        distinct = list(dict.fromkeys(texts))
+        log.info("%s sentences to encode", f"{len(distinct):,}")
+        self._vectors = encode_distinct(encoder, distinct)
+
+    def __call__(self, examples: Sequence[tuple[str, ...]]) -> np.ndarray:
+        """Return the vector of each sentence (N, D), or [|u - v|; u * v] of each pair (N, 2 D)."""
+        columns = [
+            self._vectors[column].astype(np.float32, copy=False) for column in zip(*examples, strict=True)
+        ]
+        if len(columns) == 1:
+            return columns[0]
+        first, second = columns
+        return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
 Examples = tuple[np.ndarray, np.ndarray]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sts_lightning.analysis.phases import find_phases
+from sts_lightning.analysis.phases import phases_of
 from sts_lightning.data.leaked_rows import published_leaks
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
@@ -294,7 +294,8 @@ def rank_summary(ranks: Sequence[Sequence[Mapping[str, float]]]) -> list[list[fl
     for rows in ranks:
         energy = [row["rank/energy"] for row in rows]
         dev = [row["rank/spearman"] for row in rows]
-        phases = find_phases([int(row["step"]) for row in rows], energy, dev)
+        phases = phases_of(rows)
+        assert phases is not None
         best = energy[int(np.argmax(dev))]
         summary.append(
             [

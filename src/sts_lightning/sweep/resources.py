@@ -24,7 +24,7 @@ def demand_of(cfg: DictConfig) -> Demand:
     trainer = cfg.get("trainer")
     if trainer is None:
         none = cfg.accelerator in ("cpu", "mps")
-        return Demand(0 if none else cfg.devices, required=cfg.accelerator == "gpu")
+        return Demand(0 if none else 1, required=cfg.accelerator == "gpu")
     if trainer.num_nodes > 1:
         raise ConfigError(
             f"trainer.num_nodes={trainer.num_nodes}: a job of a sweep (-m) runs on one machine; "

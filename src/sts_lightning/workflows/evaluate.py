@@ -28,7 +28,7 @@ from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.state import check_free, check_same
 from sts_lightning.workflows.cut_texts import report_cut
-from sts_lightning.workflows.evaluated_encoder import Source, encoding_devices, encoding_with, load_evaluated
+from sts_lightning.workflows.evaluated_encoder import Source, encoding_device, load_evaluated
 
 log = logging.getLogger(__name__)
 
@@ -91,16 +91,15 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     cfg = check_config(cfg)
     if state == "started":
         check_same(RunFolder(folder), cfg)
-    devices = encoding_devices(cfg.accelerator, cfg.devices)
+    device = encoding_device(cfg.accelerator)
     source = Source.of(cfg)
     suite = open_suite(cfg, cfg.senteval_text or _text_of(source.config))
-    encoder = load_evaluated(cfg, devices[0], source)
+    encoder = load_evaluated(cfg, device, source)
     if suite.tables:
         report_cut(encoder, suite.tables)
-    with encoding_with(encoder, cfg, devices) as everyone:
-        cached = None if cfg.cache_dir is None else _cached(encoder, everyone, cfg.cache_dir)
-        reader: Encoder = cached or everyone
-        result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
+    cached = None if cfg.cache_dir is None else _cached(encoder, cfg.cache_dir)
+    reader: Encoder = cached or encoder
+    result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
     if cached is not None:
         log.info("%d vectors from %s, %d encoded", cached.found, cached.folder, cached.encoded)
     RunFolder(folder).save_config(cfg)
@@ -114,7 +113,6 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
-        "devices": len(devices),
         "vectors_from_cache": 0 if cached is None else cached.found,
         "trained_on": [] if source.run is None else as_plain(source.run.trained_on()),
         "wall_seconds": round(time.monotonic() - started, 1),
@@ -128,7 +126,6 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         "rank": "Energy rank of the test sentences' vectors (99 % of the squared singular values, ",
         "transfer": f"Accuracy x 100 (logistic regression, {cfg.folds} folds, ",
         "probing": "Accuracy x 100 (logistic regression, ",
-        "relatedness": "Correlation x 100 (regression on frozen vectors, ",
         "mteb": "MTEB's main scores x 100 (",
     }[cfg.suite]
     text = "" if suite.text is None else f", senteval_text={suite.text}"
@@ -138,12 +135,12 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     return float(result["average"])
 
 
-def _cached(encoder: SentenceEncoder, everyone: Encoder, cache_dir: str) -> CachedVectors:
+def _cached(encoder: SentenceEncoder, cache_dir: str) -> CachedVectors:
     folder = Path(cache_dir)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"cache_dir {folder} is not a folder.", key="cache_dir")
     with at_setting("cache_dir"):
-        return CachedVectors(everyone, folder / fingerprint(encoder)[:16], encoder.precision)
+        return CachedVectors(encoder, folder / fingerprint(encoder)[:16], encoder.precision)
 
 
 def _training(run: RunFolder | None) -> dict[str, Any]:

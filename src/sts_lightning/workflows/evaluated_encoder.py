@@ -1,12 +1,10 @@
-"""The encoder that `eval.py` evaluates, on one device or on several."""
+"""The encoder that `eval.py` evaluates."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -18,10 +16,9 @@ from sts_lightning.conf_folders import files_of
 from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.keys import suggest
-from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16, cuda_devices
+from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError, at_setting
-from sts_lightning.evaluation.encoder_pool import EncoderPool
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder, edit_and_cut, load, load_from, with_quantization
 from sts_lightning.runs.folder import RunFolder
@@ -57,26 +54,14 @@ class Source:
             return cls(run, run.load_config(trust, encoder_only=True))
 
 
-def encoding_devices(accelerator: str, count: int) -> list[str]:
-    """Return the devices that encode, one for each process.
+def encoding_device(accelerator: str) -> str:
+    """Return the device that encodes; of several GPUs the first visible one.
 
     Args:
         accelerator: See `choose_accelerator`.
-        count: Number of devices; -1: all visible GPUs, or the CPU.
-
-    Raises:
-        ConfigError: There are fewer.
     """
     found = choose_accelerator(accelerator, "accelerator")
-    if count < 1 and count != -1:
-        raise ConfigError(f"devices={count} must be at least 1, or -1 for all GPUs.", key="devices")
-    if found == "cpu":
-        return ["cpu"] * max(count, 1)
-    visible = ["mps"] if found == "mps" else [f"cuda:{index}" for index in range(cuda_devices())]
-    if count > len(visible):
-        there = "one Apple GPU is" if found == "mps" else f"{len(visible)} CUDA devices are"
-        raise ConfigError(f"devices={count}, but only {there} visible.", key="devices")
-    return visible if count == -1 else visible[:count]
+    return found if found in ("cpu", "mps") else "cuda:0"
 
 
 def load_named(source: str, trust: Sequence[str] = (), trust_remote_code: bool = False) -> SentenceEncoder:
@@ -139,24 +124,6 @@ def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:
     else:
         native = kind == "cpu" and cpu_multiplies_bfloat16()
     return encoder.set_precision("bf16-true" if native else "32-true")
-
-
-def encoding_with(
-    encoder: SentenceEncoder, cfg: DictConfig, devices: Sequence[str]
-) -> contextlib.AbstractContextManager[SentenceEncoder | EncoderPool]:
-    """Return the encoder, or for several devices a pool of processes, to be used in a ``with`` statement.
-
-    Args:
-        encoder: The encoder on the first device.
-        cfg: Configuration of the schema `EvalConfig`.
-        devices: What `encoding_devices` returns; on a CPU the processes share its threads.
-    """
-    if len(devices) == 1:
-        return contextlib.nullcontext(encoder)
-    threads = max(1, torch.get_num_threads() // len(devices)) if devices[0] == "cpu" else None
-    decided = cfg.copy()
-    decided.precision = encoder.precision  # where it is auto, the same for all
-    return EncoderPool(encoder, partial(load_evaluated, decided), devices[1:], threads)
 
 
 def _load_model(cfg: DictConfig, device: str) -> SentenceEncoder:

@@ -14,14 +14,14 @@ class FigureSpec:
         title: Paper, number and content.
         needs: Runs that it is drawn from.
         commands: Commands that make these runs and draw the figure.
-        drawn_from: What ``--runs`` names.
+        drawn_from: What it is drawn from: the runs of a table (``--table``), or what ``--runs`` names.
         chooses_sentences: Whether ``--on`` chooses between test and dev sentences.
     """
 
     title: str
     needs: str
     commands: tuple[str, ...]
-    drawn_from: Literal["nothing", "runs", "evaluations"] = "runs"
+    drawn_from: Literal["nothing", "table", "runs", "evaluations"] = "table"
     chooses_sentences: bool = False
 
 
@@ -61,6 +61,7 @@ FIGURES = {
             f"{WATCHED} callbacks.rank_monitor.views=dropout seed=1 hydra.sweep.dir=runs/views",
             "sts-lightning figure rank_figure3 --runs runs/views/*",
         ),
+        drawn_from="runs",
     ),
     "rank_figure4": FigureSpec(
         "Rank reduction, Figure 4 (probing tasks over steps)",

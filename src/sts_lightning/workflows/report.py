@@ -14,7 +14,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
 from omegaconf import DictConfig
 
-from sts_lightning.analysis.phases import Phases, find_phases
+from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.console import print_scores
 from sts_lightning.data.dev_suite import parts_of
@@ -196,7 +196,7 @@ def _dev(scores: Scores) -> dict[str, Any]:
 def _details(
     fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float | None
 ) -> dict[str, Any]:
-    parts, encoder = fitted.parts, fitted.module.encoder
+    parts, encoder, phases = fitted.parts, fitted.module.encoder, phases_of(history)
     return {
         "test_untuned": fitted.untuned.test if fitted.untuned else None,
         "best_step": best_step,
@@ -210,7 +210,7 @@ def _details(
         "senteval_text": parts.data.text,
         "processes": fitted.trainer.world_size,
         "micro_batch_size": fitted.module.micro_batch_size,
-        "phases": _phases(history),
+        "phases": None if phases is None else dataclasses.asdict(phases),
         "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],
         "trained_on": _trained_on(parts),
         "wall_seconds": None if seconds is None else round(seconds, 1),
@@ -234,15 +234,6 @@ def _trained_on(parts: Parts) -> list[dict[str, Any] | None]:
     return as_plain((*earlier, parts.data.trained_on))
 
 
-def _phases(history: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the phases of a run that a `RankMonitor` watched."""
-    rows = [row for row in history if "rank/energy" in row]
-    if not rows:
-        return None
-    columns = [[row[name] for row in rows] for name in ("step", "rank/energy", "rank/spearman")]
-    return dataclasses.asdict(find_phases(*columns))
-
-
 def _plot_dev(scores: Scores, data: SentenceDataModule, run: RunFolder, title: str) -> None:
     """Plot the dev pairs, of a suite those of the first part, which have graded scores."""
     [first, *_] = dev_tasks(data.dev)
@@ -253,11 +244,11 @@ def _plot_dev(scores: Scores, data: SentenceDataModule, run: RunFolder, title: s
 
 
 def _plot_ranks(history: list[dict[str, Any]], run: RunFolder, title: str) -> None:
-    phases = _phases(history)
+    phases = phases_of(history)
     if phases is not None:
         rows = [row for row in history if "rank/energy" in row]
-        plot_rank_curves(rows, Phases(**phases), run.plots / "rank_curves.png", title)
-        plot_rank_scores(rows, Phases(**phases), run.plots / "rank_against_dev.png", title)
+        plot_rank_curves(rows, phases, run.plots / "rank_curves.png", title)
+        plot_rank_scores(rows, phases, run.plots / "rank_against_dev.png", title)
 
 
 def _print_scores(
