@@ -87,8 +87,6 @@ def estimate(cfg: DictConfig, card: Card | str | None = None, quick: bool = Fals
     """
     cfg = check_config(cfg)
     device, notes = _device(cfg, card)
-    if cfg.trainer.strategy == "fsdp":
-        notes = (*notes, "memory of undivided weights: with trainer.strategy=fsdp each process holds a part")
     tracer = Tracer(cfg, device)
     wanted = cfg.trainer.micro_batch_size
     largest, whole = (0, False) if quick and wanted != "auto" else tracer.largest()

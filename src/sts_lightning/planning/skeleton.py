@@ -167,14 +167,7 @@ def counting_tokenizer(causal: bool) -> PreTrainedTokenizerFast:
     own.post_processor = processors.TemplateProcessing(
         single="<s> $A" if causal else "<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=own,
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
-        mask_token="<mask>",
-        unk_token="<unk>",
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=own, **_published()["special_tokens"])
 
 
 def _build(
