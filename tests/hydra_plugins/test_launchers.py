@@ -82,7 +82,6 @@ def test_optunas_own_direction_is_rejected() -> None:
         ("process", "jobs=a"),
         ("process", "jobs=true"),
         ("process", "timeout_minutes=soon"),
-        ("process", "wait=maybe"),
         ("ray", "gpus_per_job=0.5"),
         ("slurm", "memory_gb=much"),
         ("ray", "timeout_minutes=-5"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
@@ -63,3 +64,21 @@ def test_an_unknown_shape_is_named(config: Config, monkeypatch: pytest.MonkeyPat
 
 def _unreachable(*args: object, **kwargs: object) -> None:
     raise OSError("no connection")
+
+
+def test_a_published_model_is_planned_without_the_hub_and_its_cache(
+    config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def connect(*args: object) -> None:
+        pytest.fail("a plan reached for the network")
+
+    monkeypatch.setattr("socket.socket.connect", connect)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("transformers.utils.hub.HF_HUB_CACHE", str(tmp_path), raising=False)
+    cfg = config("model=bert_base", "data=toy")
+    skeleton = build_skeleton(cfg.model, cfg.prompt)
+    assert skeleton.encoder.backbone.config.hidden_size == 768
+    assert len(skeleton.notes) == 2
+    tokens = skeleton.encoder.tokenizer(["A man, extraordinarily tall, is 12345 feet."])[0]
+    pieces = ["A", "man", ",", "extraord", "inarily", "tall", ",", "is", "123", "45", "feet", "."]
+    assert len(tokens) == 2 + len(pieces)

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.reproduce.collect import (
+    _settings,
     collect,
-    evaluation_text,
     selection_text,
-    training_seed,
-    training_text,
 )
 from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Cell, Table
@@ -52,7 +50,7 @@ def test_a_table_names_the_settings_of_all_rows(table: Table, scores: dict[str, 
         assert "Training: max_length=64, precision=bf16-mixed, quantization=4bit." in form
         assert "Seeds: 1, 2, 3." in form
     rows = [row for row in csv.DictReader(io.StringIO(csv_text(collected))) if row["source"] == "here"]
-    assert {(row["system"], row["seeds"]) for row in rows} == {
+    assert {(row["system"], row["seed"]) for row in rows} == {
         ("plain", "1 / 2 / 3"),
         ("a|b_c", "1 / 2 / 3"),
         ("absent", ""),
@@ -99,7 +97,7 @@ def test_nothing_is_said_of_a_table_that_has_not_run(table: Table) -> None:
     ],
 )
 def test_in_words(details: dict[str, object], texts: tuple[str, str, str]) -> None:
-    assert (evaluation_text(details), training_text(details), training_seed(details)) == texts
+    assert tuple(_settings(details).values()) == texts
 
 
 @pytest.mark.parametrize(
@@ -129,7 +127,7 @@ def test_an_evaluation_names_what_selected_the_weights(tmp_path: Path) -> None:
     for row in rows:
         finish(table.seed_runs(Cell(row, "minilm"))[0], 1.0, 1)
     collected = collect(table, 20)
-    assert [system.selected for system in collected.systems] == [
+    assert [system.setting("selected") for system in collected.systems] == [
         ["STS-B dev"],
         ["STS-B dev"],
         ["not trained"],

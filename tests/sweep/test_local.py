@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -123,8 +121,6 @@ def test_a_job_that_another_sweep_runs_is_left_to_it(tmp_path: Path) -> None:
     assert not (planned[0].folder / "starts").exists()
     assert caught.value.exit_status == 75
     assert f"1 of 2 jobs run elsewhere: {planned[0].folder} (pid {os.getpid()} on host " in str(caught.value)
-    assert caught.value.hint is not None
-    assert "hydra.launcher.wait=true" in caught.value.hint
 
 
 def test_a_failed_job_outweighs_one_that_runs_elsewhere(tmp_path: Path) -> None:
@@ -132,38 +128,6 @@ def test_a_failed_job_outweighs_one_that_runs_elsewhere(tmp_path: Path) -> None:
     planned[0].folder.mkdir()
     with locked(planned[0].folder), pytest.raises(FailedJobsError, match="1 of 2 jobs failed"):
         run_jobs(planned, alone())
-
-
-@pytest.mark.parametrize("finishes", [True, False])
-def test_it_waits_for_a_job_that_runs_elsewhere(
-    finishes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The other jobs do not wait; one that the other process leaves unfinished is resumed here."""
-    monkeypatch.setattr(local, "POLL", 0.1)
-    planned = jobs(tmp_path, "one", "two")
-    first = planned[0].folder
-    (first / "checkpoints").mkdir(parents=True)
-    (first / "checkpoints" / "last.ckpt").touch()
-    (first / "what").write_text("one")
-    held = contextlib.ExitStack()
-    held.enter_context(locked(first))
-
-    def end() -> None:
-        while planned[1].state != "done":
-            time.sleep(0.05)
-        if finishes:
-            (first / "metrics.json").write_text(json.dumps({"dev": {"spearman": 70.0}}))
-        held.close()
-
-    other = threading.Thread(target=end)
-    other.start()
-    with caplog.at_level("INFO"):
-        run_jobs(planned, alone(), wait=True)
-    other.join()
-    assert [job.state for job in planned] == ["was done" if finishes else "done", "done"]
-    assert [job.score for job in planned] == [70.0 if finishes else 53.0, 53.0]
-    assert caplog.text.count("waiting for what=one, which runs elsewhere (pid ") == 1
-    assert finishes or starts(planned[0])[0][0] == "True"
 
 
 def test_a_job_that_a_worker_is_about_to_start_is_stopped_too(

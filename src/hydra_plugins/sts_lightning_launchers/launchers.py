@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.utils import JobReturn, JobStatus, configure_log
 from hydra.plugins.launcher import Launcher
@@ -123,8 +122,6 @@ class ProcessLauncher(JobLauncher):
             without a GPU.
         gpus_per_job: Number of GPUs assigned to a job; null: its trainer.devices.
         timeout_minutes: Time limit of a job, after which it is killed; null: no limit.
-        wait: Whether to wait for jobs that another process runs, and to resume those that it leaves
-            unfinished.
     """
 
     def __init__(
@@ -132,16 +129,11 @@ class ProcessLauncher(JobLauncher):
         jobs: int | None,
         gpus_per_job: int | None,
         timeout_minutes: float | None,
-        wait: bool = False,
     ) -> None:
         check_numbers(gpus_per_job=gpus_per_job, jobs=jobs, timeout_minutes=timeout_minutes)
-        if wait not in (False, True):  # any text is true
-            message = f"hydra.launcher.wait must be true or false, got {wait}."
-            raise ConfigError(message, key="hydra.launcher.wait")
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         self.timeout_minutes = timeout_minutes
-        self.wait = wait
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
@@ -149,7 +141,7 @@ class ProcessLauncher(JobLauncher):
         from sts_lightning.sweep.resources import this_machine
 
         pool = this_machine(self.jobs, self.gpus_per_job, jobs)
-        run_jobs(jobs, pool, self.timeout_minutes, self.wait)
+        run_jobs(jobs, pool, self.timeout_minutes)
 
 
 class SlurmLauncher(JobLauncher):
@@ -257,23 +249,3 @@ def _returned(job: Job) -> JobReturn:
     problem = job.problem or job.state
     result.return_value = FailedJobsError(f"{job.folder}: {problem}") if failed else job.score
     return result
-
-
-def _store(name: str, launcher: type[JobLauncher], **settings: Any) -> None:
-    node = {"_target_": f"{__name__}.{launcher.__name__}", **settings}
-    ConfigStore.instance().store(group="hydra/launcher", name=name, node=node)
-
-
-_store("process", ProcessLauncher, jobs=None, gpus_per_job=None, timeout_minutes=None, wait=False)
-_store(
-    "slurm",
-    SlurmLauncher,
-    jobs=None,
-    gpus_per_job=None,
-    cpus_per_job=8,
-    memory_gb=None,
-    timeout_minutes=24 * 60,
-    partition=None,
-    extra={},
-)
-_store("ray", RayLauncher, address=None, gpus_per_job=None, cpus_per_job=2, timeout_minutes=None)

@@ -61,10 +61,8 @@ def run(options: argparse.Namespace) -> None:
 
     settings = [*([] if options.jobs is None else [f"jobs={options.jobs}"]), *options.set]
     if options.plan:
-        from sts_lightning.planning.costs import Costs
-
         running.open_launcher(table, options.launcher, settings)
-        listing.print_plan(table, options.jobs, Costs(options.card))
+        listing.print_plan(table, options.jobs, listing.costs_on(options.card))
         return
     finished = options.report or running.reproduce(table, options.launcher, settings)
     from sts_lightning.reproduce.formats import write_report

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from importlib.resources import files
 
 import psutil
 import torch
+import yaml
 
 from sts_lightning.config.machine import cpu_multiplies_bfloat16
 from sts_lightning.errors import ConfigError
@@ -66,30 +68,14 @@ class Card:
         return max(cost.flops / (peak * EFFICIENCY), cost.moved / (self.bandwidth * BANDWIDTH))
 
 
-def _card(name: str, gib: int, half: float, full: float, bandwidth: float, precision: str) -> Card:
-    return Card(name, gib * GIB, half * 1e12, full * 1e12, bandwidth * 1e9, precision)
+def _card(name: str, gib: float, half: float, full: float, bandwidth: float, precision: str) -> Card:
+    return Card(name, int(gib * GIB), half * 1e12, full * 1e12, bandwidth * 1e9, precision)
 
 
-CARDS = {
-    card.name: card
-    for card in (
-        _card("t4", 15, 65, 8.1, 320, "32-true"),
-        _card("v100-32", 32, 125, 15.7, 900, "32-true"),
-        _card("rtx3090", 24, 71, 35.6, 936, "bf16-mixed"),
-        _card("rtx4090", 24, 165, 82.6, 1008, "bf16-mixed"),
-        _card("rtx5090", 32, 210, 105, 1792, "bf16-mixed"),
-        _card("l4", 23, 121, 30.3, 300, "bf16-mixed"),
-        _card("a10", 23, 125, 31.2, 600, "bf16-mixed"),
-        _card("a6000", 48, 155, 38.7, 768, "bf16-mixed"),
-        _card("l40s", 45, 362, 91.6, 864, "bf16-mixed"),
-        _card("a100-40", 40, 312, 19.5, 1555, "bf16-mixed"),
-        _card("a100-80", 80, 312, 19.5, 2039, "bf16-mixed"),
-        _card("h100", 80, 989, 67, 3350, "bf16-mixed"),
-        _card("h200", 140, 989, 67, 4800, "bf16-mixed"),
-        _card("b200", 179, 2250, 80, 8000, "bf16-mixed"),
-    )
-}
-"""Cards by name: dense peaks of the makers' data sheets (16-bit products summed in 32 bits)."""
+_SHEETS = yaml.safe_load((files("sts_lightning.planning") / "cards.yaml").read_text(encoding="utf-8"))
+
+CARDS = {name: _card(name, *numbers) for name, numbers in _SHEETS.items()}
+"""Cards whose speed is known, by name."""
 
 
 NO_SPEED = re.compile(r"nvidia|tesla|geforce|rtx|pcie|sxm\d*|hbm\d\w?|\d+gb")

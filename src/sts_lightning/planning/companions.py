@@ -38,7 +38,8 @@ class Sketch:
     """Teacher without weights: traces one chunk of the sentences that it is asked for, and returns zeros.
 
     Args:
-        encoder: Its encoder, without weights.
+        dimension: Size of its vectors.
+        encoder: Its encoder, without weights; None where the vectors are stored and nothing is traced.
 
     Attributes:
         fake: Function that makes rows fake; the step sets it.
@@ -46,37 +47,31 @@ class Sketch:
         chunk_tokens: Maximum number of tokens of a chunk; the step sets it.
     """
 
-    def __init__(self, encoder: SentenceEncoder) -> None:
-        self.encoder = encoder.requires_grad_(False).eval()
-        self.dimension = encoder.dimension
+    def __init__(self, dimension: int, encoder: SentenceEncoder | None = None) -> None:
+        self.dimension = dimension
+        self.encoder = None if encoder is None else encoder.requires_grad_(False).eval()
         self.fake: Fake | None = None
         self.meter = Meter()
         self.chunk_tokens = 1
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Trace the first chunk, which has the longest rows; return zeros, (N, D)."""
+        if self.encoder is not None:
+            self._trace(self.encoder, sentences)
+        return np.zeros((len(sentences), self.dimension), dtype=np.float32)
+
+    def _trace(self, encoder: SentenceEncoder, sentences: Sequence[str]) -> None:
         assert self.fake is not None
         with _disable_current_modes():
-            rows = self.encoder.prepare(self.chunk_tokens, training=False)([sentences], [])
+            rows = encoder.prepare(self.chunk_tokens, training=False)([sentences], [])
             first = self.fake(TokenizedBatch(rows.chunks[:1], rows.restore, rows.num_tokens))
         before = self.meter.costs.copy()
         with torch.no_grad():
-            self.encoder.embed_chunk(first.chunks[0])
+            encoder.embed_chunk(first.chunks[0])
         tokens = [chunk["input_ids"].numel() for chunk in rows.chunks]
         more = sum(tokens) / tokens[0] - 1
         for cost, count in (self.meter.costs - before).items():
             self.meter.costs[cost] += math.ceil(count * more)
-        return np.zeros((len(sentences), self.encoder.dimension), dtype=np.float32)
-
-
-class _Zeros:
-    """Stored vectors, of which only the size matters."""
-
-    def __init__(self, dimension: int) -> None:
-        self.dimension = dimension
-
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        return np.zeros((len(sentences), self.dimension), dtype=np.float32)
 
 
 def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion | None, list[str]]:
@@ -95,25 +90,25 @@ def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion
     if not cfg.companion:
         return None, []
     companion = build("companion", cfg.companion, Companion)
+    notes: list[str] = []
     if not isinstance(companion, Teacher):
         with name_setting("companion", cfg.companion):
             companion.connect(encoder)
-        return companion, []
-    notes: list[str] = []
+        return companion, notes
 
     def load(source: str) -> Encodes:
         if has_vectors(Path(source)):
-            return _Zeros(StoredVectors(Path(source)).dimension)
+            return Sketch(StoredVectors(Path(source)).dimension)
         skeleton = _teacher(source, companion)
         notes.extend(f"{source}: {note}" for note in skeleton.notes)
-        return Sketch(skeleton.encoder)
+        return Sketch(skeleton.encoder.dimension, skeleton.encoder)
 
     companion.connect_by(load)
     return companion, notes
 
 
 def sketches(companion: Companion | None) -> list[Sketch]:
-    """Return the teachers of a companion that are traced; stored vectors are not."""
+    """Return the teachers of a companion."""
     encoders = companion.encoders if isinstance(companion, Teacher) else []
     return [encoder for encoder in encoders if isinstance(encoder, Sketch)]
 
@@ -124,16 +119,10 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
         return build_skeleton(cfg.model, cfg.prompt)
     # With a pooling of its own a plan needs no more of the model than its shape.
     own = "SentenceEncoder.from_pretrained" if teacher.pooling else "pretrained.from_pipeline"
-    given = {"pooling": teacher.pooling, "max_length": teacher.max_length}
-    model = OmegaConf.create(
-        {
-            "_target_": f"sts_lightning.models.{own}",
-            "name": source,
-            **{key: value for key, value in given.items() if value is not None},
-        }
-    )
+    model = {"_target_": f"sts_lightning.models.{own}", "name": source}
+    model |= {name: getattr(teacher, name) for name in ("pooling", "max_length") if getattr(teacher, name)}
     try:
-        return build_skeleton(model, OmegaConf.create({"pooling": None}))
+        return build_skeleton(OmegaConf.create(model), OmegaConf.create({"pooling": None}))
     except ConfigError as error:
         error.key = "companion.sources"
         raise

@@ -136,10 +136,9 @@ def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str
 def _read(kind: Any, name: str, trust_remote_code: bool) -> Any:
     """Read a file of a model; that of a published one from the cache alone, since a plan knows it anyway."""
     source, options = find(name)
-    local = name.partition("@")[0] in _published()["shapes"]
-    return kind.from_pretrained(
-        source, trust_remote_code=trust_remote_code, local_files_only=local, **options
-    )
+    if name.partition("@")[0] in _published()["shapes"]:
+        options["local_files_only"] = True
+    return kind.from_pretrained(source, trust_remote_code=trust_remote_code, **options)
 
 
 @cache
@@ -167,14 +166,7 @@ def counting_tokenizer(causal: bool) -> PreTrainedTokenizerFast:
     own.post_processor = processors.TemplateProcessing(
         single="<s> $A" if causal else "<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 1)]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=own,
-        bos_token="<s>",
-        eos_token="</s>",
-        pad_token="<pad>",
-        mask_token="<mask>",
-        unk_token="<unk>",
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=own, **_published()["special_tokens"])
 
 
 def _build(

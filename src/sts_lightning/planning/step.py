@@ -188,7 +188,8 @@ class _Step:
         for sketch in sketches(self.module.companion):
             sketch.fake, sketch.meter = self._fake_rows, self.meter
             sketch.chunk_tokens = usual_chunk_tokens("cuda" if self.gpu else "cpu")
-            encoders.append(sketch.encoder)
+            if sketch.encoder is not None:
+                encoders.append(sketch.encoder)
         for encoder in encoders:
             make_fake(encoder, self.mode)
             for name, tensor in stored_tensors(encoder):

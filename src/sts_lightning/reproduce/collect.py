@@ -53,10 +53,8 @@ class System:
         predictions: Test predictions of each run that has some.
         clean: Averages of these on the test pairs that occur in no public training set.
         ranks: History rows with ranks, of each run with a `RankMonitor`.
-        selected: Dev pairs that selected the reported weights, of each finished run.
-        texts: How dev and test sentences were read, of each finished run.
-        trained: How the weights were trained, of each finished run.
-        seeds: Random seed of each finished run.
+        settings: In words, of each finished run: how dev and test sentences were read (``evaluation``), the
+            dev pairs that ``selected`` the reported weights, how these were trained (``training``), ``seed``.
         trained_on: Data of the stages of each finished run.
     """
 
@@ -70,11 +68,12 @@ class System:
     predictions: list[Predictions] = field(default_factory=list)
     clean: list[float] = field(default_factory=list)
     ranks: list[list[dict[str, float]]] = field(default_factory=list)
-    selected: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    trained: list[str] = field(default_factory=list)
-    seeds: list[str] = field(default_factory=list)
+    settings: list[dict[str, str]] = field(default_factory=list)
     trained_on: list[TrainedOn] = field(default_factory=list)
+
+    def setting(self, name: str) -> list[str]:
+        """Return the different values of one of the settings over the runs."""
+        return list(dict.fromkeys(values[name] for values in self.settings))
 
     @property
     def mark(self) -> str:
@@ -188,10 +187,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
         metrics = _readable(problems, RunFolder.metrics, run.results) if run.done else None
         if metrics is None:
             continue
-        system.selected.append(_selection(run, problems))
-        system.texts.append(evaluation_text(metrics.details))
-        system.trained.append(training_text(metrics.details))
-        system.seeds.append(training_seed(metrics.details))
+        system.settings.append(_settings(metrics.details) | {"selected": _selection(run, problems)})
         system.trained_on.append(metrics.trained_on if row.trains or row.after else ())
         scores, memory = metrics.scores, metrics.peak_memory_gb
         system.scores.append(scores if memory is None else {**scores, "memory": memory})
@@ -280,35 +276,25 @@ def _compare(collected: Collected, baseline: str, resamples: int) -> None:
     collected.differences[baseline] = found
 
 
-def rank_summary(ranks: Sequence[Sequence[Mapping[str, float]]]) -> list[list[float | None]]:
-    """Summarise the rank over each run.
+def rank_summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+    """Summarise the rank over a run: where it starts and ends, its highest value, and its phases.
 
     Args:
-        ranks: History rows with ranks, of each run.
-
-    Returns:
-        For each run: the first rank, the highest, its step, the rank at the best dev score, the last rank,
-        and the correlations of rank and dev score in phases 1 and 2.
+        rows: History rows with ranks.
     """
-    summary: list[list[float | None]] = []
-    for rows in ranks:
-        energy = [row["rank/energy"] for row in rows]
-        dev = [row["rank/spearman"] for row in rows]
-        phases = phases_of(rows)
-        assert phases is not None
-        best = energy[int(np.argmax(dev))]
-        summary.append(
-            [
-                energy[0],
-                max(energy),
-                phases.boundary,
-                best,
-                energy[-1],
-                phases.correlation1,
-                phases.correlation2,
-            ]
-        )
-    return summary
+    energy = [row["rank/energy"] for row in rows]
+    dev = [row["rank/spearman"] for row in rows]
+    phases = phases_of(rows)
+    assert phases is not None
+    return {
+        "start": energy[0],
+        "highest": max(energy),
+        "at step": phases.boundary,
+        "at best dev": energy[int(np.argmax(dev))],
+        "end": energy[-1],
+        "r in phase 1": phases.correlation1,
+        "r in phase 2": phases.correlation2,
+    }
 
 
 def evaluation_text(details: Mapping[str, Any]) -> str:
@@ -323,23 +309,15 @@ def evaluation_text(details: Mapping[str, Any]) -> str:
     return _in_words(details, keys)
 
 
-def training_text(details: Mapping[str, Any]) -> str:
-    """Return in words how the evaluated weights were trained: length, precision and quantisation.
-
-    Args:
-        details: Further entries of the run's metrics.
-    """
-    training = details.get("training", {})
-    return UNTRAINED if training is None else _in_words(training, ("max_length", "precision", "quantization"))
-
-
-def training_seed(details: Mapping[str, Any]) -> str:
-    """Return the seed of the run, or of the run whose weights were evaluated.
-
-    Args:
-        details: Further entries of the run's metrics.
-    """
-    return UNTRAINED if details.get("training", {}) is None else str(details.get("seed", UNKNOWN))
+def _settings(details: Mapping[str, Any]) -> dict[str, str]:
+    training, seed = details.get("training", {}), str(details.get("seed", UNKNOWN))
+    untrained = training is None
+    how = UNTRAINED if untrained else _in_words(training, ("max_length", "precision", "quantization"))
+    return {
+        "evaluation": evaluation_text(details),
+        "training": how,
+        "seed": UNTRAINED if untrained else seed,
+    }
 
 
 def selection_text(settings: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 CSV_COLUMNS = (
     *("system", "source", "column", "value", "std", "low", "high", "runs", "planned"),
     *("trained_on", "other_data", "row", "why"),
-    *("evaluation", "training", "seeds"),
+    *("evaluation", "training", "seed"),
 )
 
 TEX = str.maketrans(
@@ -88,7 +88,7 @@ def csv_text(collected: Collected) -> str:
     A missing value is empty. A published value names the model that it belongs to. ``low`` and ``high``
     bound the interval over test pairs; ``other_data`` says if a run was trained on other data than published
     (``yes``, ``no`` or ``unknown``). ``row`` says whether a system ``runs`` or is ``cited``, and ``why`` it
-    is cited. ``evaluation``, ``training`` and ``seeds`` are the settings of its runs. The column `CLEAN` is
+    is cited. ``evaluation``, ``training`` and ``seed`` are the settings of its runs. The column `CLEAN` is
     there where runs have predictions of the published sets.
     """
     text = io.StringIO()
@@ -108,9 +108,8 @@ def csv_text(collected: Collected) -> str:
             "planned": system.planned,
             "trained_on": trained_on(system),
             "other_data": _other_data(system),
+            **{name: " / ".join(system.setting(name)) for name in ("evaluation", "training", "seed")},
         }
-        settings = {"evaluation": system.texts, "training": system.trained, "seeds": system.seeds}
-        ours |= {name: " / ".join(dict.fromkeys(texts)) for name, texts in settings.items()}
         for column in collected.columns:
             interval = collected.intervals.get(system.name, {}).get(column)
             bounds = {} if interval is None else {"low": interval.low, "high": interval.high}

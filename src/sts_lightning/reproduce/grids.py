@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,7 +151,7 @@ def _here(collected: Collected, system: System, more: Sequence[str]) -> list[str
         *(_number(system.mean(column)) or MISSING for column in collected.columns),
         *(values[name] for name in more),
         runs,
-        " / ".join(dict.fromkeys(system.selected)),
+        " / ".join(system.setting("selected")),
         trained_on(system),
     ]
 
@@ -190,14 +190,16 @@ def _elsewhere(collected: Collected) -> Grid:
 
 
 def _ranks(collected: Collected) -> Grid:
+    header: dict[str, None] = {"": None}
     rows = []
     for system in collected.systems:
         if system.ranks:
-            columns = zip(*rank_summary(system.ranks), strict=True)
-            kinds = ("f", "f", "f", "f", "f", "r", "r")
-            rows.append([system.name, *(_mean(v, kind) for v, kind in zip(columns, kinds, strict=True))])
-    header = ["", "start", "highest", "at step", "at best dev", "end", "r in phase 1", "r in phase 2"]
-    return Grid("Energy rank of the dev sentences, and its correlation with the dev score", header, rows)
+            runs = [rank_summary(run) for run in system.ranks]
+            header |= dict.fromkeys(runs[0])
+            rows.append([system.name, *(_mean([run[name] for run in runs], name) for name in runs[0])])
+    return Grid(
+        "Energy rank of the dev sentences, and its correlation with the dev score", list(header), rows
+    )
 
 
 def _searches(collected: Collected) -> Grid:
@@ -223,36 +225,33 @@ def _interval(interval: Interval) -> str:
     return f"{interval}{mark}"
 
 
-def _mean(values: Sequence[float | None], kind: str) -> str:
+def _mean(values: Sequence[float | None], name: str) -> str:
     """Return the mean of the known values, with their number if some are missing."""
     known = [value for value in values if value is not None]
     if not known:
         return ""
-    text = f"{statistics.mean(known):.{2 if kind == 'r' else 0}f}"
+    text = f"{statistics.mean(known):.{2 if name.startswith('r ') else 0}f}"  # a correlation, or a rank
     return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)})"
 
 
 def setting_notes(collected: Collected) -> list[str]:
-    """Return the notes of a table; nothing if nothing has run."""
-    seeds = {system.name: [", ".join(dict.fromkeys(system.seeds))] for system in collected.systems}
-    selected = {
-        system.name: [text for text in system.selected if text != UNTRAINED] for system in collected.systems
+    """Return the notes on the settings of the runs; nothing if nothing has run."""
+    named = {
+        "evaluation": "Dev and test sentences",
+        "selected": "Dev pairs that select the weights",
+        "training": "Training",
+        "seed": "Seeds",
     }
-    found = (
-        ("Dev and test sentences", {system.name: system.texts for system in collected.systems}),
-        ("Dev pairs that select the weights", selected),
-        ("Training", {system.name: system.trained for system in collected.systems}),
-        ("Seeds", {name: texts for name, texts in seeds.items() if texts != [""]}),
-    )
-    return [note for what, texts in found if (note := _note(what, texts)) is not None]
+    return [note for name, what in named.items() if (note := _note(collected, name, what)) is not None]
 
 
-def _note(what: str, texts: Mapping[str, Sequence[str]]) -> str | None:
-    """Return one sentence on the settings of all rows, those that differ with the names of their rows."""
+def _note(collected: Collected, name: str, what: str) -> str | None:
+    """Return one sentence on a setting of all rows; values that differ come with the names of their rows."""
     rows: dict[str, list[str]] = {}
-    for name, of_runs in texts.items():
-        for text in dict.fromkeys(of_runs):
-            rows.setdefault(text, []).append(name)
+    for system in collected.systems:
+        values = [text for text in system.setting(name) if (name, text) != ("selected", UNTRAINED)]
+        for text in [", ".join(values)] if name == "seed" and values else values:
+            rows.setdefault(text, []).append(system.name)
     if not rows:
         return None
     if len(rows) == 1:

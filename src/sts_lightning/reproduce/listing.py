@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 from sts_lightning.conf_folders import files_of
@@ -62,6 +63,27 @@ def print_plan(table: Table, jobs: int | None, cost: Cost) -> None:
     )
     if any(table.search_runs(cell) for cell in table.cells):
         print_line("Rows with a choice by dev score show their runs once that choice is made.")
+
+
+def costs_on(card: str | None) -> Cost:
+    """Return a function that says what a run costs. It imports torch when it is called, after the first line.
+
+    Args:
+        card: Device by name or memory; None: the visible GPU, or none.
+
+    Raises:
+        ConfigError: The card is not known.
+    """
+
+    @cache
+    def costs() -> Cost:
+        from sts_lightning.planning.costs import Costs
+
+        return Costs(card)
+
+    if card is not None:
+        costs()  # an unknown card is rejected before anything is printed
+    return lambda cfg: costs()(cfg)
 
 
 def _costs(run: Planned, cost: Cost) -> Iterator[str]:

@@ -177,8 +177,7 @@ class Table:
 
     def _evaluations(self, row: RowSpec, cell: Cell) -> list[Planned]:
         """Return the evaluations of the untrained model, or of each run of the row named by `after`."""
-        scale = [] if self.scale is None else self.scale.evaluate
-        overrides = (*_model(cell), *scale, *_own(row, cell))
+        overrides = (*_model(cell), *_own(row, cell))
         if row.after is None:
             return [self._planned("eval", overrides, cell)]
         starts = dict.fromkeys(self._start(row, cell.model, seed) for seed in self.run_seeds)

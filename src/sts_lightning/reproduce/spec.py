@@ -147,14 +147,12 @@ class Scale:
         seeds: Random seeds; those of the table if empty.
         overrides: Overrides of all runs of train.py.
         experiments: Overrides of the runs of an experiment, by experiment.
-        evaluate: Overrides of all runs of eval.py.
     """
 
     hours: float = MISSING
     seeds: list[int] = field(default_factory=list)
     overrides: list[str] = field(default_factory=list)
     experiments: dict[str, list[str]] = field(default_factory=dict)
-    evaluate: list[str] = field(default_factory=list)
 
 
 def compared_column(columns: Sequence[str]) -> str | None:
@@ -183,7 +181,6 @@ def load_spec(path: Path) -> TableSpec:
         raise ConfigError(f"{path}: rows is required.")
     _check_rows(path, spec)
     _check_published(path, spec)
-    _check_cited(path, spec)
     return spec
 
 
@@ -222,32 +219,18 @@ def _check_rows(path: Path, spec: TableSpec) -> None:
 def _check_published(path: Path, spec: TableSpec) -> None:
     for model, systems in spec.published.items():
         for name, values in systems.items():
+            key = f"published.{model}.{name}"
             if model != CITED and name not in spec.rows:
-                raise ConfigError(f"{path}: published.{model}.{name} is not among rows.")
+                raise ConfigError(f"{path}: {key} is not among rows.", key=key)
+            if model == CITED and name in spec.rows:
+                raise ConfigError(f"{path}: {name} is among rows; its values belong to a model.", key=key)
+            if model == CITED and not spec.why.get(name, "").strip():
+                raise ConfigError(f"{path}: {key} does not say why it is not run.", key=f"why.{name}")
             if len(values) != len(spec.columns):
                 raise ConfigError(
-                    f"{path}: published.{model}.{name} has {len(values)} values, and there are "
-                    f"{len(spec.columns)} columns."
+                    f"{path}: {key} has {len(values)} values, and there are {len(spec.columns)} columns.",
+                    key=key,
                 )
-
-
-def _check_cited(path: Path, spec: TableSpec) -> None:
-    cited = spec.published.get(CITED, {})
-    for name in cited:
-        if name in spec.rows:
-            raise ConfigError(
-                f"{path}: {name} is cited and among rows; its values belong to a model.",
-                key=f"published.{CITED}.{name}",
-            )
-        if not spec.why.get(name, "").strip():
-            raise ConfigError(
-                f"{path}: published.{CITED}.{name} does not say why it is not run.",
-                key=f"why.{name}",
-                hint="Give the reason, or a row that runs it.",
-            )
-    for name in spec.why:
-        if name not in cited:
-            raise ConfigError(f"{path}: why.{name} explains a system that is not cited.", key=f"why.{name}")
 
 
 def load_scale(path: Path) -> Scale:

@@ -103,11 +103,11 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = 
         RunningElsewhereError: No job failed, but some run elsewhere.
         InterruptedRunError: The user stopped the sweep.
     """
-    begin, workers = time.monotonic(), min(at_once or len(jobs), len(jobs))
+    workers = min(at_once or len(jobs), len(jobs))
     left = dict(enumerate(handles))
     stages = {job.folder: job for job in jobs if job.stage is not None}
     try:
-        with overview(jobs, workers, begin):
+        with overview(jobs, workers):
             while left:
                 for index, handle in list(left.items()):
                     _update(jobs[index], handle, stages)
@@ -119,7 +119,7 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = 
         for handle in left.values():
             handle.cancel()
         raise interrupted(jobs, error) from None
-    conclude(jobs, workers, begin)
+    conclude(jobs, workers)
 
 
 def _update(job: Job, handle: Handle, stages: Mapping[Path, Job]) -> None:

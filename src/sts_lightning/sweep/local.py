@@ -7,11 +7,9 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from sts_lightning.counted import counted
 from sts_lightning.interrupts import KILL
-from sts_lightning.runs.lock import holder, is_locked
 from sts_lightning.sweep.job import ENDED, PATIENCE, Job, Resources, run_job, signal_job
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 from sts_lightning.sweep.resources import Pool
@@ -19,13 +17,7 @@ from sts_lightning.sweep.resources import Pool
 log = logging.getLogger(__name__)
 
 
-POLL = 2.0
-"""Seconds between two looks at a job that another process runs."""
-
-
-def run_jobs(
-    jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None, wait: bool = False
-) -> None:
+def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = None) -> None:
     """Run all jobs that have not finished; a failed job does not stop the others.
 
     Ctrl-C and SIGTERM stop all of them after their current step, so that the sweep can be resumed.
@@ -34,8 +26,6 @@ def run_jobs(
         jobs: Jobs of the sweep.
         pool: GPUs and cores of this machine.
         timeout_minutes: Time limit of each job, after which it is killed; None: no limit.
-        wait: Whether to wait for jobs that another process runs. One that this process leaves unfinished is
-            resumed here.
 
     Raises:
         FailedJobsError: Some jobs failed; the message names them.
@@ -44,10 +34,9 @@ def run_jobs(
     """
     waiting = _Waiting(jobs, pool)
     stop = threading.Event()
-    workers = [_Worker(waiting, timeout_minutes, stop, wait) for _ in range(pool.plan(jobs))]
-    begin = time.monotonic()
+    workers = [_Worker(waiting, timeout_minutes, stop) for _ in range(pool.plan(jobs))]
     try:
-        with overview(jobs, len(workers), begin):
+        with overview(jobs, len(workers)):
             for worker in workers:
                 worker.start()
             for worker in workers:
@@ -57,7 +46,7 @@ def run_jobs(
         stop.set()
         _stop(jobs, workers)
         raise interrupted(jobs, error) from None
-    conclude(jobs, len(workers), begin)
+    conclude(jobs, len(workers))
 
 
 class _Waiting:
@@ -71,7 +60,6 @@ class _Waiting:
         self.stages = {job.folder: job for job in jobs if job.stage is not None}
         self.pool = pool
         self.changed = threading.Condition()
-        self.elsewhere: dict[Path, float] = {}
 
     def start_next(self, stop: threading.Event) -> tuple[Job, Resources] | None:
         """Wait until a job fits into the pool; return None once no job is left."""
@@ -85,22 +73,7 @@ class _Waiting:
         return None
 
     def _is_ready(self, job: Job) -> bool:
-        if time.monotonic() < self.elsewhere.get(job.folder, 0.0):
-            return False
-        if job.folder in self.elsewhere:
-            self.elsewhere[job.folder] = time.monotonic() + POLL
-            if is_locked(job.folder):
-                return False
         return all(self.stages[need].state in ENDED for need in job.needs if need in self.stages)
-
-    def put_back(self, job: Job) -> None:
-        """Start a job again once the process that has locked its folder has ended."""
-        with self.changed:
-            if job.folder not in self.elsewhere:
-                log.info("waiting for %s, which runs elsewhere (%s)", job.title(), holder(job.folder))
-            self.elsewhere[job.folder] = time.monotonic() + POLL
-            job.state = "queued"
-            self.jobs.append(job)
 
     def finish(self, resources: Resources) -> None:
         """Return the resources of a job to the pool."""
@@ -117,9 +90,9 @@ class _Worker(threading.Thread):
             Python take a running thread for an ended one.
     """
 
-    def __init__(self, waiting: _Waiting, timeout: float | None, stop: threading.Event, wait: bool) -> None:
+    def __init__(self, waiting: _Waiting, timeout: float | None, stop: threading.Event) -> None:
         super().__init__(daemon=True)
-        self.waiting, self.timeout, self.stop, self.wait = waiting, timeout, stop, wait
+        self.waiting, self.timeout, self.stop = waiting, timeout, stop
         self.ended = threading.Event()
 
     @property
@@ -137,9 +110,6 @@ class _Worker(threading.Thread):
     def _run(self, job: Job, resources: Resources) -> None:
         try:
             run_job(job, resources, self.timeout)
-            if self.wait and job.state == "runs elsewhere":
-                self.waiting.put_back(job)
-                return
         finally:
             self.waiting.finish(resources)
         report_job(job)

@@ -37,19 +37,18 @@ def report_job(job: Job) -> None:
         log.info("%s%s", message, "" if job.score is None else f" ({job.score:.2f})")
 
 
-def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
+def conclude(jobs: Sequence[Job], workers: int) -> None:
     """Print the outcome of all jobs.
 
     Args:
         jobs: Jobs of the sweep.
         workers: Number of jobs that ran at a time.
-        begin: Start of the sweep on the monotonic clock.
 
     Raises:
         FailedJobsError: Some jobs failed; the message names their output files.
         RunningElsewhereError: No job failed, but some run elsewhere, so that their results are not known yet.
     """
-    Console().print(overview_table(jobs, workers, begin))
+    Console().print(overview_table(jobs, workers))
     bad = [job for job in jobs if job.state in UNFINISHED]
     if bad:
         what = "failed" if any(job.state != "stopped" for job in bad) else "were stopped"
@@ -64,7 +63,7 @@ def conclude(jobs: Sequence[Job], workers: int, begin: float) -> None:
         )
         raise RunningElsewhereError(
             f"{len(elsewhere)} of {len(jobs)} jobs run elsewhere: {holders}.",
-            hint="The same command collects them later, or resumes them; hydra.launcher.wait=true waits.",
+            hint="The same command collects them later, or resumes them.",
         )
 
 
@@ -90,25 +89,24 @@ def common(jobs: Sequence[Job]) -> set[str]:
 
 
 @contextmanager
-def overview(jobs: Sequence[Job], workers: int, begin: float) -> Iterator[None]:
+def overview(jobs: Sequence[Job], workers: int) -> Iterator[None]:
     """Show a live table of the jobs in a terminal; log one line elsewhere."""
     console = Console()
     if not console.is_terminal:
         log.info("%d jobs, %d at a time", len(jobs), workers)
         yield
         return
-    live = Live(get_renderable=lambda: overview_table(jobs, workers, begin), console=console, transient=True)
+    live = Live(get_renderable=lambda: overview_table(jobs, workers), console=console, transient=True)
     with live:
         yield
 
 
-def overview_table(jobs: Sequence[Job], workers: int, begin: float) -> Table:
+def overview_table(jobs: Sequence[Job], workers: int) -> Table:
     """Return a table with one row per job; its title has the progress, the time left and the best score.
 
     Args:
         jobs: Jobs of the sweep.
         workers: Number of jobs that run at a time.
-        begin: Start of the sweep on the monotonic clock.
     """
     counts = {state: sum(job.state == state for job in jobs) for state in ("queued", "running", "failed")}
     finished = sum(job.state in ("done", "was done") for job in jobs)
