@@ -228,7 +228,6 @@ def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
 
 HEALTHY: list[Healthy] = [
     ("metrics", METRICS, json.dumps(RESULTS), {"dev": 50.0, "A": 50.0, "average": 60.5, "rank": 12.0}),
-    ("manifest", SOURCES, json.dumps({"parts": {}, "more": [1]}), {}),
     ("calibration", CALIBRATION, json.dumps(MAP), (0.0, 5.0)),
     ("calibration", CALIBRATION, change(MAP, "score_range", None), (0.0, 5.0)),
     ("record", "toy.json", json.dumps(RECORD), [Result("a", None, 1, 1, {"STSB": 50.5})]),
