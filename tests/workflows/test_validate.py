@@ -202,8 +202,8 @@ HEAD = "sentence1,sentence2,score\n"
         (["data.score_range=[low,high]"], "data.score_range"),
         (["data.dev_fraction=nan"], "data.dev_fraction"),
         (["data.dev_fraction=1"], "data.dev_fraction"),
-        (["data.sentence1=sentence2"], "data.sentence1"),
-        (["data.score=sentence1"], "score"),
+        (["data.columns=[a,b,b]"], "data.columns"),
+        (["data.columns=[a,b]"], "data.columns"),
     ],
 )
 @pytest.mark.usefixtures("no_weights")
@@ -227,7 +227,7 @@ def test_a_hint_on_other_scores_works_when_typed(
     for name, pair in (("mine", scores), ("dev", ("0", "1"))):
         lines = [f"{name}{row},b,{pair[row % 2]}\n" for row in range(20)]
         (tmp_path / f"{name}.csv").write_text("sentence1,sentence2,rel-score\n" + "".join(lines))
-    typed = ["data=pairs_file", f"path={tmp_path}/mine.csv", "data.score=rel-score"]
+    typed = ["data=pairs_file", f"path={tmp_path}/mine.csv", "data.columns=[sentence1,sentence2,rel-score]"]
     typed += [f"data.dev_path={tmp_path}/dev.csv"]
     with pytest.raises(DataError) as caught:
         train_in(tmp_path / "run", config("model=tiny_bert", "loss=cosine_mse", *typed))
