@@ -218,9 +218,7 @@ def test_settings_of_a_file(options: list[str], key: str, config: Config, tmp_pa
 
 
 @pytest.mark.usefixtures("no_weights")
-@pytest.mark.parametrize(
-    "scores", [("different", "similar"), ("not similar", "True"), ("0", "100")], ids=" or ".join
-)
+@pytest.mark.parametrize("scores", [("different", "similar"), ("0", "100")], ids=" or ".join)
 def test_a_hint_on_other_scores_works_when_typed(
     scores: tuple[str, str], config: Config, tmp_path: Path
 ) -> None:
@@ -234,7 +232,7 @@ def test_a_hint_on_other_scores_works_when_typed(
     hint = shlex.split(str(caught.value).partition(": ")[2].replace(", with the", " ").removesuffix("."))
     proposed = [word for word in hint if re.match(r"(loss|path|data(\.\w+)?)=", word)]
     if "data=classes_file" in proposed:
-        typed = ["data.scored_columns=[sentence1,sentence2,rel-score]"]
+        typed = [f"path={tmp_path}/mine.csv", "data.scored_columns=[sentence1,sentence2,rel-score]"]
     with pytest.raises(AssertionError, match="weights would be loaded"):
         train_in(tmp_path / "run", config("model=tiny_bert", "loss=cosine_mse", *typed, *proposed))
 
