@@ -80,7 +80,12 @@ def our_steps(table: Dataset, precision: Precision, deterministic: str = "auto")
         table.select_columns([*COLUMNS[:2], "label"]).to_json(pairs)
         dev = Path(folder) / "dev.jsonl"
         table.select(range(BATCH)).select_columns([*COLUMNS[:2], "label"]).to_json(dev)
-        overrides = ["data=pairs_file", f"path={pairs}", f"data.dev_path={dev}", "data.score=label"]
+        overrides = [
+            "data=pairs_file",
+            f"path={pairs}",
+            f"data.dev_path={dev}",
+            "data.columns=[sentence1,sentence2,label]",
+        ]
         overrides += [f"data.batch_size={BATCH}", f"precision={precision}", "evaluation.final=false"]
         overrides += ["name=bench", "trainer.max_epochs=1", "trainer.val_every=null"]
         overrides += [f"trainer.deterministic={deterministic}"]

@@ -201,7 +201,7 @@ VALUES: dict[str, dict[str, str]] = {
     "mixcse": {"loss.mix": f"{NUMBER} -1 2"},
     "file": {
         "data.path": "null [] 5 {} {a:0} {a:x} [a,a] ${nope}",
-        "data.sentence1": "null [] 5 {a:1} sentence2 score ${nope}",
+        "data.columns": "null [] 5 {a:1} [a,b] [a,a,b] ${nope}",
         "data.score_range": "'' [] [0] [0,1,2] [0,inf] [nan,5] [5,0] [1,1] [low,high] 5 ${nope}",
         "data.dev_fraction": f"{NUMBER} 0 1 -1",
     },

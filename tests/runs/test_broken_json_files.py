@@ -177,7 +177,6 @@ def test_the_error_names_the_place(row: Broken, tmp_path: Path) -> None:
 
 HEALTHY: list[Healthy] = [
     ("metrics", METRICS, json.dumps(RESULTS), {"dev": 50.0, "A": 50.0, "average": 60.5, "rank": 12.0}),
-    ("manifest", SOURCES, json.dumps({"parts": {}, "more": [1]}), {}),
     ("metrics", METRICS, '{"test": {"average": 1, "tasks": {}}}', {"average": 1.0}),
     ("manifest", SOURCES, '{"parts": {}}', {}),
 ]

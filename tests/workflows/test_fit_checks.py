@@ -61,6 +61,7 @@ FITTING = {
     "nli_pairs": CLASSES | DISTILLED,
     "nli_triplets": CONTRASTIVE | {"vector_distillation"},
     "triplets_file": CONTRASTIVE | {"vector_distillation"},
+    "triplets_hub": CONTRASTIVE | {"vector_distillation"},
     "sentences_file": VIEWS,
     "sentences": VIEWS,
 }

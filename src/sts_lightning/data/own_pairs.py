@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-import shlex
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from pathlib import Path
@@ -101,11 +100,8 @@ def _round_range(low: float, high: float) -> tuple[int, int]:
 MOST_CLASSES = 10
 """Different words up to which a column in place of scores is taken for classes."""
 
-WORD = re.compile(r"(?!(nan|inf|infinity)$)[^\W\d_][^\"'\\\\\[\]]*")
-"""A word that is no number, in lower case; with other characters it cannot be typed simply."""
-
-BARE = re.compile(r"(?!(true|false|null)$)[A-Za-z_][\w-]*", re.IGNORECASE | re.ASCII)
-"""An item of a list that Hydra reads as a text without quotes."""
+BARE = re.compile(r"(?!(true|false|null|nan|inf|infinity)$)[A-Za-z_][\w-]*", re.IGNORECASE | re.ASCII)
+"""A word that is no number, which Hydra reads as a text without quotes in a list."""
 
 
 class ScoredOptions(TypedDict, total=False):
@@ -369,20 +365,13 @@ class PairsFileData(ScoredPairsData):
     def _class_hint(self, golds: Sequence[str]) -> str | None:
         """Return the settings of ``data=classes_file`` that train on words in place of scores, or None."""
         words = list(dict.fromkeys(gold.strip().lower() for gold in golds))
-        if not 2 <= len(words) <= MOST_CLASSES or not all(map(WORD.fullmatch, words)):
+        if not 2 <= len(words) <= MOST_CLASSES or not all(map(BARE.fullmatch, [*words, *self.columns])):
             return None
-        [path, *others] = self.files
-        path = path if not others and re.fullmatch(r"[\w./-]+", path) else "..."
-        columns, classes = (
-            ",".join(item if BARE.fullmatch(item) else f'"{item}"' for item in items)
-            for items in (self.columns, words)
-        )
-        dev = self.dev_source or "FILE"
+        columns, classes = (",".join(items) for items in (self.columns, words))
         return (
-            f"For words in place of scores: loss=cosent data=classes_file path={path} "
-            f"{shlex.quote(f'data.columns=[{columns}]')} {shlex.quote(f'data.classes=[{classes}]')} "
-            f"data.dev_path={dev}, with the classes from the least to the most similar"
-            + ("." if self.dev_source else ", and scored pairs in FILE.")
+            f"For words in place of scores: loss=cosent data=classes_file 'data.columns=[{columns}]' "
+            f"'data.classes=[{classes}]' data.dev_path={self.dev_source or 'FILE'}, with the classes from the"
+            " least to the most similar, and scored pairs in that file."
         )
 
 

@@ -261,5 +261,5 @@ def _scores(run: RunFolder, metrics: RunMetrics | None) -> tuple[dict[str, Score
 def _hub_data(data: Mapping[Any, Any]) -> list[str]:
     """Return the id of the data set on the hub that a run was trained on, if it was one."""
     path = data.get("path")
-    is_hub = _last(data.get("_target_", "")) == "PairsHubData" and isinstance(path, str)
+    is_hub = _last(data.get("_target_", "")) in ("PairsHubData", "TripletsHubData") and isinstance(path, str)
     return [str(path)] if is_hub and not Path(str(path)).exists() else []

@@ -207,7 +207,8 @@ def _check_data_settings(cfg: DictConfig) -> None:
         raise ConfigError(
             f"path={cfg.path} has no effect on this data.",
             key="path",
-            hint="Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub.",
+            hint="Add data=pairs_file, triplets_file, classes_file, sentences_file, pairs_hub or "
+            "triplets_hub.",
         )
     dev = cfg.get("dev", "stsb")
     if dev != "stsb" and cfg.data.get("dev") != dev:

@@ -18,7 +18,7 @@ from sts_lightning.data.fetch.parts import PARTS, parts_of
 from sts_lightning.data.nli import NLIPairsData
 from sts_lightning.data.readers.senteval import load_sts_tasks
 from sts_lightning.data.sts import STSData
-from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError, StorageError
+from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError
 from tests.data.fetch.published import SIMCSE, parquet, published_tar, sts_files, tar
 from tests.hub_server import Hub
 
@@ -133,10 +133,9 @@ def test_a_full_disk_while_unpacking(
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as patched, pytest.raises(StorageError) as caught:
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
         patched.setattr("shutil.copyfileobj", full)
         get([PARTS["sts"]], table, tmp_path)
-    assert caught.value.hint is not None
     assert {name.split("/")[0] for name in below(tmp_path)} == {".downloads"}
     get([PARTS["sts"]], table, tmp_path)
     assert len(hub.downloads()) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import logging
 import shutil
@@ -18,9 +17,6 @@ from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hu
 from sts_lightning.errors import FetchError
 
 log = logging.getLogger(__name__)
-
-FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers of a full disk."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +61,7 @@ def download(source: Source, name: str, folder: Path) -> Path:
         Path of the whole, checked file below the folder.
 
     Raises:
-        FetchError: The connection broke, or the content is not what was published.
-        OSError: The disk is full.
+        FetchError: The connection broke, the disk is full, or the content is not what was published.
     """
     what = f"{source.place}: {name} at {source.revision[:8]}"
     log.info("%s", what)
@@ -83,8 +78,6 @@ def download(source: Source, name: str, folder: Path) -> Path:
             digests = {source.files[name], stated}
             path = Path(hf_hub_download(repo, name, repo_type="dataset", revision=revision, local_dir=folder))
     except (errors.HTTPError, HTTPException, OSError) as error:
-        if isinstance(error, OSError) and error.errno in FULL_DISK:
-            raise
         told = " ".join(f"{type(error).__name__}: {error}".split())
         raise FetchError(
             f"{what} cannot be fetched ({told[:400]}).",

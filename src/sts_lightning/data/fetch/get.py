@@ -13,11 +13,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from sts_lightning.counted import counted
-from sts_lightning.data.fetch.convert import Converted, convert
-from sts_lightning.data.fetch.download import FULL_DISK, Source, download, sha256
+from sts_lightning.data.fetch.convert import convert
+from sts_lightning.data.fetch.download import Source, download, sha256
 from sts_lightning.data.fetch.manifest import FetchedFile, Record, read_manifest, write_record
 from sts_lightning.data.fetch.parts import Part, place, try_count
-from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError, StorageError
+from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,6 @@ def get(parts: Sequence[Part], sources: Mapping[str, Source], root: Path, overwr
     Raises:
         FetchError: A download failed, or is not what was published.
         ConfigError: Other files are in the place, and ``overwrite`` is not set.
-        StorageError: The disk is full.
         RunningElsewhereError: Another process fetches into the same root.
     """
     missing = [part for part in parts if not _is_there(part, root, overwrite)]
@@ -47,8 +46,7 @@ def get(parts: Sequence[Part], sources: Mapping[str, Source], root: Path, overwr
         logging.getLogger(name).setLevel(logging.WARNING)
     with _workplace(root) as folder:
         for part in missing:
-            with _disk_errors(root):
-                _fetch(part, sources, root, folder)
+            _fetch(part, sources, root, folder)
         shutil.rmtree(folder)  # not before: parts may share a download
 
 
@@ -97,6 +95,14 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
             wanted: [path for source, _, path in arrived if source.name == wanted] for wanted in part.sources
         }
         converted = convert(part, by_source, stage)
+        counts = try_count(part, stage)
+        problems = [counts] if isinstance(counts, str) else part.differences(counts, converted.dropped)
+        if isinstance(counts, str) or problems:
+            raise FetchError(
+                "what arrived is not the published data, and nothing was installed: "
+                f"{'; '.join(problems[:3])}.",
+                key=part.name,
+            )
         record = Record(
             fetched=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             downloads=[
@@ -111,7 +117,7 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
                 for source, name, path in arrived
             ],
             files={name: sha256(stage / name) for name in part.files},
-            counts=_checked_counts(part, stage, converted),
+            counts=counts,
             notes=converted.notes,
         )
         _install(part, stage, root, record)
@@ -128,17 +134,6 @@ def _install(part: Part, stage: Path, root: Path, record: Record) -> None:
         (stage / name).replace(target)
     total = f"{sum(record.counts.values()):,}"
     log.info("%s: %s rows, %s below %s.", part.name, total, counted(len(part.files), "file"), root)
-
-
-def _checked_counts(part: Part, stage: Path, converted: Converted) -> dict[str, int]:
-    counts = try_count(part, stage)
-    problems = [counts] if isinstance(counts, str) else part.differences(counts, converted.dropped)
-    if isinstance(counts, str) or problems:
-        raise FetchError(
-            f"what arrived is not the published data, and nothing was installed: {'; '.join(problems[:3])}.",
-            key=part.name,
-        )
-    return counts
 
 
 @contextlib.contextmanager
@@ -170,16 +165,3 @@ def _workplace(root: Path) -> Iterator[Path]:
                 folder.rmdir()
             if not found:
                 root.rmdir()
-
-
-@contextlib.contextmanager
-def _disk_errors(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL_DISK:
-            raise
-        raise StorageError(
-            f"{root}: {error.strerror}.",
-            hint="Make room, or choose another disk with --root; the same command continues.",
-        ) from error

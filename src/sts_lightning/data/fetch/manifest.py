@@ -82,7 +82,7 @@ def read_manifest(root: Path) -> dict[str, Record]:
         told = str(error)
         if isinstance(error, ValidationError):
             first = error.errors()[0]
-            told = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            told = f"{'.'.join(map(str, first['loc'])) or 'expected an object'}: {first['msg']}"
         raise DataError(
             f"cannot be read ({told}).", path, hint="Delete it; the files are then checked by their counts."
         ) from error

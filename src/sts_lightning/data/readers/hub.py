@@ -127,7 +127,7 @@ class HubTable:
         load = partial(load_dataset_builder, where, config, data_files=files, cache_dir=cache)
         # As data=pairs_file reads them: the words None and NA, and numbers, are texts; CSV is quoted, and
         # only the Python engine rejects misplaced quotes; TSV is not quoted.
-        texts = {"keep_default_na": False, "converters": dict.fromkeys(self.columns, str)}
+        texts = {"keep_default_na": False, "converters": dict.fromkeys(self.columns, _text)}
         quoted = {**texts, "engine": "python"}
         unquoted = {**texts, "quoting": csv.QUOTE_NONE}
         try:
@@ -165,8 +165,15 @@ class HubTable:
                     name = f"{match['start']}{number:05d}-of-{match['count']}{match['end']}"
                     if name not in names:
                         raise DataError(
-                            f"the file {name} of the split {split!r} is missing.", self.path, key="data.path"
+                            f"the file {name} of the split {str(split)!r} is missing.",
+                            self.path,
+                            key="data.path",
                         )
+
+
+def _text(value: str | None) -> str:
+    """Return a field of a CSV file as it is; a row that is too short ends with None."""
+    return value or ""
 
 
 def _kind(builder: DatasetBuilder) -> str:

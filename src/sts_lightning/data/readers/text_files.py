@@ -47,8 +47,8 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         latin1: Whether to read a file that is not UTF-8 as Latin-1, the encoding of some old releases.
 
     Raises:
-        DataError: The file is missing, empty, UTF-16 or of a format of `BINARY`, most of its lines end with
-            CR alone, or a line is not UTF-8 or contains a NUL character.
+        DataError: The file is missing, empty, UTF-16 or of a format of `BINARY`, or a line is not
+            UTF-8 or contains a NUL character.
     """
     try:
         raw = path.read_bytes()
@@ -62,10 +62,6 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         raise DataError("the file is empty.", path)
     if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise DataError("the file is UTF-16; convert it: `iconv -f utf-16 -t utf-8`.", path)
-    if raw.count(b"\r") - raw.count(b"\r\n") > raw.count(b"\n"):
-        raise DataError(
-            "its lines end with CR alone; convert it, for example with `tr '\\r' '\\n'`.", path, 1
-        )
     if latin1:
         try:
             raw.decode("utf-8")
@@ -108,7 +104,6 @@ def read_tsv(path: Path, columns: int) -> Iterator[Row]:
     """
     for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
         fields = line.split("\t")
-        _check_not_blank(fields, path, number)
         if len(fields) < columns:
             raise DataError(
                 f"expected at least {columns} tab-separated columns, found {len(fields)}.", path, number
@@ -140,8 +135,8 @@ def read_records(
         bad: Keeps the errors of rows of JSONL whose values are of another kind, which are then left out.
 
     Raises:
-        DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed or the
-            header again, or there are no rows.
+        DataError: The suffix is unknown, a column is missing or occurs twice, a row is malformed, or
+            there are no rows.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -228,23 +223,20 @@ def _find_header(
         return rows[-1], None  # "Yes, sir.;No;0,5" has three fields by commas, too
     separator = max(reversed(firsts), key=lambda key: len(firsts[key]))
     header = firsts[separator]
-    found, kinds = _listed(header), _kinds(header, separator)
     missing = [column for column in columns if column not in header]
-    line = separator.join(columns).replace("\t", "<TAB>")
-    if missing == columns and True in kinds and False in kinds:
-        raise DataError(
-            f"no column names; this looks like data: {found}.",
-            path,
-            1,
-            hint=f"Add the line {line} at the top."
+    if missing == columns:
+        line = separator.join(columns).replace("\t", "<TAB>")
+        names = (
+            f"the line {line}"
             if len(header) == len(columns)
-            else f"Add a line with the names of the {len(header)} columns at the top; {_listed(columns)} "
-            "have to be among them.",
+            else f"a line with the names of the {len(header)} columns, {_listed(columns)} among them,"
         )
-    if missing == columns and len(header) == len(columns):
-        hint = f"{hint or ''} If line 1 is data, add the line {line} above it.".strip()
+        hint = f"{hint or ''} If line 1 is data, add {names} above it.".strip()
     raise MissingColumnError(
-        f"no column named {', '.join(map(repr, missing))}; the file has {found}.", path, 1, hint=hint
+        f"no column named {', '.join(map(repr, missing))}; the file has {_listed(header)}.",
+        path,
+        1,
+        hint=hint,
     )
 
 
@@ -292,11 +284,8 @@ def _select(path: Path, columns: list[str], header: list[str] | None, rows: Iter
             raise DataError(f"the header has {', '.join(map(repr, twice))} more than once.", path, 1)
         width, picks = len(header), [header.index(column) for column in columns]
     for number, fields in rows:
-        _check_not_blank(fields, path, number)
         if len(fields) != width:
             raise DataError(f"expected {width} columns, found {len(fields)}.", path, number)
-        if [field.lstrip("\ufeff") for field in fields] == header:
-            raise DataError("the header again; were files joined?", path, number)
         yield number, [fields[pick] for pick in picks]
 
 
@@ -304,7 +293,6 @@ def _read_jsonl(
     path: Path, columns: list[str], numbers: Collection[str], hint: str | None, bad: BadRows
 ) -> Iterator[Row]:
     for number, line in enumerate(strip_blank_end(read_lines(path)), start=1):
-        _check_not_blank([line], path, number)
         try:
             record = parse_json(line)
         except ValueError as error:  # malformed, a key that occurs twice, an integer of thousands of digits
@@ -322,11 +310,6 @@ def _read_jsonl(
             )
         with bad:
             yield number, [text_of(record[name], name, name in numbers, path, number) for name in columns]
-
-
-def _check_not_blank(fields: list[str], path: Path, line: int) -> None:
-    if len(fields) < 2 and not "".join(fields).strip():
-        raise DataError("a blank line between rows; remove it.", path, line)
 
 
 def _listed(names: Collection[str]) -> str:
