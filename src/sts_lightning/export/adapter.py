@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.export.tokenizer import save_tokenizer
+from sts_lightning.export.merged import save_tokenizer
 from sts_lightning.models.adapter import changes_base, initial_factors
 from sts_lightning.models.encoder import SentenceEncoder
 
