@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from sts_lightning.errors import DataError
 from sts_lightning.files import write_atomic
-from sts_lightning.json_types import as_type
 from sts_lightning.reproduce.spec import CITED, TableSpec, compared_column
 from sts_lightning.strict_json import read_json
 
@@ -33,6 +32,8 @@ class Result:
         scores: Mean of each column over the runs.
     """
 
+    __pydantic_config__ = {"extra": "forbid"}
+
     row: str
     model: str | None
     runs: int
@@ -51,6 +52,8 @@ class Record:
         source: What the scores were read from.
         results: Scores of the rows.
     """
+
+    __pydantic_config__ = {"extra": "forbid"}
 
     table: str
     model: str | None
@@ -133,7 +136,7 @@ def read_record(path: Path) -> Record:
         DataError: The file is broken.
     """
     try:
-        record: Record = as_type(read_json(path), Record)
+        record: Record = read_json(path, Record)
     except (OSError, ValueError) as error:
         raise DataError(
             f"not the record of a table ({error}).",

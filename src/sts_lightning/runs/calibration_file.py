@@ -14,10 +14,9 @@ from typing import Any
 from sts_lightning.data.readers.row_values import checked_range
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
-from sts_lightning.json_types import as_type
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import MOST
-from sts_lightning.strict_json import read_json
+from sts_lightning.strict_json import as_type, read_json
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,8 @@ def load_calibration(path: Path, run: RunFolder) -> Calibration:
         CheckpointError: The file is missing or broken, or is for another encoder.
     """
     try:
-        values = as_type(read_json(path), dict[str, Any])
-        made_for = as_type(values.pop("fingerprint", None), str, "fingerprint")
+        values = read_json(path, dict[str, Any])
+        made_for = as_type({"fingerprint": values.pop("fingerprint", None)}, dict[str, str])["fingerprint"]
         calibration = _checked(values)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read ({error.strerror}).", key="calibration") from error

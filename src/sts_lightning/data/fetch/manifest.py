@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
+
+from annotated_types import Ge
+from typing_extensions import TypedDict
 
 from sts_lightning.errors import DataError
 from sts_lightning.files import write_atomic
-from sts_lightning.json_types import as_type
 from sts_lightning.strict_json import read_json
 
 MANIFEST = "sources.json"
 
-Count = Annotated[int, 0, math.inf]
+Count = Annotated[int, Ge(0)]
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class FetchedFile:
         sha256: Hash of the content.
         size: Number of bytes.
     """
+
+    __pydantic_config__ = {"extra": "forbid"}
 
     source: str
     place: str
@@ -50,6 +53,8 @@ class Record:
         counts: Number of rows, by name.
         notes: What the conversion found, such as the form of the text or the number of dropped rows.
     """
+
+    __pydantic_config__ = {"extra": "forbid"}
 
     fetched: str
     downloads: list[FetchedFile]
@@ -74,7 +79,7 @@ def read_manifest(root: Path) -> dict[str, Record]:
     if not path.is_file():
         return {}
     try:
-        contents: Contents = as_type(read_json(path), Contents)
+        contents: Contents = read_json(path, Contents)
     except (OSError, ValueError) as error:
         raise DataError(
             f"cannot be read ({error}).", path, hint="Delete it; the files are then checked by their counts."
