@@ -18,8 +18,7 @@ from sts_lightning.config.keys import flat, path_override
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.no_run import no_run
+from sts_lightning.runs.folder import RunFolder, no_run
 
 Sentences = Literal["test", "dev"]
 """Sentences whose rank and score are drawn: those of the test sets, or the dev pairs of the rank monitor."""

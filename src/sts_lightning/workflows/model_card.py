@@ -1,4 +1,4 @@
-"""The model card of an export: a README of what is known about a run, with the metadata that the hub reads."""
+"""The model card of an export: a README on what is known about a run, and the metadata that the hub reads."""
 
 from __future__ import annotations
 
