@@ -14,8 +14,8 @@ from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.data.sts import STSData
-from sts_lightning.json_types import as_type
 from sts_lightning.published import TrainingCount
+from sts_lightning.strict_json import as_type
 from sts_lightning.testing.toy import ToyData
 
 SETTINGS: dict[str, Any] = {"batch_size": 2, "seed": 0}

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from sts_lightning.errors import DataError
 from sts_lightning.files import write_atomic
-from sts_lightning.json_types import as_type
 from sts_lightning.reproduce.collect import Collected, collect
 from sts_lightning.reproduce.plan import open_table
 from sts_lightning.strict_json import read_json
@@ -81,7 +80,7 @@ def read_record(path: Path) -> Record:
         DataError: The file is broken.
     """
     try:
-        record: Record = as_type(read_json(path), Record)
+        record: Record = read_json(path, Record)
     except (OSError, ValueError) as error:
         raise DataError(f"not the record of a table ({error}).", path) from error
     return record

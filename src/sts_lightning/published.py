@@ -47,6 +47,8 @@ class TrainingCount:
         dropped: Rows dropped, by reason.
     """
 
+    __pydantic_config__ = {"extra": "forbid"}
+
     source: str
     unit: str
     rows: int

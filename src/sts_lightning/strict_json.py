@@ -1,58 +1,36 @@
-"""Strict reading of JSON files.
-
-Python's own parser takes ``NaN`` and ``1e999``, keeps the last of two values of one key, and stops with
-errors of several kinds. Here each of these is a `ValueError` that names the place.
-"""
+"""Strict reading of JSON files: no key twice, no number that is not finite, values of declared types."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Iterator
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-SURROGATE = re.compile("[\ud800-\udfff]")
 
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file whose numbers are all finite.
+def read_json(path: Path, kind: Any = Any) -> Any:
+    """Read a JSON file.
 
     Args:
         path: The file, in UTF-8.
+        kind: Type of its content, see `as_type`.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not valid JSON (see `parse_json`), a number does not fit into a float, or a text
-            is not Unicode; the message names the line or the key.
+        ValueError: It is not valid JSON (see `parse_json`), has a number that is not finite, or another
+            content; the message names the line or the key.
     """
     text = path.read_text("utf-8-sig")
     if not text.strip():
         raise ValueError("the file is empty")
     found = parse_json(text)
-    check_leaves(found)
-    return found
-
-
-def check_leaves(values: Any) -> None:
-    """Check the names, texts and numbers in nested dictionaries and lists, as they are read or to be written.
-
-    Args:
-        values: Dictionary, list, text, number, bool or None.
-
-    Raises:
-        ValueError: A number does not fit into a float, or a text is not Unicode; the message names its key.
-    """
-    for key, value in _leaves(values):
-        _check_leaf(key, value)
+    check_finite(found)
+    return as_type(found, kind)
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON in which no object has a key twice.
-
-    Args:
-        text: JSON, in which Python's ``NaN`` and ``Infinity`` are taken as well.
+    """Parse JSON in which no object has a key twice; Python's ``NaN`` and ``Infinity`` are taken.
 
     Raises:
         ValueError: It is not valid JSON, is nested too deeply, or has a key twice.
@@ -64,7 +42,6 @@ def parse_json(text: str) -> Any:
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build the dictionary of a JSON object, and reject duplicate keys."""
     record = dict(pairs)
     if len(record) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -72,28 +49,44 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _leaves(values: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each name, text and number with its dotted key; not by recursion, which nesting would exhaust."""
-    waiting = [("", values)]
-    while waiting:
-        key, node = waiting.pop()
-        if isinstance(node, dict):
-            yield from ((key, name) for name in node)
-            waiting += [(f"{key}.{name}" if key else name, value) for name, value in node.items()]
-        elif isinstance(node, list):
-            waiting += [(f"{key}.{index}" if key else str(index), value) for index, value in enumerate(node)]
-        else:
-            yield key, node
+def check_finite(values: Any, key: str = "") -> None:
+    """Reject NaN, infinity and whole numbers beyond a float in nested dictionaries and lists.
+
+    Raises:
+        ValueError: The message names the key.
+    """
+    if isinstance(values, dict | list):
+        for name, value in values.items() if isinstance(values, dict) else enumerate(values):
+            check_finite(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(values, int | float) and not abs(values) <= sys.float_info.max:
+        raise ValueError(f"{key or 'the content'} is {str(values)[:40]}, which is no finite number")
 
 
-def _check_leaf(key: str, value: Any) -> None:
-    place = key.encode("utf-8", "backslashreplace").decode() or "the content"
-    if isinstance(value, str) and not value.isascii() and SURROGATE.search(value):
-        raise ValueError(f"{place} has an unpaired surrogate, {value[:40]!a}")
-    if isinstance(value, int | float):
-        try:
-            number = float(value)
-        except OverflowError:
-            raise ValueError(f"{place} is a whole number of {len(str(abs(value)))} digits") from None
-        if not math.isfinite(number):
-            raise ValueError(f"{place} is {number}")
+def as_type(value: Any, kind: Any) -> Any:
+    """Return a JSON value as a type; nothing is converted but whole numbers to floats and lists to tuples.
+
+    Args:
+        value: Value from `parse_json`.
+        kind: Type as pydantic understands it: plain types, dataclasses, TypedDicts, bounds of numbers by
+            `annotated_types`.
+
+    Raises:
+        ValueError: The value has another type; the message begins with the key.
+    """
+    if kind is Any:
+        return value
+    from pydantic import ValidationError  # a command that refuses a typo does not wait for it
+
+    try:
+        return _adapter(kind).validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or "the content"
+        raise ValueError(f"{key}: {first['msg']}, got {str(first['input'])[:60]}") from None
+
+
+@cache
+def _adapter(kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

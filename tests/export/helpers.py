@@ -29,4 +29,4 @@ def trained(run: Path, config: Config, *overrides: str) -> SentenceEncoder:
         text for text in SHORT_RUN if not (text.startswith("model=") and "model=" in " ".join(overrides))
     ]
     train_in(run, config(*start, *STEPS, "evaluation.final=false", *overrides))
-    return sts_lightning.load(run)
+    return sts_lightning.load(run, trust=["peft.IA3Config"])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard, constants, snapshot_download
 
 from sts_lightning.errors import ConfigError, PushError
-from sts_lightning.export.push import WRITTEN, Target, push
+from sts_lightning.export.push import Target, push
 from tests.hub_server import Hub
 
 FILES = {
@@ -53,7 +52,7 @@ def test_exactly_the_folder_is_uploaded(hub: Hub, folder: Path) -> None:
     assert {name: (copy / name).read_bytes() for name in FILES} == FILES
     assert ModelCard.load("me/mine").data.license == "mit"
     large = [request for request in hub.requests if request.path.startswith("/lfs-upload/")]
-    assert len(large) == 2  # the weights, and the list of files, which exceeds this hub's bound
+    assert len(large) == 1
     assert {request.authorization for request in large} == {None}  # the storage is another host
 
 
@@ -79,36 +78,13 @@ def test_what_the_new_export_lacks_is_deleted(hub: Hub, folder: Path, branch: st
     files = repo.commits[str(repo.commit(branch or "main"))]
     ours = {name: FILES[name] for name in ("README.md", "config.json")}
     weights = {"adapter_model.safetensors": FILES["model.safetensors"]}
-    listed = json.loads(files[WRITTEN])["files"]
-    assert sorted(listed) == sorted([*ours, *weights])
-    assert files == {**by_hand, **ours, **weights, WRITTEN: files[WRITTEN]}
+    assert files == {**by_hand, **ours, **weights}
 
 
-def test_what_was_deleted_by_hand_is_no_error(hub: Hub, folder: Path) -> None:
-    push(folder, Target("me/mine"))
-    files = hub.repos["me/mine"].commits[str(hub.repos["me/mine"].commit("main"))]
-    hub.repos["me/mine"].branches["main"] = hub.add(
-        "me/mine", {name: content for name, content in files.items() if name != "config.json"}
-    )
-    (folder / "config.json").unlink()
-    push(folder, Target("me/mine"))
-    assert uploaded(hub, "me/mine") == {k: v for k, v in FILES.items() if k != "config.json"}
-
-
-def test_without_a_list_nothing_is_deleted(hub: Hub, folder: Path) -> None:
+def test_other_files_stay(hub: Hub, folder: Path) -> None:
     hub.add("me/mine", {"config.json": b"old", "old.bin": b"old"})
     push(folder, Target("me/mine"))
     assert uploaded(hub, "me/mine") == {**FILES, "old.bin": b"old"}
-
-
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"files": "old.bin"}', b'{"files": [1]}', b"\xff"])
-def test_a_broken_list(hub: Hub, folder: Path, content: bytes) -> None:
-    hub.add("me/mine", {WRITTEN: content, "old.bin": b"old"})
-    with pytest.raises(PushError) as raised:
-        push(folder, Target("me/mine"))
-    assert raised.value.key == "push"
-    assert WRITTEN in str(raised.value.hint)
-    assert uploaded(hub, "me/mine") == {"old.bin": b"old"}
 
 
 def test_a_private_repository_and_a_branch(hub: Hub, folder: Path) -> None:

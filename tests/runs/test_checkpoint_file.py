@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from sts_lightning.runs import checkpoint_file
-from sts_lightning.runs.checkpoint_file import read_checkpoint, write_checkpoint
+from sts_lightning.runs import folder
+from sts_lightning.runs.folder import read_checkpoint, write_checkpoint
 
 CONTENT = {"state_dict": {"weight": torch.arange(200_000.0)}, "global_step": 3}
 
@@ -30,7 +30,7 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path, monkeypatch: pyte
     def on_full_disk(path: Path) -> Iterator[Path]:
         yield Path("/dev/full")
 
-    monkeypatch.setattr(checkpoint_file, "replacing", on_full_disk)
+    monkeypatch.setattr(folder, "replacing", on_full_disk)
     with pytest.raises(OSError, match="No space left") as raised:
         write_checkpoint(tmp_path / "best.ckpt", CONTENT)
     assert raised.value.errno == errno.ENOSPC

@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.listing import find_runs, group_seeds
+from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds, shown
 from sts_lightning.runs.metrics import RunMetrics
 
 PEARSON = {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": False}
@@ -23,7 +23,7 @@ def settings(seed: int, **changed: Any) -> dict[str, Any]:
         "name": f"run{seed}",
         "model": model,
         "prompt": {},
-        "data": {"_target_": "sts_lightning.data.toy.ToyData", "seed": seed},
+        "data": {"_target_": "sts_lightning.testing.toy.ToyData", "seed": seed},
         "evaluation": {"max_length": 64},
     }
     return {**whole, "loss": PEARSON, "optim": {"lr": 1e-5}, "init_from": None, **changed}
@@ -146,3 +146,26 @@ def test_stages_are_part_of_their_run(tmp_path: Path) -> None:
     (run,) = find_runs(tmp_path)
     assert run.metrics is not None
     assert (run.metrics.scores["dev"], run.settings["optim.lr"]) == (80.0, 2.0)
+
+
+def test_values_are_shown_as_on_the_command_line() -> None:
+    assert [shown(value) for value in (None, True, 1e-5, "a")] == ["null", "true", "1e-05", "a"]
+
+
+def test_settings_are_compared_within_a_class() -> None:
+    runs = [
+        {"loss._target_": "a.One", "loss.scale": 1, "lr": 1},
+        {"loss._target_": "a.Two", "loss.margin": 2, "lr": 1},
+    ]
+    assert distinguishing(runs) == [{"loss": "One"}, {"loss": "Two"}]
+    third = {"loss._target_": "a.Two", "loss.margin": 3, "lr": 1}
+    assert distinguishing([*runs, third])[1:] == [
+        {"loss": "Two", "loss.margin": 2},
+        {"loss": "Two", "loss.margin": 3},
+    ]
+    assert distinguishing([{"lr": 1}, {"lr": 1, "extra": 5}]) == [{}, {"extra": 5}]  # added by hand
+
+
+def test_settings_of_a_stage_are_compared_among_runs_that_have_it() -> None:
+    with_stage = [{"lr": 1, "stages.one.lr": rate, "stages.one.steps": 5} for rate in (1, 2)]
+    assert distinguishing([*with_stage, {"lr": 1}]) == [{"stages.one.lr": 1}, {"stages.one.lr": 2}, {}]

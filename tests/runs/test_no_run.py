@@ -10,8 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.no_run import check_sections, no_run
+from sts_lightning.runs.folder import RunFolder, check_sections, no_run
 from sts_lightning.runs.predictions import load_predictions
 
 FILE = Path("run/config.yaml")

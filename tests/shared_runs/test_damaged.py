@@ -159,13 +159,22 @@ DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
     },
 }
 
-CASES = [
-    (file, damage, command)
+EACH_DAMAGE = {
+    (file, damage): "resume" if damage == "no state" else READ_BY[file][number % len(READ_BY[file])]
     for file, damages in DAMAGES.items()
-    for damage in damages
-    for command in READ_BY[file]
-    if (damage == "no state") <= (command == "resume")  # nothing else reads it
+    for number, damage in enumerate(damages)
+}
+EACH_COMMAND = {
+    command: (file, next(iter(DAMAGES[file])))
+    for file, commands in READ_BY.items()
+    for command in commands
+    if command not in EACH_DAMAGE.values()
+}
+CASES = [
+    *((file, damage, command) for (file, damage), command in EACH_DAMAGE.items()),
+    *((file, damage, command) for command, (file, damage) in EACH_COMMAND.items()),
 ]
+"""Each damage through one command, and each command with one damage."""
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import yaml
 from sts_lightning.errors import CheckpointError
 from sts_lightning.published import TrainingCount
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.card_facts import card_facts, leak_audit
+from sts_lightning.workflows.model_card import card_facts, leak_audit
 from tests.hub_server import Hub
 from tests.workflows.card_runs import COUNT, SETTINGS, write_run
 

@@ -14,8 +14,7 @@ from markdown_it import MarkdownIt
 
 from sts_lightning.choices import ExportFormat
 from sts_lightning.published import TrainingCount
-from sts_lightning.workflows.card_facts import Base, CardFacts, card_facts
-from sts_lightning.workflows.model_card import model_card
+from sts_lightning.workflows.model_card import Base, CardFacts, card_facts, model_card
 from tests.workflows.card_runs import COUNT, write_run
 
 EVIL = "x`|\n# y\n---\n<script>z</script> [a](http://b)"

@@ -62,8 +62,7 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.export.push import push
     from sts_lightning.files import check_new_folder
     from sts_lightning.runs.folder import RunFolder
-    from sts_lightning.workflows.card_facts import card_facts
-    from sts_lightning.workflows.model_card import model_card
+    from sts_lightning.workflows.model_card import card_facts, model_card
 
     source, folder = options.run_folder, options.folder
     target = _target(options)

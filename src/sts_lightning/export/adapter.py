@@ -7,7 +7,7 @@ from pathlib import Path
 from peft import PeftModel
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.export.tokenizer import save_tokenizer
+from sts_lightning.export.merged import save_tokenizer
 from sts_lightning.models.encoder import SentenceEncoder
 
 

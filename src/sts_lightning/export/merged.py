@@ -12,12 +12,14 @@ from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.export.tokenizer import save_tokenizer
 from sts_lightning.models.adapter import add_adapter
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
 from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.quantization import dequantized
+
+UNLIMITED = int(1e30)
+"""``model_max_length`` of a tokenizer that states no limit."""
 
 
 def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
@@ -33,6 +35,21 @@ def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     """
     save_backbone(merged(encoder), folder)
     save_tokenizer(encoder, folder)
+
+
+def save_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
+    """Write the tokenizer of an encoder; others may read rows as long as the model has positions for.
+
+    The limit of the base model's tokenizer, which the run ignores, would cut the end of a template.
+
+    Args:
+        encoder: Encoder.
+        folder: Output folder.
+    """
+    tokenizer = encoder.tokenizer
+    around = tokenizer.longest_row - tokenizer.max_length
+    tokenizer.tokenizer.model_max_length = UNLIMITED if tokenizer.fits is None else tokenizer.fits + around
+    tokenizer.tokenizer.save_pretrained(folder)
 
 
 def merged(encoder: SentenceEncoder) -> PreTrainedModel:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
+from huggingface_hub import HfApi, constants, get_token
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import validate_repo_id
 
 from sts_lightning.errors import ConfigError, PushError
-from sts_lightning.strict_json import parse_json
 
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
 
-WRITTEN = ".sts_lightning_files.json"
-"""Name of the list, in the repository, of the files that the last push wrote."""
+OF_EXPORTS = (
+    *("model*.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"),
+    *("config.json", "adapter_config.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("[0-9]_*/config.json", "[0-9]_*/*.safetensors", "modules.json", "template_transformer.py"),
+    *("sts_lightning.json", "tokenizer*", "vocab*", "merges.txt", "added_tokens.json"),
+    *("special_tokens_map.json", "chat_template*"),
+)
+"""Names of the files of exports: weights, settings, modules and tokenizers."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,8 @@ class Target:
 def push(folder: Path, target: Target) -> str:
     """Upload all files of a folder as one commit, and return the commit's address.
 
-    The commit deletes what the previous push wrote and the folder lacks, by the list in `WRITTEN`. Other
-    files of the repository stay.
+    The commit deletes the files that the folder lacks and that have names of exports (`OF_EXPORTS`), since
+    the weights or modules of an earlier export would be read with those of this one. Others stay.
 
     Args:
         folder: Exported folder.
@@ -76,8 +79,7 @@ def push(folder: Path, target: Target) -> str:
 
     Raises:
         ConfigError: A private repository is asked for, and there is a public one.
-        PushError: The hub cannot be reached, or rejects the upload, or the list of the previous push is
-            broken; the folder stays as it is.
+        PushError: The hub cannot be reached, or rejects the upload; the folder stays as it is.
     """
     for name in ("httpx", "httpx2"):  # the hub's client logs every request through one of them
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -92,78 +94,32 @@ def push(folder: Path, target: Target) -> str:
             )
         if target.branch is not None:
             api.create_branch(target.repo, branch=target.branch, exist_ok=True)
-        done = api.create_commit(
+        done = api.upload_folder(
             repo_id=target.repo,
-            operations=_changes(api, folder, target),
+            folder_path=folder,
             revision=target.branch,
             commit_message="Export of STS-Lightning",
+            delete_patterns=list(OF_EXPORTS),
         )
     except (hub_errors.HTTPError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: xet's
         raise _explained(error, folder, target) from error
     return str(done.commit_url)
 
 
-def _changes(api: HfApi, folder: Path, target: Target) -> list[CommitOperationAdd | CommitOperationDelete]:
-    """Return the operations that upload a folder, and delete the rest of the previous push."""
-    files = {
-        path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()
-    }
-    there = set(api.list_repo_files(target.repo, revision=target.branch))
-    earlier = _written(api, target) if WRITTEN in there else set()
-    listed = json.dumps({"files": list(files)}, indent=2).encode()
-    return [
-        *(CommitOperationAdd(name, path) for name, path in files.items()),
-        CommitOperationAdd(WRITTEN, listed),
-        *(CommitOperationDelete(name, is_folder=False) for name in sorted(earlier & there - files.keys())),
-    ]
-
-
-def _written(api: HfApi, target: Target) -> set[str]:
-    """Return the names of the files that the previous push wrote.
-
-    Raises:
-        PushError: Their list is broken.
-    """
-    with tempfile.TemporaryDirectory() as place:
-        path = api.hf_hub_download(target.repo, WRITTEN, revision=target.branch, local_dir=place)
-        content = Path(path).read_bytes()
-    try:
-        names = parse_json(content.decode())["files"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise TypeError("files is no list of names")
-    except (ValueError, KeyError, TypeError) as error:
-        raise PushError(
-            f"--push {target.repo}: {WRITTEN} in the repository is no list of the files of the previous push "
-            f"({type(error).__name__}: {error}); nothing was uploaded.",
-            key="push",
-            hint=f"Delete {WRITTEN} there, and by hand the files that are no longer wanted.",
-        ) from error
-    return set(names)
-
-
 def _explained(error: Exception, folder: Path, target: Target) -> PushError:
     """Return the error for the user, without the token."""
-    again = f"The export stays in {folder}; push it with `{target.command(folder)}`."
     told = " ".join(str(error).split()) or type(error).__name__
     token = get_token()
     told = told.replace(token, "***") if token else told
     status = error.response.status_code if isinstance(error, hub_errors.HfHubHTTPError) else None
+    key, what, hint = "push", f"the hub rejects the upload ({told})", ""
     if status == 401:
-        return PushError(
-            f"--push {target.repo}: the hub does not accept the token (HTTP 401).",
-            key="HF_TOKEN",
-            hint=f"{LOGIN} {again}",
-        )
-    if status == 403:
-        return PushError(
-            f"--push {target.repo}: the token may not write there (HTTP 403).",
-            key="push",
-            hint=f"Check the owner and the permissions of the token. {again}",
-        )
-    if status is None and not isinstance(error, ValueError):
-        return PushError(
-            f"--push {target.repo}: {constants.ENDPOINT} cannot be reached ({told}).",
-            key="HF_ENDPOINT",
-            hint=f"Check the network and HF_ENDPOINT. {again}",
-        )
-    return PushError(f"--push {target.repo}: the hub rejects the upload ({told}).", key="push", hint=again)
+        key, what, hint = "HF_TOKEN", "the hub does not accept the token (HTTP 401)", f"{LOGIN} "
+    elif status == 403:
+        what = "the token may not write there (HTTP 403)"
+        hint = "Check the owner and the permissions of the token. "
+    elif status is None and not isinstance(error, ValueError):
+        key, what = "HF_ENDPOINT", f"{constants.ENDPOINT} cannot be reached ({told})"
+        hint = "Check the network and HF_ENDPOINT. "
+    again = f"The export stays in {folder}; push it with `{target.command(folder)}`."
+    return PushError(f"--push {target.repo}: {what}.", key=key, hint=f"{hint}{again}")

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -38,11 +39,9 @@ from sts_lightning.config.trust import (
     stage_folders,
 )
 from sts_lightning.errors import CheckpointError
-from sts_lightning.files import write_atomic
-from sts_lightning.runs.checkpoint_file import read_checkpoint, write_checkpoint
+from sts_lightning.files import replacing, write_atomic
 from sts_lightning.runs.history_rows import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
-from sts_lightning.runs.no_run import check_sections, no_run
 
 State = Literal["new", "started", "cut", "finished"]
 """Progress of a run.
@@ -53,6 +52,9 @@ State = Literal["new", "started", "cut", "finished"]
 
 Which = Literal["best", "last"] | int
 """A checkpoint: that of the best dev score, the last one, or that of a step."""
+
+OF_MODELS = ("sts_lightning.json", "modules.json", "adapter_config.json", "config.json")
+"""Files of exports and other models."""
 
 
 class RunFolder:
@@ -336,3 +338,102 @@ class RunFolder:
                 if parent == here or not parent.is_relative_to(here):
                     break
                 parent.rmdir()
+
+
+def no_run(folder: Path, config_file: str) -> CheckpointError:
+    """Return the error about a folder without the configuration of a run, or that does not exist.
+
+    It says so if a model is there, and asks for a run folder in it or around it.
+
+    Args:
+        folder: The folder.
+        config_file: Name of the file that it lacks.
+    """
+    if not folder.exists():
+        return CheckpointError(f"{folder} is not a run folder: it does not exist.")
+    message = f"{folder} is not a run folder: it has no {config_file}."
+    return CheckpointError(message, hint=_meant(folder, config_file))
+
+
+def _meant(folder: Path, config_file: str) -> str | None:
+    """Return what the user may have meant by something that is no run folder."""
+    if any((folder / name).is_file() for name in OF_MODELS):
+        return f"It holds a model: name it by model=encoder {path_override('model.name', folder)}."
+    whole = next((parent for parent in folder.parents[:2] if (parent / config_file).is_file()), None)
+    if whole is not None:
+        return f"Did you mean {whole}?"
+    inside = [path for depth in ("*", "*/*") for path in folder.glob(f"{depth}/{config_file}")]
+    if not inside:
+        return None
+    newest = max(inside, key=lambda path: path.stat().st_mtime).parent
+    return f"Did you mean {newest}{'' if len(inside) == 1 else ', the newest in it'}?"
+
+
+def check_sections(cfg: Mapping[Any, Any] | DictConfig, config_file: Path, strict: bool = True) -> None:
+    """Check that a configuration has the parts without which nothing can be read from it.
+
+    Args:
+        cfg: The configuration.
+        config_file: Its file, for the message.
+        strict: Whether it must be that of a run whose model can be built, not that of an evaluation.
+
+    Raises:
+        CheckpointError: A part is missing.
+    """
+    parts = ("model", "prompt", "evaluation") if strict or "suite" not in cfg else ("model",)
+    absent = [key for key in parts if not isinstance(cfg.get(key), Mapping | DictConfig)]
+    if strict and not absent and not isinstance(cfg["model"].get("_target_"), str):
+        absent = ["model._target_"]
+    if absent:
+        raise CheckpointError(
+            f"{config_file} is not the configuration of a run: it has no {', '.join(absent)}."
+        )
+
+
+def read_checkpoint(path: Path, mmap: bool = False, whole: bool = True) -> dict[str, Any]:
+    """Read a checkpoint to the CPU, without executing anything in it.
+
+    Args:
+        path: An existing file.
+        mmap: Whether tensors stay in the file until their values are read.
+        whole: Whether all of the file is read, to compare its check sums.
+
+    Raises:
+        CheckpointError: The file is broken, or not that of a run.
+    """
+    import torch  # not needed by a sweep, which starts other processes
+
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        damaged = zipfile.ZipFile(path).testzip() if whole else None  # torch checks no sums
+    except Exception as error:  # the unpickler of torch raises various errors
+        raise CheckpointError(f"{path} is not a readable checkpoint ({type(error).__name__}).") from error
+    if damaged is not None:
+        raise CheckpointError(f"{path} is broken: the check sum of its part {damaged} is wrong.")
+    if not isinstance(checkpoint, dict) or "state_dict" not in checkpoint:
+        raise CheckpointError(f"{path} is not a checkpoint of a run: it has no state_dict.")
+    weights, step = checkpoint["state_dict"], checkpoint.get("global_step")
+    if not isinstance(weights, dict) or not all(
+        isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in weights.items()
+    ):
+        raise CheckpointError(f"{path} is broken: state_dict does not hold tensors by name.")
+    if type(step) is not int or step < 0:
+        raise CheckpointError(f"{path} is broken: global_step is {step!r}.")
+    return checkpoint
+
+
+def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a checkpoint under a temporary name and rename it.
+
+    Raises:
+        OSError: It could not be written; an earlier file is unchanged.
+    """
+    import torch
+
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        try:
+            torch.save(dict(content), file)
+        except RuntimeError as error:  # torch's error hides that of the system, such as a full disk
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise

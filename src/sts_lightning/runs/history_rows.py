@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,46 +18,26 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     """
     if not path.is_file():
         return []
-    number = 1
-    rows = []
+    number, rows = 1, []
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            _check_columns(reader.fieldnames or ["step"])
-            for fields in reader:
+            reader = csv.reader(file, strict=True)
+            names = next(reader, ["step"])
+            if "step" not in names or len(set(names)) < len(names):
+                raise ValueError("no column step, or two columns of one name")
+            for values in filter(None, reader):
                 number = reader.line_num
-                rows.append(_row(fields))
-    except (OSError, ValueError, OverflowError, csv.Error) as error:
-        if isinstance(error, csv.Error):
-            number = reader.reader.line_num
+                if len(values) != len(names):
+                    raise ValueError(f"{'more' if len(values) > len(names) else 'fewer'} values than columns")
+                row = {name: float(value) for name, value in zip(names, values, strict=True) if value}
+                step = row.get("step", math.nan)
+                if not (step >= 0 and step.is_integer()):
+                    raise ValueError(f"the step is {step}")
+                rows.append({**row, "step": int(step)})
+    except (OSError, ValueError, csv.Error) as error:
+        number = max(number, reader.line_num) if isinstance(error, csv.Error) else number
         raise CheckpointError(f"{path}, line {number}: cannot be read ({error}).") from error
     return rows
-
-
-def _check_columns(columns: Sequence[str]) -> None:
-    if "step" not in columns:
-        raise ValueError("no column step")
-    if len(set(columns)) < len(columns):
-        raise ValueError("two columns have the same name")
-
-
-def _row(fields: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the values of a row, without empty ones, which are those that were not measured."""
-    if None in fields:
-        raise ValueError("more values than columns")
-    if None in fields.values():
-        raise ValueError("fewer values than columns")
-    row = {name: _number(value) for name, value in fields.items() if value}
-    step = row.get("step", math.nan)
-    if not (step >= 0 and step.is_integer()):
-        raise ValueError(f"the step is {fields['step']!r}")
-    return {**row, "step": int(step)}
-
-
-def _number(text: str) -> float:
-    if "_" in text or not text.isascii():  # float reads 1_0 and the digits of other scripts
-        raise ValueError(f"{text!r} is not a number")
-    return float(text)
 
 
 def scores_before_and_at(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 from collections import defaultdict
@@ -10,14 +11,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sts_lightning.config.identity import without_volatile
+from sts_lightning.config.keys import flat
 from sts_lightning.config.trust import stage_folders
 from sts_lightning.errors import CheckpointError, UserError
-from sts_lightning.runs.differences import STAGE, Settings, as_json, distinguishing, flat, shown
 from sts_lightning.runs.folder import RunFolder, State
 from sts_lightning.runs.metrics import RunMetrics
 
+Settings = Mapping[str, Any]
+"""Values by dotted key."""
+
 COST = ("minutes", "GB")
 """Columns of what a run took."""
+
+STAGE = "stages."
+"""Start of the keys of earlier stages, ``stages.NAME.KEY``."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,15 @@ class ListedRun:
     def seed(self) -> Any:
         """Random seed; None for an evaluation."""
         return self.settings.get("seed")
+
+    def value(self, column: str) -> float | None:
+        """Return a score, ``minutes`` or ``GB``; None where it is unknown."""
+        if self.metrics is None or column == "GB":
+            return None if self.metrics is None else self.metrics.peak_memory_gb
+        seconds = self.metrics.total_seconds
+        if column == "minutes":
+            return None if seconds is None else seconds / 60
+        return self.metrics.scores.get(column)
 
 
 def find_runs(root: Path) -> list[ListedRun]:
@@ -68,22 +85,18 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _read(folder: RunFolder) -> ListedRun:
+    state: State = "started"
+    settings: dict[str, Any] = {}
     try:
         state = folder.state
-        last = folder.last_stage()
         settings = _settings(folder)
-    except CheckpointError as error:
-        return ListedRun(folder, "started", problem=str(error))
-    if state != "finished":
-        return ListedRun(folder, state, settings)
-    try:
-        metrics = last.metrics()
-        if metrics.averaged:  # otherwise the settings are those of the first run of the average
-            settings["averaged"] = list(metrics.averaged)
-            settings["averaged.share"] = metrics.details["averaged"]["share"]
-        return ListedRun(folder, state, settings, metrics)
+        metrics = folder.last_stage().metrics() if state == "finished" else None
     except CheckpointError as error:
         return ListedRun(folder, state, settings, problem=str(error))
+    if metrics is not None and metrics.averaged:  # otherwise the settings are those of its first run
+        settings["averaged"] = list(metrics.averaged)
+        settings["averaged.share"] = metrics.details["averaged"]["share"]
+    return ListedRun(folder, state, settings, metrics)
 
 
 def _settings(folder: RunFolder) -> dict[str, Any]:
@@ -108,12 +121,12 @@ def _own(folder: RunFolder) -> dict[str, Any]:
 
     An evaluation of a run (``ckpt``) reads neither model nor prompt.
     """
-    found = flat(folder.complete_settings())
+    found = flat(without_volatile(folder.complete_settings()))
     seed, unread = found.get("seed"), ("model.", "prompt.") if found.get("ckpt") else ()
     return {
         key: value
         for key, value in found.items()
-        if not (key.endswith(".seed") and value == seed) and not key.startswith(unread)
+        if key != "name" and not (key.endswith(".seed") and value == seed) and not key.startswith(unread)
     }
 
 
@@ -127,7 +140,7 @@ class Group:
     """
 
     runs: Sequence[ListedRun]
-    settings: Mapping[str, Any]
+    settings: Settings
 
     @property
     def state(self) -> State:
@@ -141,8 +154,7 @@ class Group:
 
     def values(self, column: str) -> list[float]:
         """Return the known values in a column: a score, ``minutes`` or ``GB``."""
-        found = (_value(run.metrics, column) for run in self.runs if run.metrics is not None)
-        return [value for value in found if value is not None]
+        return [value for run in self.runs if (value := run.value(column)) is not None]
 
     def mean(self, column: str) -> float | None:
         """Return the mean over the runs; None where it is unknown."""
@@ -159,9 +171,9 @@ class Group:
         mean, deviation = self.mean(column), self.deviation(column)
         if mean is None:
             return ""
-        digits = 2 if column not in COST else 1
-        spread = f" ± {deviation:.{digits}f}" if deviation is not None and column not in COST else ""
-        return f"{mean:.{digits}f}{spread}"
+        if column in COST:
+            return f"{mean:.1f}"
+        return f"{mean:.2f}" if deviation is None else f"{mean:.2f} ± {deviation:.2f}"
 
     def name(self, root: Path) -> str:
         """Return the path of the first run below a folder, and the number of the others."""
@@ -172,15 +184,7 @@ class Group:
     @property
     def settings_text(self) -> str:
         """What distinguishes it, as written on the command line."""
-        return " ".join(f"{key}={shown(value)}" for key, value in self.settings.items() if value != {})
-
-
-def _value(metrics: RunMetrics, column: str) -> float | None:
-    if column == "minutes":
-        return None if metrics.total_seconds is None else metrics.total_seconds / 60
-    if column == "GB":
-        return metrics.peak_memory_gb
-    return metrics.scores.get(column)
+        return " ".join(f"{key}={shown(value)}" for key, value in self.settings.items())
 
 
 def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
@@ -194,16 +198,26 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
     places: dict[str, list[ListedRun]] = defaultdict(list)
     for index, run in enumerate(runs):
         alone = apart or run.metrics is None or run.seed is None
-        places[str(index) if alone else as_json(_without_seed(run.settings, known))].append(run)
+        places[str(index) if alone else _as_json(_without_seed(run.settings, known))].append(run)
     groups = list(places.values())
     compared = [
-        {key: value for key, value in group[0].settings.items() if len(group) == 1 or not _varies(group, key)}
+        {
+            key: value
+            for key, value in group[0].settings.items()
+            if (apart or key != "seed") and len({_as_json(run.settings.get(key)) for run in group}) == 1
+        }
         for group in groups
     ]
-    if not apart:
-        for settings in compared:
-            settings.pop("seed", None)
     return [Group(group, settings) for group, settings in zip(groups, _apart(groups, compared), strict=True)]
+
+
+def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
+    same = {key: value for key, value in settings.items() if key != "seed"}
+    start = settings.get("init_from")
+    before = known.get(str(Path(start).resolve())) if isinstance(start, str) else None
+    if before is not None and depth:
+        same["init_from"] = _without_seed(before, known, depth - 1)
+    return same
 
 
 def _apart(groups: Sequence[Sequence[ListedRun]], compared: Sequence[Settings]) -> list[dict[str, Any]]:
@@ -218,17 +232,47 @@ def _apart(groups: Sequence[Sequence[ListedRun]], compared: Sequence[Settings]) 
     return found
 
 
-def _varies(runs: Sequence[ListedRun], key: str) -> bool:
-    return len({as_json(run.settings.get(key)) for run in runs}) > 1
+def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
+    """Return for each of several runs the settings in which it differs from others.
+
+    A group of another class, such as a loss, is named by its class. Its settings are only compared with those
+    of groups of the same class, and those of an earlier stage with those of runs that have that stage.
+    """
+    values: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for key in {key for settings in runs for key in settings}:
+        stage = key[: key.index(".", len(STAGE)) + 1] if key.startswith(STAGE) else ""
+        for settings in runs:
+            if not stage or any(other.startswith(stage) for other in settings):
+                values[_place(settings, key)].add(_as_json(settings[key]) if key in settings else "absent")
+    return [
+        {
+            key.removesuffix("._target_"): str(value).rpartition(".")[2]
+            if key.endswith("_target_")
+            else value
+            for key, value in settings.items()
+            if len(values[_place(settings, key)]) > 1
+        }
+        for settings in runs
+    ]
 
 
-def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
-    same = {key: value for key, value in settings.items() if key != "seed"}
-    start = settings.get("init_from")
-    before = known.get(str(Path(start).resolve())) if isinstance(start, str) else None
-    if before is not None and depth:
-        same["init_from"] = _without_seed(before, known, depth - 1)
-    return same
+def _place(settings: Settings, key: str) -> tuple[str, ...]:
+    """Return a key and the classes of the groups that it lies in, but not the class that it names itself."""
+    parts = key.split(".")
+    targets = [".".join([*parts[:count], "_target_"]) for count in range(1, len(parts))]
+    return key, *(str(settings.get(target)) for target in targets if target != key)
+
+
+def _as_json(value: Any) -> str:
+    """Return a value as text that is equal for equal values."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def sort_column(column: str | None, scores: Sequence[str]) -> str:
@@ -244,20 +288,11 @@ def sort_column(column: str | None, scores: Sequence[str]) -> str:
     known = [*scores, *COST]
     if column is not None and column not in known:
         raise UserError(f"--sort {column}: no such column; there are {', '.join(known)}.")
-    return column or next((name for name in ("average", "dev") if name in scores), "dev")
+    return column or ("average" if "average" in scores else "dev")
 
 
 def sort_groups(groups: Sequence[Group], by: str) -> list[Group]:
-    """Return groups with the highest score or the lowest cost first, those without a value last.
-
-    Args:
-        groups: Groups.
-        by: Column.
-    """
-    sign = 1 if by in COST else -1
-
-    def place(group: Group) -> tuple[bool, float]:
-        mean = group.mean(by)
-        return mean is None, 0.0 if mean is None else sign * mean
-
-    return sorted(groups, key=place)
+    """Return groups with the highest score or the lowest cost first, those without a value last."""
+    known = [(mean, group) for group in groups if (mean := group.mean(by)) is not None]
+    known.sort(key=lambda pair: pair[0] if by in COST else -pair[0])
+    return [group for _, group in known] + [group for group in groups if group.mean(by) is None]

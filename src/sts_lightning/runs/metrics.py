@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Required, TypedDict
+from typing import (
+    Annotated,
+    Any,
+    Required,  # pydantic needs this one before Python 3.12
+)
+
+from annotated_types import Ge, Interval
+from typing_extensions import TypedDict
 
 from sts_lightning.errors import CheckpointError, TrainingError
 from sts_lightning.files import write_atomic
-from sts_lightning.json_types import as_type
 from sts_lightning.published import TrainingCount
-from sts_lightning.strict_json import check_leaves, read_json
+from sts_lightning.strict_json import as_type, check_finite, read_json
 
 TrainedOn = tuple[TrainingCount | None, ...]
 """Data of the stages of a run; None where it is unknown, nothing for a model that was not trained here."""
 
-Correlation = Annotated[float, -100.001, 100.001]
+Correlation = Annotated[float, Interval(ge=-100.001, le=100.001)]
 """A correlation times 100, with its rounding."""
 
-Count = Annotated[int, 0, math.inf]
-Amount = Annotated[float, 0, math.inf]
+Count = Annotated[int, Ge(0)]
+Amount = Annotated[float, Ge(0)]
 
 
 class PairScores(TypedDict, total=False):
@@ -87,7 +92,7 @@ class Mixture(TypedDict):
 
 
 class Contents(TypedDict, total=False):
-    """Types of the file's entries, all of which an earlier version may lack; others are free."""
+    """Types of the file's entries, all of which may be absent; others are free."""
 
     test: TestScores | None
     dev: DevScores | None
@@ -154,7 +159,7 @@ class RunMetrics:
 
     @property
     def aggregate(self) -> str:
-        """How the subsets of a task became one score, which former versions did not record."""
+        """How the subsets of a task became one score."""
         return str((self.test or {}).get("aggregate", "all"))
 
     @property
@@ -162,10 +167,7 @@ class RunMetrics:
         """Data of each stage in order, the runs that the weights came from first."""
         if "trained_on" not in self.details:
             return (None,)
-        stages: list[TrainingCount | None] = as_type(
-            self.details["trained_on"], list[TrainingCount | None], "trained_on"
-        )
-        return tuple(stages)
+        return tuple(as_type(self.details["trained_on"], list[TrainingCount | None]))
 
     @property
     def averaged(self) -> tuple[str, ...]:
@@ -213,14 +215,14 @@ def write_metrics(path: Path, metrics: RunMetrics) -> None:
     """
     contents = metrics.as_dict()
     try:
-        check_leaves(contents)
+        check_finite(contents)
     except ValueError as error:
         raise TrainingError(f"the results are not written to {path}: {error}.") from error
     write_atomic(path, json.dumps(contents, indent=2) + "\n")
 
 
 def read_metrics(path: Path) -> RunMetrics:
-    """Read the file, including those of earlier versions.
+    """Read the file.
 
     Raises:
         CheckpointError: The file is missing, broken or without scores.

@@ -12,8 +12,7 @@ from sts_lightning.data.pair_tables import gold_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import write_atomic
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.no_run import no_run
+from sts_lightning.runs.folder import RunFolder, no_run
 
 MOST = 1.001
 """Largest absolute value of a cosine, with its rounding."""

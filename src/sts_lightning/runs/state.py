@@ -15,8 +15,7 @@ from sts_lightning.config.identity import DIVISION, without_volatile
 from sts_lightning.config.keys import flat, path_override
 from sts_lightning.config.trust import read_settings
 from sts_lightning.errors import ConfigError, FinishedRunError
-from sts_lightning.runs.folder import RunFolder, State
-from sts_lightning.runs.no_run import no_run
+from sts_lightning.runs.folder import RunFolder, State, no_run
 
 log = logging.getLogger(__name__)
 

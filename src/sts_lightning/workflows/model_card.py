@@ -1,20 +1,37 @@
-"""The model card of an export: a README with the metadata that the model hub reads."""
+"""The model card of an export: a README on what is known about a run, and the metadata that the hub reads."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from jinja2 import Environment, StrictUndefined
 
 from sts_lightning.choices import ExportFormat
+from sts_lightning.data.overlap import filter_of
+from sts_lightning.errors import UserError
+from sts_lightning.evaluation.bootstrap import Interval, score_intervals
 from sts_lightning.markdown import code
+from sts_lightning.models.model_files import ModelFiles
 from sts_lightning.models.pipeline_files import OWN_FILE
 from sts_lightning.published import TrainingCount
-from sts_lightning.workflows.card_facts import UNKNOWN, CardFacts, Score, leak_audit
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.runs.predictions import load_predictions
+
+UNKNOWN = "unknown"
+
+ROUNDING = 0.005
+"""Largest difference of a stored score from that of the stored predictions; beyond it they are another's."""
+
+LICENCE_KEYS = ("license", "license_name", "license_link")
 
 TAGS = ["sentence-similarity", "feature-extraction", "sts-lightning"]
 
@@ -24,6 +41,67 @@ LIBRARIES: dict[ExportFormat, str] = {
     "sentence-transformers": "sentence-transformers",
 }
 """Library that reads a format, by its name on the hub."""
+
+
+@dataclass(frozen=True)
+class Base:
+    """The model that a run started from.
+
+    Attributes:
+        name: Hub id, or name of the folder or of the function that builds it.
+        hub_id: Id on the model hub without its revision; None for another model.
+        revision: Commit, branch or tag on the hub, if the run names one.
+        licence: Entries about the licence in the metadata of its card; empty if unknown.
+    """
+
+    name: str
+    hub_id: str | None = None
+    revision: str | None = None
+    licence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score of a test set.
+
+    Attributes:
+        value: Spearman correlation times 100.
+        interval: Interval over test pairs, None without predictions that give this score.
+        pairs: Number of pairs; None for the average.
+    """
+
+    value: float
+    interval: Interval | None
+    pairs: int | None
+
+
+@dataclass(frozen=True)
+class CardFacts:
+    """What is known about a run.
+
+    Attributes:
+        name: Name of the run.
+        base: Model that the run started from.
+        recipe: Settings of the training by their names, those that are known.
+        data: Training data of each stage, None where it is unknown.
+        scores: Scores of the test sets and their average.
+        without_intervals: Reason why scores have no interval, if some have none.
+        dev: Dev score that selected the weights, and its number of pairs.
+        dev_untuned: Dev score before training.
+        best_step: Step of the weights, or None for an average, which the recipe describes.
+        hub_data: Ids of training data on the hub.
+    """
+
+    name: str
+    base: Base
+    recipe: Mapping[str, Any]
+    data: Sequence[TrainingCount | None] = ()
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    without_intervals: str | None = None
+    dev: Mapping[str, Any] | None = None
+    dev_untuned: float | None = None
+    best_step: Any = UNKNOWN
+    hub_data: Sequence[str] = ()
 
 
 def model_card(
@@ -40,30 +118,36 @@ def model_card(
 
     Args:
         facts: What is known about the run.
-        format_: ExportFormat of the export.
+        format_: Format of the export.
         licence: Identifier of the licence by the user; None for that of the base model, if known.
         name: Name by which the model is loaded in the examples.
         folder: Exported folder, complete but for the card.
         original_base: Whether an adapter was merged into the weights before quantisation.
     """
     settings = json.loads((folder / OWN_FILE).read_text("utf-8"))
-    sections = {
-        "Use": _use(format_, name, folder, settings),
-        "Scores": "\n\n".join([*_scores(facts), *_differs(facts, format_, settings, original_base)]),
-        "Training": _table(("setting", "value"), facts.recipe.items()),
-        "Training data": _data(facts.data),
-        "Encoding": _encoding(settings),
-        "Licence": _licence(facts, licence),
-    }
-    title = f"# {code(name.rpartition('/')[2])}\n\n{_summary(facts)}"
-    body = [title, *(f"## {heading}\n\n{text}" for heading, text in sections.items())]
-    data = _metadata(facts, format_, licence)
-    return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(body) + "\n"))
+    config = folder / "config.json"
+    page = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # Markdown: no HTML
+    page.filters.update(code=code, json=json.dumps, leak_audit=leak_audit)
+    template = files("sts_lightning.export").joinpath("card.md.jinja").read_text("utf-8")
+    text = page.from_string(template).render(
+        facts=facts,
+        format=format_,
+        licence=licence,
+        name=name,
+        title=name.rpartition("/")[2],
+        metadata=_metadata(facts, format_, licence).to_yaml(),
+        settings=settings,
+        encoding={key: value for key, value in settings.items() if value not in (None, "none", False)},
+        own_file=OWN_FILE,
+        own_code=any(folder.glob("*.py")),
+        encoder_decoder=config.is_file() and json.loads(config.read_text("utf-8")).get("is_encoder_decoder"),
+        original_base=original_base,
+    )
+    return str(ModelCard(f"{text.rstrip()}\n"))
 
 
 def _metadata(facts: CardFacts, format_: ExportFormat, licence: str | None) -> ModelCardData:
     stated = {"license": licence} if licence else dict(facts.base.licence) or {"license": UNKNOWN}
-    first = format_ == "sentence-transformers"
     results = [
         EvalResult(
             task_type="semantic-similarity",
@@ -83,157 +167,180 @@ def _metadata(facts: CardFacts, format_: ExportFormat, licence: str | None) -> M
         base_model=facts.base.hub_id,
         datasets=list(facts.hub_data) or None,
         library_name=LIBRARIES[format_],
-        pipeline_tag="sentence-similarity" if first else "feature-extraction",
+        pipeline_tag="sentence-similarity" if format_ == "sentence-transformers" else "feature-extraction",
         tags=[LIBRARIES[format_], *TAGS],
         model_name=facts.name if results else None,
         eval_results=results or None,
     )
 
 
-def _summary(facts: CardFacts) -> str:
-    base = code(facts.base.name) + (
-        f" at revision {code(facts.base.revision)}" if facts.base.revision else ""
-    )
-    how = f", with {code(facts.recipe['loss'])}" if "loss" in facts.recipe else ""
-    return (
-        f"Sentence embeddings for semantic textual similarity, trained from {base}{how}. This is the encoder "
-        f"of the run {code(facts.name)} of STS-Lightning."
+def card_facts(folder: Path) -> CardFacts:
+    """Collect what the files of a run, and of its base model, say.
+
+    Args:
+        folder: Run folder, finished or not.
+
+    Raises:
+        CheckpointError: A file is broken, or the folder is no run.
+    """
+    run = RunFolder(folder).last_stage()
+    settings = run.settings()
+    metrics = run.metrics() if run.metrics_file.exists() else None
+    details = metrics.details if metrics else {}
+    scores, why = _scores(run, metrics)
+    share = (details.get("wise_ft") or {}).get("share", 1)
+    return CardFacts(
+        name=str(settings.get("name") or folder.resolve().name),
+        base=_base(settings),
+        recipe=_averaged(metrics) | _recipe(settings, details),
+        data=metrics.trained_on if metrics else (None,),
+        scores=scores,
+        without_intervals=why,
+        dev=metrics.dev if metrics else None,
+        dev_untuned=details.get("dev_untuned"),
+        best_step=None if "averaged" in details or share < 1 else details.get("best_step", UNKNOWN),
+        hub_data=_hub_data(settings),
     )
 
 
-def _use(format_: ExportFormat, name: str, folder: Path, settings: dict[str, Any]) -> str:
-    quoted = json.dumps(name)
-    if format_ == "sentence-transformers":
-        own_code = any(folder.glob("*.py"))
-        lines = [
-            "from sentence_transformers import SentenceTransformer",
-            f"model = SentenceTransformer({quoted}{', trust_remote_code=True' if own_code else ''})",
-            'print(model.similarity(*model.encode(["A man plays a guitar.", "Someone makes music."])))',
-        ]
-        note = (
-            f"\n\nThe template is put around each sentence by {code('template_transformer.py')}, which the "
-        )
-        return _python(lines) + (f"{note}folder includes: read it before you trust it." if own_code else "")
-    if format_ == "adapter":
-        lines = [
-            "from peft import AutoPeftModelForFeatureExtraction",
-            "from transformers import AutoTokenizer",
-            f"tokenizer, model = (part.from_pretrained({quoted}) for part in "
-            "(AutoTokenizer, AutoPeftModelForFeatureExtraction))",
-        ]
+def leak_audit(data: TrainingCount | None) -> str:
+    """Return what is known about test pairs in training data."""
+    filtered = None if data is None else filter_of(data.dropped)
+    if filtered is None:
+        return "not audited"
+    how, count = filtered
+    if how == "none":
+        return "not audited: filter=none keeps pairs of the test sets"
+    return f"{count:,} pairs of the test sets removed (filter={how}); near duplicates not searched"
+
+
+def _at(values: Any, key: str) -> Any:
+    """Return a value of a configuration by its dotted key; None without it."""
+    for part in key.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
+def _base(settings: Mapping[Any, Any]) -> Base:
+    name = _at(settings, "model.name")
+    if not isinstance(name, str):
+        return Base(_last(_at(settings, "model._target_") or UNKNOWN))
+    if Path(name).is_dir():  # its place on this machine is nobody else's business
+        return Base(Path(name).resolve().name, licence=_licence(name))
+    hub_id, _, revision = name.partition("@")
+    return Base(hub_id, hub_id, revision or None, _licence(name))
+
+
+def _licence(name: str) -> dict[str, Any]:
+    """Return what the card of a model says about its licence; nothing without a card that can be read."""
+    try:
+        path = ModelFiles(name).path("README.md")
+        stated = None if path is None else ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
+    except (UserError, OSError, ValueError, TypeError, yaml.YAMLError):
+        return {}
+    licence = {key: stated[key] for key in LICENCE_KEYS if stated and isinstance(stated.get(key), str)}
+    return licence if "license" in licence else {}
+
+
+RECIPE = {
+    "maximum length in training": "model.max_length",
+    "batch size": "data.batch_size",
+    "learning rate": "optim.lr",
+    "schedule": "optim.schedule",
+    "warmup": "optim.warmup",
+    "weight decay": "optim.weight_decay",
+    "gradient clipping": "trainer.gradient_clip_val",
+    "seed": "seed",
+}
+"""Settings that the card shows as they are, by the names that it gives them."""
+
+DETAILS = {
+    "steps": "steps",
+    "quantization": "quantization",
+    "share of the trained weights, the rest being the start": "wise_ft.share",
+    "precision": "training.precision",
+    "precision of the scores": "precision",
+    "text of the test sets": "senteval_text",
+    "device": "machine.accelerator",
+    "commit of the code": "git_commit",
+}
+"""What the results say of a run, likewise."""
+
+
+def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the training by the names that the card gives them."""
+    start = settings.get("init_from")
+    versions = (details.get("versions") or {}).items()
+    rows = {
+        "loss": _described(settings.get("loss")),
+        "regularizer": _described(settings.get("regularizer")),
+        "companion": _last(_at(settings, "companion._target_") or ""),  # its sources are paths
+        "training data": _last(_at(settings, "data._target_") or ""),
+        "started from the weights of": Path(start).name if isinstance(start, str) else None,
+        "prompt": _at(settings, "prompt.template"),
+        "templates of the views": _at(settings, "prompt.view_templates"),
+        "pooling": _at(settings, "prompt.pooling") or _at(settings, "model.pooling"),
+        "adapter": _described(_at(settings, "model.adapter")),
+        **{name: _at(settings, key) for name, key in RECIPE.items()},
+        **{name: _at(details, key) for name, key in DETAILS.items()},
+        "versions": ", ".join(f"{name} {value}" for name, value in versions),
+    }
+    if _at(details, "wise_ft.share") == 1:
+        del rows["share of the trained weights, the rest being the start"]
+    return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
+
+
+def _averaged(metrics: RunMetrics | None) -> dict[str, Any]:
+    """Return the runs that an average was made of; the recipe is that of the first."""
+    if metrics is None or not metrics.averaged:
+        return {}
+    names = ", ".join(Path(run).name for run in metrics.averaged)
+    share = metrics.details["averaged"]["share"]
+    rest = {} if share == 1 else {"share of the average, the rest being the start": share}
+    return {"average of the weights of": f"{names} (settings of the first)", **rest}
+
+
+def _described(part: Any) -> str | None:
+    """Return the class of a part of the configuration and its arguments."""
+    if not isinstance(part, Mapping) or "_target_" not in part:
+        return None
+    arguments = {key: value for key, value in part.items() if key != "_target_" and value is not None}
+    text = ", ".join(f"{key}={json.dumps(value, default=str)}" for key, value in arguments.items())
+    return f"{_last(part['_target_'])}({text})"
+
+
+def _last(target: Any) -> str:
+    return str(target).rpartition(".")[2]
+
+
+def _scores(run: RunFolder, metrics: RunMetrics | None) -> tuple[dict[str, Score], str | None]:
+    """Return the scores with intervals, and why some have none."""
+    if metrics is None or metrics.test is None:
+        return {}, None
+    tasks = metrics.test["tasks"]
+    values = {name: value for name, value in metrics.scores.items() if name in (*tasks, "average")}
+    found: dict[str, Interval] = {}
+    why = None
+    if run.predictions_file.exists():
+        found = score_intervals([load_predictions(run)])
     else:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-        encoder = ".get_encoder()" if config.get("is_encoder_decoder") else ""
-        lines = [
-            "from transformers import AutoModel, AutoTokenizer",
-            f"tokenizer = AutoTokenizer.from_pretrained({quoted})",
-            f"model = AutoModel.from_pretrained({quoted}){encoder}",
-        ]
-    template = (
-        "" if settings["template"] is None else f"Put each sentence into {code(settings['template'])}. "
+        why = "the run stored no predictions"
+    fitting = {
+        name: found[name]
+        for name, value in values.items()
+        if name in found and abs(found[name].estimate - value) <= ROUNDING
+    }
+    if found and len(fitting) < len(values):
+        how = metrics.test.get("aggregate", UNKNOWN)
+        why = f"another score than that of all its stored pairs together (aggregate={how})"
+    pairs = {name: task["pairs"] for name, task in tasks.items() if isinstance(task.get("pairs"), int)}
+    return {name: Score(value, fitting.get(name), pairs.get(name)) for name, value in values.items()}, why
+
+
+def _hub_data(settings: Mapping[Any, Any]) -> list[str]:
+    """Return the id of the data set on the hub that a run was trained on, if it was one."""
+    path = _at(settings, "data.path")
+    of_hub = _last(_at(settings, "data._target_")) in ("PairsHubData", "TripletsHubData") and isinstance(
+        path, str
     )
-    return (
-        f"{_python(lines)}\n\n{template}The vector of a sentence is the pooling {code(settings['pooling'])} "
-        f"of the hidden states; {code(OWN_FILE)} has every setting that determines it."
-    )
-
-
-def _python(lines: Sequence[str]) -> str:
-    return "\n".join(["```python", *lines, "```"])
-
-
-def _scores(facts: CardFacts) -> list[str]:
-    parts = []
-    if facts.scores:
-        rows = (_score_row(name, score) for name, score in facts.scores.items())
-        parts.append(
-            "Spearman correlation of cosine and gold score, times 100, with percentile intervals of 1,000 "
-            "bootstrap resamples of the test pairs, which cover the choice of pairs, not that of the seed."
-        )
-        parts.append(_table(("test set", "score", "95 % interval", "pairs"), rows, as_code=False))
-        if facts.without_intervals:
-            parts.append(f"A score without an interval: {facts.without_intervals}.")
-    else:
-        parts.append("The run has no scores on test sets.")
-    if facts.dev is None:
-        parts.append("The run has not stored the dev score that selected its weights.")
-    else:
-        pairs = code(facts.dev.get("pairs", UNKNOWN))
-        weights = "an average" if facts.best_step is None else f"those of step {code(facts.best_step)}"
-        kinds = len(facts.dev.get("parts", ()))
-        parts.append(
-            f"The weights are {weights}, selected by their score on {pairs} dev pairs"
-            f"{f' of {kinds} kinds, the mean over these' if kinds else ''}: "
-            f"{float(facts.dev['spearman']):.2f}{_before(facts.dev_untuned)}."
-        )
-    return parts
-
-
-def _differs(
-    facts: CardFacts, format_: ExportFormat, settings: dict[str, Any], original_base: bool
-) -> list[str]:
-    """Return why the exported files alone give other vectors than those that were scored."""
-    notes = []
-    quantization = facts.recipe.get("quantization", "none")
-    if quantization != "none" and (original_base or format_ == "adapter"):
-        notes.append(
-            f"The scores are those of the adapter on a base quantised to {code(quantization)}, as in "
-            "training; on the original weights the vectors differ."
-        )
-    if settings.get("projection") == "always" and format_ != "sentence-transformers":
-        notes.append("The scores are those with dense layers on top, which this format does not hold.")
-    return notes
-
-
-def _before(untuned: float | None) -> str:
-    return "" if untuned is None else f" ({untuned:.2f} before training)"
-
-
-def _score_row(name: str, score: Score) -> tuple[str, str, str, str]:
-    interval = score.interval
-    return (
-        name if name == "average" else code(name, in_table=True),
-        f"{score.value:.2f}",
-        "-" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
-        "" if score.pairs is None else f"{score.pairs:,}",
-    )
-
-
-def _data(data: Sequence[TrainingCount | None]) -> str:
-    if not data:
-        return "None: the weights are those of the base model."
-    rows = []
-    for number, count in enumerate(data, start=1):
-        known = (
-            (UNKNOWN, UNKNOWN, "")
-            if count is None
-            else (code(count.source, True), f"{count.rows:,} {code(count.unit, True)}", _dropped(count))
-        )
-        rows.append((str(number), *known, leak_audit(count)))
-    return _table(("stage", "source", "examples", "left out", "pairs of test sets"), rows, as_code=False)
-
-
-def _dropped(count: TrainingCount) -> str:
-    return code(count.reasons, True) if count.reasons else ""
-
-
-def _encoding(settings: dict[str, Any]) -> str:
-    known = {name: value for name, value in settings.items() if value not in (None, "none", False)}
-    return _table(("setting", "value"), known.items())
-
-
-def _licence(facts: CardFacts, licence: str | None) -> str:
-    base = facts.base.licence.get("license")
-    of_base = f"The card of {code(facts.base.name)} states {code(base)}." if base else ""
-    if licence:
-        return f"{code(licence)}. {of_base}".rstrip()
-    return of_base or f"Unknown: no card of {code(facts.base.name)} with a licence was found."
-
-
-def _table(header: Sequence[str], rows: Iterable[tuple[Any, ...]], as_code: bool = True) -> str:
-    """Return a table; with ``as_code`` all cells but the first are code."""
-    lines = [f"| {' | '.join(header)} |", f"|{' --- |' * len(header)}"]
-    for first, *others in rows:
-        cells = [code(cell, in_table=True) for cell in others] if as_code else others
-        lines.append(f"| {' | '.join([first, *cells])} |")
-    return "\n".join(lines)
+    return [path] if of_hub and not Path(path).exists() else []

@@ -22,9 +22,8 @@ from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.loading import part_of
 from sts_lightning.planning.skeleton import build_skeleton
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.folder import RunFolder, no_run
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.runs.no_run import no_run
 from sts_lightning.runs.predictions import load_predictions
 
 Outcome = Literal["ok", "wrong", "not checked"]

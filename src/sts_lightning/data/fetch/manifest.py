@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from annotated_types import Ge
+from typing_extensions import TypedDict
 
 from sts_lightning.errors import DataError
 from sts_lightning.files import write_atomic
@@ -13,16 +16,11 @@ from sts_lightning.strict_json import read_json
 
 MANIFEST = "sources.json"
 
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Ge(0)]
 
 
-class Strict(BaseModel):
-    """JSON without unknown keys, whose values are of the stated types."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class FetchedFile(Strict):
+@dataclass(frozen=True)
+class FetchedFile:
     """A file as it was downloaded.
 
     Attributes:
@@ -34,6 +32,8 @@ class FetchedFile(Strict):
         size: Number of bytes.
     """
 
+    __pydantic_config__ = {"extra": "forbid"}
+
     source: str
     place: str
     revision: str
@@ -42,7 +42,8 @@ class FetchedFile(Strict):
     size: Count
 
 
-class Record(Strict):
+@dataclass(frozen=True)
+class Record:
     """What was fetched for a part of the data.
 
     Attributes:
@@ -53,17 +54,18 @@ class Record(Strict):
         notes: What the conversion found, such as the form of the text or the number of dropped rows.
     """
 
+    __pydantic_config__ = {"extra": "forbid"}
+
     fetched: str
     downloads: list[FetchedFile]
     files: dict[str, str]
     counts: dict[str, Count]
-    notes: dict[str, Any] = {}
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
-class Manifest(Strict):
-    """Contents of the file."""
+class Contents(TypedDict):
+    """Contents of the file, besides its version."""
 
-    version: int = 1
     parts: dict[str, Record]
 
 
@@ -77,18 +79,16 @@ def read_manifest(root: Path) -> dict[str, Record]:
     if not path.is_file():
         return {}
     try:
-        return Manifest.model_validate(read_json(path)).parts
+        contents: Contents = read_json(path, Contents)
     except (OSError, ValueError) as error:
-        told = str(error)
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            told = f"{'.'.join(map(str, first['loc'])) or 'expected an object'}: {first['msg']}"
         raise DataError(
-            f"cannot be read ({told}).", path, hint="Delete it; the files are then checked by their counts."
+            f"cannot be read ({error}).", path, hint="Delete it; the files are then checked by their counts."
         ) from error
+    return contents["parts"]
 
 
 def write_record(root: Path, part: str, record: Record) -> None:
     """Add a record to those of a data root, or replace that of the same part."""
-    manifest = Manifest(parts={**read_manifest(root), part: record})
-    write_atomic(root / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+    records = {**read_manifest(root), part: record}
+    content = {"version": 1, "parts": {name: asdict(entry) for name, entry in records.items()}}
+    write_atomic(root / MANIFEST, json.dumps(content, indent=1) + "\n")
