@@ -14,7 +14,7 @@ from hydra import compose
 from torch import Tensor
 
 from sts_lightning.config.build import build
-from sts_lightning.config.composing import composing
+from sts_lightning.config.compose import composing
 from sts_lightning.config.machine import decide
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import values_of

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sts_lightning.planning.compose import compose_runs
+from sts_lightning.config.compose import compose_train
 from sts_lightning.planning.estimate import estimate
 from sts_lightning.runs.folder import RunFolder
 
@@ -45,7 +45,7 @@ def main() -> None:
         if options.only and number not in options.only:
             continue
         overrides = [*overrides[:1], *COMMON, *overrides[1:]]
-        cfg = compose_runs(overrides)["run"]
+        cfg = compose_train(overrides)["run"]
         planned = estimate(cfg, "cpu", quick=True).seconds
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"

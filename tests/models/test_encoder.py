@@ -43,8 +43,6 @@ def test_encode_edge_cases(encoder: SentenceEncoder) -> None:
         encoder.encode("one string")
 
 
-
-
 def test_vectors_of_length_1_and_cosines() -> None:
     encoder, unit = tiny_bert(dropout=0.0), tiny_bert(dropout=0.0, normalize=True)
     plain = encoder.encode(SENTENCES)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
+from sts_lightning.config.compose import compose_train
 from sts_lightning.config.constraints import check_config
 from sts_lightning.planning import estimate as module
 from sts_lightning.planning.cards import Card
 from sts_lightning.planning.estimate import Tracer, estimate
-from sts_lightning.reproduce.configs import train_configs
 from tests.conftest import CONF
 
 pytestmark = pytest.mark.slow  # each traces steps of a model
@@ -98,7 +98,7 @@ def test_every_experiment_can_be_planned(path: Path) -> None:
         overrides.append("model=tiny_llama")
     if path.stem.startswith("minilm_distill"):
         overrides.append("companion.sources=[sentence-transformers/all-MiniLM-L6-v2]")
-    for cfg in train_configs(overrides).values():
+    for cfg in compose_train(overrides).values():
         plan = estimate(cfg, card(2**40), quick=True)
         assert plan.steps > 0
         assert plan.seconds is not None

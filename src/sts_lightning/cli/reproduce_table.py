@@ -11,10 +11,10 @@ from pathlib import Path
 from rich.console import Console
 
 from sts_lightning.conf_folders import files_of
+from sts_lightning.config.compose import compose_train
 from sts_lightning.counted import counted
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
-from sts_lightning.reproduce.configs import train_configs
 from sts_lightning.reproduce.evaluated import evaluated_again
 from sts_lightning.reproduce.launch import open_launcher
 from sts_lightning.reproduce.plan import Planned, Table
@@ -108,8 +108,10 @@ def print_plan(table: Table, jobs: int | None, cost: Cost | None = None) -> None
             soft_wrap=True,
         )
         if cost is not None and run.entry == "train":
-            for name, cfg in train_configs(run.overrides).items():
-                text = f"{name}: {cost(cfg)}" if name else cost(cfg)
+            # Seed and start change no cost; without them the runs of a row are composed once.
+            fixed = [text for text in run.overrides if not text.startswith(("seed=", "init_from="))]
+            for name, cfg in compose_train(fixed).items():
+                text = cost(cfg) if name == "run" else f"{name}: {cost(cfg)}"
                 console.print(f"{'':10}{text}", style="dim", markup=False, highlight=False, soft_wrap=True)
     left = sum(not run.done for run in planned)
     hours, source = _hours(table, planned)

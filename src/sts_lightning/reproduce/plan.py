@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.conf_folders import folders
-from sts_lightning.config.composing import composing
-from sts_lightning.config.composition_errors import explain
+from sts_lightning.config.compose import compose_job, explain
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.entry_points import Entry, command_line, script_of
@@ -307,14 +305,3 @@ def _identify(
         return compose_job(entry, tuple(texts))
 
     return job_folder(composed).name, demand_of(composed), job_trust(composed, fixed, compose_stage)
-
-
-def compose_job(entry: Entry, overrides: tuple[str, ...]) -> DictConfig:
-    """Compose the configuration of a job with the ``hydra`` node. The result is cached: do not modify it."""
-    return _composed(entry, overrides, folders())
-
-
-@cache
-def _composed(entry: Entry, overrides: tuple[str, ...], _folders: tuple[Path, ...]) -> DictConfig:
-    with composing():
-        return compose(entry, list(overrides), return_hydra_config=True)

@@ -10,12 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sts_lightning.config.compose import job_config
 from sts_lightning.counted import counted
 from sts_lightning.errors import FailedJobsError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.grid import Planned
-from sts_lightning.sweep.job import Demand, Job, job_config
+from sts_lightning.sweep.job import Demand, Job
 from sts_lightning.sweep.overview import common
 
 Check = Callable[[RunFolder, DictConfig], str | None]

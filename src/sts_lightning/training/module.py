@@ -19,8 +19,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.pair_tables import identical_pairs
 from sts_lightning.errors import TrainingError
-from sts_lightning.losses.base import Loss, cosine_rows
-from sts_lightning.losses.checks import check_gradient, check_scalar
+from sts_lightning.losses.base import Loss, check_scalar, cosine_rows
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.example_dropout import check_example_dropout, row_keys
 from sts_lightning.models.freezing import hold_mode
@@ -199,7 +198,7 @@ class STSModule(pl.LightningModule):
         further |= self.read_batch(batch)
         with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(step, further)
-        check_gradient(loss, self.loss)
+        check_scalar(loss, self.loss, trains=True)
         if not torch.isfinite(loss):
             raise TrainingError(f"the loss is {loss.item()} at step {self.global_step + 1}; {self._remedy()}")
         size = batch.size

@@ -32,10 +32,10 @@ from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.run_clock import RunClock
+from sts_lightning.workflows.checks import Parts
 from sts_lightning.workflows.logged import log_results
 from sts_lightning.workflows.run_page import changed_settings, write_page
 from sts_lightning.workflows.scoring import Scores, score
-from sts_lightning.workflows.validate import Parts
 from sts_lightning.workflows.wise_ft import ENTRY, mix_with_start
 
 log = logging.getLogger(__name__)
