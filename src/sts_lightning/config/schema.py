@@ -22,7 +22,6 @@ from sts_lightning.choices import (
     Denoise,
     Deterministic,
     DevSet,
-    DropoutOwner,
     EvalPrecision,
     Frozen,
     Init,
@@ -30,7 +29,6 @@ from sts_lightning.choices import (
     Quantization,
     Schedule,
     SentEvalText,
-    Strategy,
     Suite,
     TextEdit,
     TrainPrecision,
@@ -119,7 +117,6 @@ class TrainerConfig:
     cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
     devices: int = _that(DEVICES)
     num_nodes: int = _that(POSITIVE)
-    strategy: str = field(default="ddp", metadata={"choices": get_args(Strategy)})
     precision: str = _one_of(TrainPrecision)
     max_epochs: int | None = _that(LENGTH, None)
     max_steps: int | None = _that(LENGTH, None)
@@ -134,11 +131,9 @@ class TrainerConfig:
     log_every_n_steps: int = _that(AT_LEAST_1)
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
     chunk_tokens: Any = field(default=MISSING, metadata=OR_AUTO)
-    chunk_multiple: Any = field(default=1, metadata=OR_AUTO)
     micro_batch_size: Any = None
     gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
     official_gather: Any = field(default=MISSING, metadata=FLAG)
-    dropout: str = field(default="process", metadata={"choices": get_args(DropoutOwner)})
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -46,7 +46,6 @@ class SigmoidLoss(Loss):
         positive(scale=scale)
         check(math.isfinite(bias), "be finite", bias=bias)
         self.mask_repeats = mask_repeats
-        # Of one element each, since a scalar cannot be divided among processes (trainer.strategy=fsdp).
         self.log_scale = nn.Parameter(torch.tensor([math.log(scale)]))
         self.bias = nn.Parameter(torch.tensor([float(bias)]))
 
