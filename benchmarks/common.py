@@ -6,7 +6,7 @@ from hydra import compose
 from omegaconf import DictConfig
 from sentence_transformers import SentenceTransformer
 
-from sts_lightning.config.composing import composing
+from sts_lightning.config.compose import composing
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.offline import packaged_copy

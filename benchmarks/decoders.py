@@ -11,7 +11,7 @@ from peft import LoraConfig
 from transformers import MistralConfig, MistralModel
 from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
 
-from sts_lightning.config.composing import composing
+from sts_lightning.config.compose import composing
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.nli import NLITripletsData
 from sts_lightning.models.encoder import SentenceEncoder

@@ -16,15 +16,15 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from sts_lightning.config.compose import compose_train
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
 from sts_lightning.planning.blueprint import draw
-from sts_lightning.planning.compose import compose_runs
 from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.profiled import StepPeaks
+from sts_lightning.workflows.checks import validate
 from sts_lightning.workflows.train import build_experiment
-from sts_lightning.workflows.validate import validate
 
 GOAL = 0.05
 STEPS = 3
@@ -119,7 +119,7 @@ def main() -> None:
         overrides = drawn(numbers)
         if options.only and turn + 1 not in options.only:
             continue
-        cfg = compose_runs([*SHORT, *overrides])["run"]
+        cfg = compose_train([*SHORT, *overrides])["run"]
         real, plan = measured(cfg), planned(cfg)
         errors.append(plan / real - 1)
         print(f"{turn + 1:3} {real / 2**20:8.2f} MiB {errors[-1]:+.1%}  {' '.join(overrides)}", flush=True)

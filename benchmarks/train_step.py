@@ -32,7 +32,7 @@ from sentence_transformers import SentenceTransformerTrainer, SentenceTransforme
 from sentence_transformers.sentence_transformer import losses
 from transformers import TrainerCallback
 
-from sts_lightning.config.composing import composing
+from sts_lightning.config.compose import composing
 from sts_lightning.config.machine import CPU_CHUNK_TOKENS
 from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.data.module import COLUMNS

@@ -12,7 +12,7 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 
 from sts_lightning.conf_folders import PACKAGED, VARIABLE, files_of, folders, own_folder, take_folder
-from sts_lightning.config.composing import composing
+from sts_lightning.config.compose import composing
 from sts_lightning.errors import ConfigError
 from tests.conftest import CONF, ROOT
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 
+from sts_lightning.config.compose import compose_train
 from sts_lightning.planning.cards import find_card
-from sts_lightning.planning.compose import compose_runs
 from sts_lightning.planning.costs import duration, size
 from sts_lightning.planning.estimate import estimate
 
@@ -35,7 +35,7 @@ def main() -> None:
     print(f"| recipe on {card.name} | stage | batch | micro batch | memory | steps | time |")
     print("|---|---|---|---|---|---|---|")
     for recipe in options.only:
-        for stage, cfg in compose_runs(recipe.split()).items():
+        for stage, cfg in compose_train(recipe.split()).items():
             plan = estimate(cfg, card)
             time = "" if plan.seconds is None else duration(plan.seconds)
             cells = (plan.micro_batch or "all", size(plan.memory), f"{plan.steps:,}", time)

@@ -12,10 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.conf_folders import VARIABLE
 from sts_lightning.config.cells import published_cells
-from sts_lightning.config.composing import composing
+from sts_lightning.config.compose import compose_train, composing
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.planning.compose import compose_runs
 from sts_lightning.training.trainer import make_plan
 from tests.conftest import CONF
 
@@ -98,7 +97,7 @@ def test_a_model_of_the_users_own_inherits_the_recipe(
     (tmp_path / "model" / "my_llama.yaml").write_text("defaults: [decoder, _self_]\nname: folder\n")
     (tmp_path / "experiment" / "mine.yaml").write_text("# @package _global_\noptim: {lr: 2e-4, eps: 1e-6}\n")
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    (cfg,) = compose_runs(["model=my_llama", "experiment=mine", "optim.eps=1e-7"]).values()
+    (cfg,) = compose_train(["model=my_llama", "experiment=mine", "optim.eps=1e-7"]).values()
     assert (cfg.model.name, cfg.optim.lr, cfg.optim.eps) == ("folder", 2e-4, 1e-7)
     assert qlora(cfg)[1:] == DECODER[1:]
     assert "one word" in cfg.prompt.template

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.constraints import check_config, check_known
 from sts_lightning.errors import ConfigError
 
 Config = Callable[..., DictConfig]
@@ -67,3 +67,23 @@ def test_a_check_resolves_a_copy(config: Config) -> None:
 @pytest.mark.parametrize("logger", ["csv", "default", "tensorboard", "wandb"])
 def test_every_choice_of_loggers_keeps_the_history(logger: str, config: Config) -> None:
     assert config(f"logger={logger}").logger.csv._target_.endswith("HistoryLogger")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("+optim.lrr=1e-3", r"optim\.lrr: no such setting.*optim\.lr"),
+        ("+trainer.accumulate_grad_batches=4", r"set by \+trainer\.extra\.accumulate_grad_batches"),
+        ("+queue.length=4", r"queue\.length: no such setting"),
+        ("+model_nam=x", r"model_nam: no such setting. Did you mean model\?"),
+        ("+data_r=x", r"data_r: no such setting"),  # others refer to data_root alone
+    ],
+)
+def test_a_setting_that_nothing_reads(override: str, message: str, config: Callable[..., DictConfig]) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_known(config(override))
+
+
+def test_a_setting_that_others_refer_to(config: Callable[..., DictConfig]) -> None:
+    check_known(config("+width=1e-3", "optim.lr=${width}"))
+    check_known(config("+trainer.extra.detect_anomaly=true", "callbacks=ema", "loss=infonce"))

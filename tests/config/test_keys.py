@@ -8,8 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sts_lightning.config.keys import check_known, flat_keys, path_override, suggest
-from sts_lightning.errors import ConfigError
+from sts_lightning.config.keys import flat_keys, path_override, suggest
 
 Config = Callable[..., DictConfig]
 
@@ -32,23 +31,3 @@ def test_a_path_in_an_override_is_read_back(path: str) -> None:
     text = path_override("hydra.run.dir", path)
     assert OverridesParser.create().parse_override(text).value() == path
     assert path_override("resume", "/runs/2026-01-01/a b") == "resume=/runs/2026-01-01/a b"
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("+optim.lrr=1e-3", r"optim\.lrr: no such setting.*optim\.lr"),
-        ("+trainer.accumulate_grad_batches=4", r"set by \+trainer\.extra\.accumulate_grad_batches"),
-        ("+queue.length=4", r"queue\.length: no such setting"),
-        ("+model_nam=x", r"model_nam: no such setting. Did you mean model\?"),
-        ("+data_r=x", r"data_r: no such setting"),  # others refer to data_root alone
-    ],
-)
-def test_a_setting_that_nothing_reads(override: str, message: str, config: Callable[..., DictConfig]) -> None:
-    with pytest.raises(ConfigError, match=message):
-        check_known(config(override))
-
-
-def test_a_setting_that_others_refer_to(config: Callable[..., DictConfig]) -> None:
-    check_known(config("+width=1e-3", "optim.lr=${width}"))
-    check_known(config("+trainer.extra.detect_anomaly=true", "callbacks=ema", "loss=infonce"))

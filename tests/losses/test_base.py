@@ -156,7 +156,7 @@ def test_half_precision_is_upcast(stem: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("stem", [stem for stem in STEMS if "none" not in make(stem).labels])
 def test_absent_labels_are_an_error(stem: str) -> None:
-    with pytest.raises(ValueError, match="needs a label"):
+    with pytest.raises(ValueError, match="needs labels"):
         make(stem)(torch.randn(2, 4, DIMENSION, dtype=torch.float64))
 
 

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
-from sts_lightning.losses.base import Loss
-from sts_lightning.losses.checks import check_declared, check_gradient, check_scalar
+from sts_lightning.losses.base import Loss, check_declared, check_scalar
 from sts_lightning.testing.toy import ToyData
-from sts_lightning.workflows.fit_checks import check_fit
+from sts_lightning.workflows.checks import check_fit
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 
@@ -71,8 +70,8 @@ def test_a_value_that_is_no_number(value: object, message: str) -> None:
 
 def test_a_number_without_gradient() -> None:
     with pytest.raises(ConfigError, match="Own gives a number without a gradient"):
-        check_gradient(torch.ones(()), Own())
-    check_gradient(torch.ones((), requires_grad=True), Own())
+        check_scalar(torch.ones(()), Own(), trains=True)
+    check_scalar(torch.ones((), requires_grad=True), Own(), trains=True)
 
 
 class ByPair(Own):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
+from sts_lightning.config.compose import compose_train
 from sts_lightning.config.constraints import check_config
 from sts_lightning.planning import estimate as module
 from sts_lightning.planning.cards import Card
-from sts_lightning.planning.compose import compose_runs
 from sts_lightning.planning.estimate import Tracer, estimate
 from tests.conftest import CONF
 
@@ -98,7 +98,7 @@ def test_every_experiment_can_be_planned(path: Path) -> None:
         overrides.append("model=tiny_llama")
     if path.stem.startswith("minilm_distill"):
         overrides.append("companion.sources=[sentence-transformers/all-MiniLM-L6-v2]")
-    for cfg in compose_runs(overrides).values():
+    for cfg in compose_train(overrides).values():
         plan = estimate(cfg, card(2**40), quick=True)
         assert plan.steps > 0
         assert plan.seconds is not None

@@ -17,8 +17,8 @@ from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.profiled import StepPeaks
 from sts_lightning.testing.tiny_decoders import write_mistral
+from sts_lightning.workflows.checks import validate
 from sts_lightning.workflows.train import build_experiment
-from sts_lightning.workflows.validate import validate
 
 SHORT = [
     "data=toy",

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from sts_lightning.config.compose import compose_job
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.planning.compose import compose_job
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.run import groups
 from sts_lightning.reproduce.spec import (

@@ -13,12 +13,8 @@ from omegaconf import DictConfig
 import sts_lightning
 from sts_lightning.config.build import build
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.errors import ConfigError
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.assembly import make_loss
-from sts_lightning.training.companion import Companion
-from sts_lightning.workflows.fit_checks import check_companion
 from sts_lightning.workflows.train import train_in
 from tests.scenarios.helpers import weights
 from tests.scenarios.test_recipes import losses, overrides
@@ -116,25 +112,6 @@ def test_a_prefix_is_all_that_trains_of_a_decoder(config: Config, tmp_path: Path
     start = config(*overrides("promcse_llama"))
     untrained = build_encoder(start.model, start.prompt)
     assert sum(p.numel() for p in untrained.parameters() if p.requires_grad) == 3 * 2 * 2 * 32
-
-
-@pytest.mark.parametrize(
-    ("settings", "key", "words"),
-    [
-        (["companion=twin"], "companion", "PearsonLoss has no use for .*contrastive_tension"),
-        (["loss=contrastive_tension"], "companion", "needs a companion that provides twin"),
-        (["loss=rankcse"], "companion", "needs a companion that provides teacher"),
-    ],
-)
-def test_a_loss_and_its_companion_go_together(
-    settings: list[str], key: str, words: str, config: Config
-) -> None:
-    cfg = config(*settings)
-    loss = make_loss(cfg.loss, 2, 1.0)
-    companion = build("companion", cfg.companion, Companion) if cfg.companion else None
-    with pytest.raises(ConfigError, match=words) as caught:
-        check_companion(cfg, loss, companion)
-    assert caught.value.key == key
 
 
 def test_consistency_alone_needs_no_teacher(config: Config, tmp_path: Path) -> None:

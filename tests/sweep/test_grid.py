@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hydra import compose
 
-from sts_lightning.config.composing import composing
+from sts_lightning.config.compose import composing
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.grid import named
 

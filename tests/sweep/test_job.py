@@ -14,9 +14,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from sts_lightning.config.compose import compose_job
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import RunningElsewhereError
-from sts_lightning.planning.compose import compose_job
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.job import (
     Job,

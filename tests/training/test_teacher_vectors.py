@@ -13,7 +13,6 @@ from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.teacher import Teacher
 from sts_lightning.training.teacher_vectors import TeacherVectors
-from sts_lightning.workflows.fit_checks import check_teacher_size
 from tests.training.test_teacher import FIRST, SECOND, folder, step
 
 
@@ -53,10 +52,10 @@ def test_a_student_learns_the_vectors(tmp_path: Path) -> None:
     assert VectorDistillationLoss()(again, teacher_vectors=expected) < first
 
 
-def test_another_size_is_rejected_before_training(tmp_path: Path) -> None:
-    teacher = connected(tmp_path, TeacherVectors)
+def test_another_size_is_rejected(tmp_path: Path) -> None:
+    given, views = connected(tmp_path, TeacherVectors)(step(FIRST, SECOND)), torch.randn(2, 3, 48)
     for loss in (VectorDistillationLoss(), MixLoss({"a": VectorDistillationLoss(5, 48)}, {"a": 1.0})):
         with pytest.raises(ConfigError, match="have 11 values together") as caught:
-            check_teacher_size(loss, teacher, 48)
+            loss(views, teacher_vectors=given)
         assert caught.value.key == "loss.teacher_dimension"
-    check_teacher_size(VectorDistillationLoss(11, 48), teacher, 48)
+    assert VectorDistillationLoss(11, 48)(views, teacher_vectors=given).isfinite()

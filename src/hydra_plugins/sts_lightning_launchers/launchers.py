@@ -93,7 +93,7 @@ class JobLauncher(Launcher):
         """Check and print the jobs with their cost, on the card that ``plan`` may name."""
         from sts_lightning.planning.costs import Costs
         from sts_lightning.sweep.plan import print_plan
-        from sts_lightning.workflows.check import RunCheck
+        from sts_lightning.workflows.checks import RunCheck
 
         plan = self.config.plan
         try:

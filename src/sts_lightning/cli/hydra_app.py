@@ -23,10 +23,9 @@ from sts_lightning.batch_job import requeue
 from sts_lightning.cli.cpu_defaults import set_cpu_defaults
 from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.conf_folders import own_folder, take_folder
-from sts_lightning.config.composing import broken_yaml
-from sts_lightning.config.composition_errors import explain
-from sts_lightning.config.constraints import check_flags
-from sts_lightning.config.keys import check_known, path_override
+from sts_lightning.config.compose import broken_yaml, explain
+from sts_lightning.config.constraints import check_known
+from sts_lightning.config.keys import path_override
 from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError, InterruptedRunError, StorageError, UserError
 from sts_lightning.interrupts import listening, signal_name, stop_with_parent, stopping_signal, unmasked
@@ -114,7 +113,6 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
     @functools.wraps(task)
     def wrapped(cfg: DictConfig) -> float:
         try:
-            check_flags(cfg)
             check_known(cfg)
             _name_own_folder()
             return task(cfg)

@@ -25,22 +25,19 @@ def run(options: argparse.Namespace) -> None:
     from sts_lightning.cli.group_choices import check_choices
 
     check_choices(options.overrides)
-    from sts_lightning.config.constraints import check_config
-    from sts_lightning.config.keys import check_known
+    from sts_lightning.config.compose import compose_train
+    from sts_lightning.config.constraints import check_config, check_known
     from sts_lightning.errors import ConfigError
-    from sts_lightning.planning.compose import compose_runs
     from sts_lightning.planning.costs import print_estimate
     from sts_lightning.planning.estimate import estimate
     from sts_lightning.runs.folder import RunFolder
-    from sts_lightning.workflows.trainer_checks import check_settings
-    from sts_lightning.workflows.validate import build_parts
+    from sts_lightning.workflows.checks import build_parts
 
-    for name, cfg in compose_runs(options.overrides).items():
+    for name, cfg in compose_train(options.overrides).items():
         check_known(cfg)
         checked = check_config(cfg)
         for key, usual, instead in (("plan", False, "use --card"), ("resume", None, "it plans new runs")):
             if checked[key] != usual:
                 raise ConfigError(f"{key}={checked[key]} has no effect in this command; {instead}.", key=key)
-        check_settings(checked.trainer, checked.data.batch_size)
         build_parts(RunFolder(name), checked)  # which parts do not fit together
         print_estimate(name, estimate(cfg, options.card))

@@ -9,13 +9,14 @@ import difflib
 import functools
 import inspect
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from hydra.utils import get_method
-from omegaconf import DictConfig, ListConfig, Node, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.keys import suggest, unknown_key
@@ -63,54 +64,44 @@ def check_values(cfg: DictConfig) -> DictConfig:
             raise _missing(missing[0])
         OmegaConf.resolve(resolved)
     except OmegaConfBaseException as error:
-        key = str(error.full_key or _wrong_reference(cfg, ""))
-        raise ConfigError(f"{key}: {str(error).splitlines()[0]}", key=key) from error
+        key = str(error.full_key or "")
+        raise ConfigError(f"{key}: {str(error).splitlines()[0]}".removeprefix(": "), key=key) from error
     _check_groups(resolved)
     _check_finite(resolved, "")
     _check_fields(resolved, "")
     return resolved
 
 
-def _wrong_reference(node: DictConfig, path: str) -> str:
-    """Return the key of the first group that refers to another kind of value; errors do not name it."""
-    for key in node:
-        child = node._get_node(key)
-        if not isinstance(child, DictConfig) or child._is_none() or child._is_missing():
-            continue
-        found = f"{path}{key!s}"
-        if not child._is_interpolation():
-            found = _wrong_reference(child, f"{found}.")
-        elif isinstance(OmegaConf.select(node, str(key)), DictConfig):
-            found = ""
-        if found:
-            return found
-    return "" if path else _mistyped(node)
+def check_known(cfg: DictConfig, path: str = "") -> None:
+    """Check what is read before `check_config`: the flags of the top level, and that each key is one.
 
-
-def _mistyped(node: DictConfig) -> str:
-    """Return the first key of the top level that refers to a value of a type other than its own."""
-    for key in node:
-        child = node._get_node(key)
-        if not isinstance(child, Node) or not child._is_interpolation():
-            continue
-        try:
-            copy.deepcopy(node)[key] = OmegaConf.select(node, str(key))
-        except OmegaConfBaseException:
-            return str(key)
-    return ""
-
-
-def check_flags(cfg: DictConfig) -> None:
-    """Check the settings on the top level that are true or false; some are read before `check_config`.
+    On the top level a setting may be added that others refer to, as in ``+width=64``.
 
     Raises:
-        ConfigError: One of them is neither.
+        ConfigError: A flag has another value, or a key was added to a typed group and nothing reads it.
     """
     schema = OmegaConf.get_type(cfg)
-    for field in dataclasses.fields(schema) if dataclasses.is_dataclass(schema) else ():
-        choices = field.metadata.get("choices", ())
+    if not dataclasses.is_dataclass(schema):
+        return
+    fields = {field.name: field for field in dataclasses.fields(schema)}
+    text = "" if path else OmegaConf.to_yaml(cfg)
+    for name in map(str, cfg):
+        if name not in fields and not re.search(rf"\$\{{{re.escape(name)}[.}}]", text):
+            hint = suggest(f"{path}{name}", [f"{path}{key}" for key in fields])
+            if path == "trainer.":
+                hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."
+            raise unknown_key(f"{path}{name}", hint)
+        choices = fields[name].metadata.get("choices", ()) if name in fields and not path else ()
         if True in choices:
-            _check_choice(field.name, cfg[field.name], choices)
+            _check_choice(name, cfg[name], choices)
+        child = cfg._get_node(name)
+        if isinstance(child, DictConfig) and not child._is_interpolation() and not child._is_none():
+            check_known(child, f"{path}{name}.")
+
+
+def _missing(key: str) -> ConfigError:
+    typed = "path" if key == "data.path" else key  # the groups of a user's own data take it from the top
+    return ConfigError(f"{typed} is required.", key=key, hint=f"Set it on the command line: {typed}=...")
 
 
 def _check_targets(path: str, node: DictConfig) -> None:
@@ -121,11 +112,6 @@ def _check_targets(path: str, node: DictConfig) -> None:
     for key, value in _items(node):
         if isinstance(value, DictConfig):
             _check_targets(f"{path}.{key}", value)
-
-
-def _missing(key: str) -> ConfigError:
-    typed = "path" if key == "data.path" else key  # the groups of a user's own data take it from the top
-    return ConfigError(f"{typed} is required.", key=key, hint=f"Set it on the command line: {typed}=...")
 
 
 def _check_groups(cfg: DictConfig) -> None:
@@ -168,14 +154,16 @@ def _check_fields(node: DictConfig, prefix: str) -> None:
     for key, value in _items(node):
         path = f"{prefix}{key}"
         if key in fields:
-            choices, bounds = (fields[key].metadata.get(name) for name in ("choices", "range"))
+            choices, must = (fields[key].metadata.get(name) for name in ("choices", "must"))
             if isinstance(value, str) and not value.strip():
                 raise ConfigError(f"{path} is blank.", key=path, hint="Give a value, or leave it out.")
             if choices is not None:
                 _check_choice(path, value, choices)
-            if bounds is not None and not bounds[0] <= value <= bounds[1]:
-                raise ConfigError(f"{path}={value} must lie between {bounds[0]} and {bounds[1]}.", key=path)
             _check_length(path, value, hints[key])
+            each = value if typing.get_origin(hints[key]) in (list, tuple) else [value]
+            optional = hints[key] is not Any and _allows_none(hints[key])
+            if must is not None and not all(must[0](one) for one in each if not (one is None and optional)):
+                raise ConfigError(f"{path} must {must[1]}, got {value}.", key=path)
         if isinstance(value, DictConfig):
             _check_fields(value, f"{path}.")
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sts_lightning.errors import ConfigError
 
@@ -47,30 +46,6 @@ def unknown_key(key: str, suggestion: str) -> ConfigError:
         suggestion: Result of `suggest`.
     """
     return ConfigError(f"{key}: no such setting.", key=key, hint=suggestion)
-
-
-def check_known(cfg: DictConfig, path: str = "") -> None:
-    """Reject settings that were added to a typed group, or on the top level, and that nothing reads.
-
-    On the top level a setting may be added that others refer to, as in ``+width=64``.
-
-    Raises:
-        ConfigError: See above.
-    """
-    schema = OmegaConf.get_type(cfg)
-    if not dataclasses.is_dataclass(schema):
-        return
-    known = [field.name for field in dataclasses.fields(schema)]
-    text = "" if path else OmegaConf.to_yaml(cfg)
-    for name in map(str, cfg):
-        if name not in known and not re.search(rf"\$\{{{re.escape(name)}[.}}]", text):
-            hint = suggest(f"{path}{name}", [f"{path}{key}" for key in known])
-            if path == "trainer.":
-                hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."
-            raise unknown_key(f"{path}{name}", hint)
-        child = cfg._get_node(name)
-        if isinstance(child, DictConfig) and not child._is_interpolation() and not child._is_none():
-            check_known(child, f"{path}{name}.")
 
 
 def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:

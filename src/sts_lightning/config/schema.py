@@ -2,11 +2,14 @@
 
 YAML in conf/ holds the values. The groups model, loss and data differ by choice and are checked against
 the signature of their ``_target_`` instead (see `sts_lightning.config.constraints`). The metadata ``group``
-says how many nodes with a ``_target_`` such a group has: one, an optional one, or several by name.
+says how many nodes with a ``_target_`` such a group has: one, an optional one, or several by name. ``must``
+is a condition on each number of a field, with its words.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -46,8 +49,36 @@ def _one_of_or_none(choices: Any) -> Any:
     return field(default=None, metadata={"choices": (None, *get_args(choices))})
 
 
-def _between(low: int, high: int) -> Any:
-    return field(default=MISSING, metadata={"range": (low, high)})
+Must = tuple[Callable[[Any], bool], str]
+"""A condition on a number, and its words after "must"."""
+
+SEED: Must = (lambda value: 0 <= value < 2**32, f"lie between 0 and {2**32 - 1}")  # NumPy's range
+POSITIVE: Must = (lambda value: value > 0, "be positive")
+NOT_NEGATIVE: Must = (lambda value: value >= 0, "not be negative")
+BELOW_1: Must = (lambda value: 0 <= value < 1, "lie in [0, 1)")
+SHARE: Must = (lambda value: 0 <= value <= 1, "be a share from 0 to 1")
+AT_LEAST_1: Must = (lambda value: value >= 1, "be at least 1")
+LIMIT: Must = (AT_LEAST_1[0], "be at least 1, or null: no limit")
+LENGTH: Must = (lambda value: value == -1 or value >= 1, LIMIT[1])
+DEVICES: Must = (LENGTH[0], "be positive, or -1 for all")
+OR_AUTO: dict[str, Must] = {
+    "must": (lambda value: value == "auto" or (type(value) is int and value >= 1), "be at least 1, or auto")
+}
+
+
+def _fraction_or_steps(least: float, words: str) -> Must:
+    """Return the condition of a number of steps: a fraction below 1, or a whole number."""
+    return lambda value: least <= value < 1 or (value >= 1 and value % 1 == 0), f"be {words}"
+
+
+WARMUP = _fraction_or_steps(0, "a fraction of the run in [0, 1), or a whole number of steps")
+EVERY = _fraction_or_steps(
+    math.ulp(0), "a fraction of an epoch below 1, a whole number of steps, or null: once per epoch"
+)
+
+
+def _that(must: Must, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"must": must})
 
 
 @dataclass
@@ -66,16 +97,16 @@ class PromptConfig:
 class OptimConfig:
     """Settings of AdamW and its schedule."""
 
-    lr: float = MISSING
-    head_lr: float | None = None
-    weight_decay: float = MISSING
-    layer_decay: float = MISSING
+    lr: float = _that(POSITIVE)
+    head_lr: float | None = _that(POSITIVE, None)
+    weight_decay: float = _that(NOT_NEGATIVE)
+    layer_decay: float = _that((lambda value: 0 < value <= 1, "lie in (0, 1]"))
     decay_embeddings: Any = field(default=MISSING, metadata=FLAG)
-    betas: tuple[float, float] = MISSING
-    eps: float = MISSING
+    betas: tuple[float, float] = _that(BELOW_1)
+    eps: float = _that(POSITIVE)
     schedule: str = _one_of(Schedule)
-    warmup: float = MISSING
-    stretch: float = 1.0
+    warmup: float = _that(WARMUP)
+    stretch: float = _that(AT_LEAST_1, 1.0)
 
 
 @dataclass
@@ -84,21 +115,22 @@ class TrainerConfig:
 
     accelerator: str = _one_of(Accelerator)
     cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
-    devices: int = MISSING
-    num_nodes: int = MISSING
+    devices: int = _that(DEVICES)
+    num_nodes: int = _that(POSITIVE)
     precision: str = _one_of(TrainPrecision)
-    max_epochs: int | None = None
-    max_steps: int | None = None
-    limit_train_batches: int | None = None
-    val_every: float | None = None
-    save_every: int = MISSING
-    keep_every: int | None = None
+    max_epochs: int | None = _that(LENGTH, None)
+    max_steps: int | None = _that(LENGTH, None)
+    limit_train_batches: int | None = _that(LIMIT, None)
+    val_every: float | None = _that(EVERY, None)
+    save_every: int = _that(AT_LEAST_1)
+    keep_every: int | None = _that(LIMIT, None)
     select_untuned: Any = field(default=False, metadata=FLAG)
-    wise_ft: list[float] = field(default_factory=list)
-    gradient_clip_val: float | None = None
-    log_every_n_steps: int = MISSING
+    wise_ft: list[float] = field(default_factory=list, metadata={"must": SHARE})
+    # PyTorch multiplies a gradient that is too long by limit / norm: a negative limit would reverse it.
+    gradient_clip_val: float | None = _that((POSITIVE[0], "be positive, or null: no clipping"), None)
+    log_every_n_steps: int = _that(AT_LEAST_1)
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
-    chunk_tokens: Any = MISSING
+    chunk_tokens: Any = field(default=MISSING, metadata=OR_AUTO)
     micro_batch_size: Any = None
     gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
     official_gather: Any = field(default=MISSING, metadata=FLAG)
@@ -122,8 +154,8 @@ class EvaluationConfig:
 class QueueConfig:
     """Additional negatives from a momentum encoder."""
 
-    size: int = MISSING
-    momentum: float = MISSING
+    size: int = _that((lambda value: 0 <= value <= 10_000_000, "not be negative, nor above 10 million"))
+    momentum: float = _that(BELOW_1)
     official: bool = MISSING
 
 
@@ -132,7 +164,7 @@ class TrainConfig:
     """Configuration of `python train.py`."""
 
     name: str = MISSING
-    seed: int = _between(0, 2**32 - 1)  # the range of NumPy's seeds
+    seed: int = _that(SEED)
     data_root: str = MISSING
     senteval_text: str = _one_of(SentEvalText)
     dev: str = _one_of(DevSet)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sts_lightning.choices import LabelKind
+from sts_lightning.errors import ConfigError
 
 LABEL_WORDS: dict[LabelKind, str] = {
     "none": "no label",
@@ -124,12 +127,83 @@ def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:
     return F.normalize(upcast(first), dim=-1) @ F.normalize(upcast(second), dim=-1).T
 
 
-def require_labels(loss: Loss, labels: Tensor | None) -> Tensor:
-    """Return the labels.
+def require(loss: Loss, **given: Tensor | None) -> Tensor:
+    """Return the one argument that is named.
 
     Raises:
-        ValueError: The batch has no labels.
+        ValueError: It is None.
     """
-    if labels is None:
-        raise ValueError(f"{type(loss).__name__} needs a label for each row, but got none.")
-    return labels
+    ((name, value),) = given.items()
+    if value is None:
+        raise ValueError(f"{type(loss).__name__} needs {name}, but got none.")
+    return value
+
+
+def require_negatives(loss: Loss, views: Tensor) -> None:
+    """Reject a batch of one row without hard negatives, which has no negatives."""
+    if views.shape[1] < 2 and len(views) < 3:
+        raise ValueError(f"{type(loss).__name__} needs at least two rows, or three views; got one row.")
+
+
+def check(holds: bool, must: str, **argument: object) -> None:
+    """Raise a `ValueError` that begins with the name of the argument, unless the condition holds."""
+    ((name, value),) = argument.items()
+    if not holds:
+        raise ValueError(f"{name} must {must}, got {value!r}.")
+
+
+def positive(**arguments: float) -> None:
+    """Reject arguments that are not positive and finite."""
+    for name, value in arguments.items():
+        check(0 < value < math.inf, "be positive and finite", **{name: value})
+
+
+def not_negative(**arguments: float) -> None:
+    """Reject arguments that are not finite, or negative."""
+    for name, value in arguments.items():
+        check(0 <= value < math.inf, "be finite and not negative", **{name: value})
+
+
+def one_of(choices: Any, **arguments: object) -> None:
+    """Reject arguments that are none of the values of a `Literal`."""
+    for name, value in arguments.items():
+        check(value in get_args(choices), f"be one of {', '.join(get_args(choices))}", **{name: value})
+
+
+def check_declared(loss: Loss) -> None:
+    """Reject a loss that does not say which views and labels it accepts, as tuples.
+
+    Raises:
+        ConfigError: See above; the message says what to add to the class.
+    """
+    views, labels = getattr(loss, "views", None), getattr(loss, "labels", None)
+    kinds = ", ".join(map(repr, LABEL_WORDS))
+    if not (views and isinstance(views, tuple) and all(type(number) is int for number in views)):
+        text = f"the numbers of views that it accepts, as in views = (2,); it has {views!r}."
+    elif not (labels and isinstance(labels, tuple) and set(labels) <= LABEL_WORDS.keys()):
+        text = f"the labels that it accepts, some of {kinds}, as in labels = ('score',); it has {labels!r}."
+    else:
+        return
+    raise ConfigError(f"the class {type(loss).__name__} must declare {text}", key="loss")
+
+
+def check_scalar(value: object, part: nn.Module, trains: bool = False) -> None:
+    """Reject what a loss or a regularizer returned that is not one number, or from which none can be trained.
+
+    Args:
+        value: What it returned.
+        part: The loss or the regularizer.
+        trains: Whether a gradient must lead from it to the embeddings.
+
+    Raises:
+        ConfigError: See above.
+    """
+    if isinstance(value, Tensor) and value.ndim == 0 and (value.requires_grad or not trains):
+        return
+    if not isinstance(value, Tensor):
+        what = f"a {type(value).__name__}, not a tensor with one number."
+    elif value.ndim:
+        what = f"a tensor of shape {tuple(value.shape)}, not one number; take its mean or sum."
+    else:
+        what = "a number without a gradient; compute it from the embeddings by torch, without detach()."
+    raise ConfigError(f"{type(part).__name__} gives {what}", key="loss")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_rows, require_labels
+from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_rows, require
 from sts_lightning.losses.pearson import RESOLUTION
 
 
@@ -37,7 +37,7 @@ class ConcordanceLoss(Loss):
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
-        return 1 - concordance(cosines, require_labels(self, labels).to(cosines.dtype) / TOP_SCORE)
+        return 1 - concordance(cosines, require(self, labels=labels).to(cosines.dtype) / TOP_SCORE)
 
 
 def concordance(x: Tensor, y: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, upcast
+from sts_lightning.losses.base import Loss, check, require, upcast
 
 
 class ContrastiveTensionLoss(Loss):
@@ -48,8 +48,7 @@ class ContrastiveTensionLoss(Loss):
 
     def __init__(self, group: int = 8, mask_repeats: bool = True) -> None:
         super().__init__()
-        if group < 2:
-            raise ValueError(f"group must be at least 2, one positive and one negative, got {group}.")
+        check(group >= 2, "be at least 2, one positive and one negative", group=group)
         self.group = group
         self.mask_repeats = mask_repeats
 
@@ -71,8 +70,7 @@ class ContrastiveTensionLoss(Loss):
         Raises:
             ValueError: The second encoder's vectors are absent.
         """
-        if twin is None:
-            raise ValueError("ContrastiveTensionLoss needs the vectors of a second encoder.")
+        twin = require(self, twin=twin)
         positive, partner = contrast_pairs(len(twin), self.group)
         positive, partner = positive.to(twin.device), partner.to(twin.device)
         products = (upcast(views[0]) * upcast(twin)[partner]).sum(dim=-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_rows, require_labels
+from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_rows, require
 
 
 class CosineMSELoss(Loss):
@@ -31,4 +31,4 @@ class CosineMSELoss(Loss):
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
-        return F.mse_loss(cosines, require_labels(self, labels).to(cosines.dtype) / TOP_SCORE)
+        return F.mse_loss(cosines, require(self, labels=labels).to(cosines.dtype) / TOP_SCORE)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, require_labels
+from sts_lightning.losses.base import Loss, require
 from sts_lightning.losses.siamese import Features, features_size, linear, pair_features
 
 
@@ -47,7 +47,7 @@ class CrossEntropyLoss(Loss):
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and classes (B,); see `Loss.forward`."""
-        labels = require_labels(self, labels)
+        labels = require(self, labels=labels)
         logits = self.logits(views[0], views[1])
         with torch.no_grad():
             self.observed = {"accuracy": (logits.argmax(dim=-1) == labels).float().mean()}

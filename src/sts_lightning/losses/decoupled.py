@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_matrix, cosine_rows, repeats
-from sts_lightning.losses.infonce import check_temperature
+from sts_lightning.losses.base import (
+    Loss,
+    cosine_matrix,
+    cosine_rows,
+    not_negative,
+    positive,
+    repeats,
+    require_negatives,
+)
 
 
 class DecoupledLoss(Loss):
@@ -46,9 +51,8 @@ class DecoupledLoss(Loss):
         self, temperature: float = 0.05, uniformity_weight: float = 1.0, mask_repeats: bool = True
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
-        if not 0 <= uniformity_weight < math.inf:
-            raise ValueError(f"uniformity_weight must be finite and not negative, got {uniformity_weight}.")
+        positive(temperature=temperature)
+        not_negative(uniformity_weight=uniformity_weight)
         self.temperature = temperature
         self.uniformity_weight = uniformity_weight
         self.mask_repeats = mask_repeats
@@ -66,9 +70,7 @@ class DecoupledLoss(Loss):
         Raises:
             ValueError: The batch is one row without hard negatives, so it has no negatives.
         """
-        size = views.shape[1]
-        if size < 2 and len(views) < 3:
-            raise ValueError("DecoupledLoss needs at least two rows, or three views; got one row.")
+        require_negatives(self, views)
         alignment = -cosine_rows(views[0], views[1]).mean() / self.temperature
         logits = torch.cat([cosine_matrix(views[0], other) / self.temperature for other in views[1:]], dim=1)
         left_out = torch.eye(*logits.shape, dtype=torch.bool, device=views.device)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from sts_lightning.choices import LabelKind
 from sts_lightning.distributed import Shard
-from sts_lightning.losses.base import Loss
+from sts_lightning.losses.base import Loss, check
 
 DIVIDED = ("sentence_ids",)
 """Further arguments of a loss that are of single examples, (V, B), and so are divided like the views."""
@@ -46,8 +46,7 @@ class DividedLoss(Loss):
         super().__init__()
         if inner is None:
             raise ValueError("inner is empty, but divided needs the loss to compute for each part.")
-        if parts < 1:
-            raise ValueError(f"parts must be at least 1, got {parts}.")
+        check(parts >= 1, "be at least 1", parts=parts)
         if not set(inner.requires) <= set(DIVIDED):
             raise ValueError(
                 f"inner is {type(inner).__name__}, which needs {', '.join(inner.requires)} of the whole "

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, repeats
+from sts_lightning.losses.base import Loss, cosine_matrix, not_negative, repeats, require_negatives
 
 
 class EnergyLoss(Loss):
@@ -42,8 +40,7 @@ class EnergyLoss(Loss):
 
     def __init__(self, margin: float = 0.2, mask_repeats: bool = True) -> None:
         super().__init__()
-        if not 0 <= margin < math.inf:
-            raise ValueError(f"margin must be finite and not negative, got {margin}.")
+        not_negative(margin=margin)
         self.margin = margin
         self.mask_repeats = mask_repeats
 
@@ -60,9 +57,7 @@ class EnergyLoss(Loss):
         Raises:
             ValueError: The batch is one row without hard negatives, so it has no negatives.
         """
-        size = views.shape[1]
-        if size < 2 and len(views) < 3:
-            raise ValueError("EnergyLoss needs at least two rows, or three views; got one row.")
+        require_negatives(self, views)
         cosines = torch.cat([cosine_matrix(views[0], other) for other in views[1:]], dim=1)
         left_out = torch.eye(*cosines.shape, dtype=torch.bool, device=views.device)
         left_out = left_out | repeats(views, sentence_ids if self.mask_repeats else None)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import require_labels, upcast
+from sts_lightning.losses.base import require, upcast
 from sts_lightning.losses.cosent import CoSENTLoss
 
 
@@ -50,7 +50,7 @@ class GatedAngleLoss(CoSENTLoss):
             teacher: The teacher's similarities of first to second sentences, (B, B), of which the diagonal is
                 read.
         """
-        y = require_labels(self, labels)
+        y = require(self, labels=labels)
         s = self.scale * self.similarity(views[0], views[1])
         counted = y[:, None] < y[None, :]
         if teacher is not None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, repeats, upcast
-from sts_lightning.losses.infonce import check_temperature
+from sts_lightning.losses.base import Loss, check, cosine_matrix, one_of, positive, repeats, require, upcast
 
 Guide = Literal["self", "teacher"]
 """Whose similarities tell false negatives: those of the model in training, or of a teacher."""
@@ -63,11 +62,9 @@ class GISTLoss(Loss):
         mask_repeats: bool = True,
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
-        if guide not in get_args(Guide):
-            raise ValueError(f"guide must be one of {', '.join(get_args(Guide))}, got {guide!r}.")
-        if not -2 < margin < 2:
-            raise ValueError(f"margin must lie in (-2, 2), got {margin}.")
+        positive(temperature=temperature)
+        one_of(Guide, guide=guide)
+        check(-2 < margin < 2, "lie in (-2, 2)", margin=margin)
         self.temperature = temperature
         self.guide: Guide = guide
         self.margin = margin
@@ -95,12 +92,7 @@ class GISTLoss(Loss):
         """
         cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, (V - 1) B)
         size = len(cosines)
-        if self.guide == "self":
-            guide = cosines.detach()
-        elif teacher is None:
-            raise ValueError("GISTLoss needs the teacher's similarities unless guide is self.")
-        else:
-            guide = upcast(teacher)
+        guide = cosines.detach() if self.guide == "self" else upcast(require(self, teacher=teacher))
         own = torch.eye(size, dtype=torch.bool, device=cosines.device).repeat(1, len(views) - 1)
         masked = torch.zeros_like(own)
         known = guide.shape[1]  # candidates that the guide has read

@@ -8,8 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, repeats
-from sts_lightning.losses.infonce import check_temperature
+from sts_lightning.losses.base import (
+    Loss,
+    check,
+    cosine_matrix,
+    not_negative,
+    positive,
+    repeats,
+    require_negatives,
+)
 
 
 class HardnessLoss(Loss):
@@ -57,11 +64,9 @@ class HardnessLoss(Loss):
         mask_repeats: bool = True,
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
-        if not 0 <= hardness < math.inf:
-            raise ValueError(f"hardness must be finite and not negative, got {hardness}.")
-        if not 0 <= prior < 1:
-            raise ValueError(f"prior must lie in [0, 1), got {prior}.")
+        positive(temperature=temperature)
+        not_negative(hardness=hardness)
+        check(0 <= prior < 1, "lie in [0, 1)", prior=prior)
         self.temperature = temperature
         self.hardness = hardness
         self.prior = prior
@@ -80,9 +85,7 @@ class HardnessLoss(Loss):
         Raises:
             ValueError: The batch is one row without hard negatives, so it has no negatives.
         """
-        size = views.shape[1]
-        if size < 2 and len(views) < 3:
-            raise ValueError("HardnessLoss needs at least two rows, or three views; got one row.")
+        require_negatives(self, views)
         logits = cosine_matrix(views[0], views[1:].flatten(0, 1)) / self.temperature
         positive = logits.diagonal()
         left_out = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)

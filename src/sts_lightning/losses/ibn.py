@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import TOP_SCORE, Loss, cosine_matrix, require_labels
+from sts_lightning.losses.base import TOP_SCORE, Loss, check, cosine_matrix, one_of, positive, require
 
 EqualSentences = Literal["negatives", "positives"]
 """What a sentence is to another one with the same text."""
@@ -51,13 +50,9 @@ class IBNLoss(Loss):
         self, scale: float = 20.0, positive_from: float = 4.0, equal_sentences: EqualSentences = "negatives"
     ) -> None:
         super().__init__()
-        if not 0 < scale < math.inf:
-            raise ValueError(f"scale must be positive and finite, got {scale}.")
-        if not 0 < positive_from <= TOP_SCORE:
-            raise ValueError(f"positive_from must lie in (0, {TOP_SCORE:g}], got {positive_from}.")
-        if equal_sentences not in get_args(EqualSentences):
-            known = ", ".join(get_args(EqualSentences))
-            raise ValueError(f"equal_sentences must be one of {known}, got {equal_sentences!r}.")
+        positive(scale=scale)
+        check(0 < positive_from <= TOP_SCORE, f"lie in (0, {TOP_SCORE:g}]", positive_from=positive_from)
+        one_of(EqualSentences, equal_sentences=equal_sentences)
         self.scale = scale
         self.positive_from = positive_from
         self.equal_sentences: EqualSentences = equal_sentences
@@ -80,11 +75,9 @@ class IBNLoss(Loss):
         itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
         partners = itself.roll(views.shape[1], dims=1)
         rows = logits.masked_fill(itself, -torch.inf).log_softmax(dim=1)
-        positive = require_labels(self, labels) >= self.positive_from
+        positive = require(self, labels=labels) >= self.positive_from
         targets = (partners & positive.repeat(2)[:, None]).to(rows.dtype)
         if self.equal_sentences == "positives":
-            if sentence_ids is None:
-                raise ValueError("IBNLoss with equal_sentences=positives needs the numbers of sentences.")
-            numbers = sentence_ids.flatten()
+            numbers = require(self, sentence_ids=sentence_ids).flatten()
             targets = targets + ((numbers[:, None] == numbers) & ~itself)
         return -(rows.masked_fill(itself, 0) * targets).sum(dim=1).mean()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, upcast
+from sts_lightning.losses.base import Loss, not_negative, require, upcast
 from sts_lightning.losses.infonce import InfoNCELoss
 
 
@@ -44,8 +42,7 @@ class InfoCSELoss(Loss):
         self, temperature: float = 0.05, auxiliary_weight: float = 1e-5, mask_repeats: bool = True
     ) -> None:
         super().__init__()
-        if not 0 <= auxiliary_weight < math.inf:
-            raise ValueError(f"auxiliary_weight must be finite and not negative, got {auxiliary_weight}.")
+        not_negative(auxiliary_weight=auxiliary_weight)
         self.contrast = InfoNCELoss(temperature, mask_repeats=mask_repeats)
         self.auxiliary_weight = auxiliary_weight
 
@@ -69,8 +66,7 @@ class InfoCSELoss(Loss):
         Raises:
             ValueError: The auxiliary loss is absent.
         """
-        if auxiliary is None:
-            raise ValueError("InfoCSELoss needs the loss of an auxiliary network.")
+        auxiliary = require(self, auxiliary=auxiliary)
         contrast: Tensor = self.contrast(views, labels, negatives, sentence_ids)
         self.observed = {"infonce": contrast.detach(), "auxiliary": auxiliary.detach()}
         return contrast + self.auxiliary_weight * upcast(auxiliary)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, repeats
+from sts_lightning.losses.base import Loss, check, cosine_matrix, positive, repeats
 
 
 class InfoNCELoss(Loss):
@@ -57,9 +57,8 @@ class InfoNCELoss(Loss):
         mask_repeats: bool = True,
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
-        if not math.isfinite(hard_negative_weight):
-            raise ValueError(f"hard_negative_weight must be finite, got {hard_negative_weight}.")
+        positive(temperature=temperature)
+        check(math.isfinite(hard_negative_weight), "be finite", hard_negative_weight=hard_negative_weight)
         self.temperature = temperature
         self.hard_negative_weight = hard_negative_weight
         self.positive_negatives = positive_negatives
@@ -93,13 +92,3 @@ class InfoNCELoss(Loss):
             further = cosine_matrix(views[0], negatives) / self.temperature
             candidates = torch.cat([candidates, further], dim=1)
         return F.cross_entropy(candidates, torch.arange(size, device=views.device))
-
-
-def check_temperature(temperature: float) -> None:
-    """Reject a temperature that is not positive and finite.
-
-    Raises:
-        ValueError: The temperature is out of range.
-    """
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be positive and finite, got {temperature}.")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_rows, require_labels
+from sts_lightning.losses.base import Loss, cosine_rows, positive, require
 from sts_lightning.losses.pearson import RESOLUTION
 from sts_lightning.losses.spearman import in_deviations
 
@@ -43,14 +41,13 @@ class KendallLoss(Loss):
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature must be positive and finite, got {temperature}.")
+        positive(temperature=temperature)
         self.temperature = temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores or ordered classes (B,); see `Loss.forward`."""
         cosines = in_deviations(cosine_rows(views[0], views[1]))
-        return 1 - soft_tau(cosines, require_labels(self, labels), self.temperature)
+        return 1 - soft_tau(cosines, require(self, labels=labels), self.temperature)
 
 
 def soft_tau(x: Tensor, y: Tensor, temperature: float) -> Tensor:

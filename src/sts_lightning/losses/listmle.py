@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_rows, require_labels
+from sts_lightning.losses.base import Loss, cosine_rows, positive, require
 
 
 class ListMLELoss(Loss):
@@ -40,13 +38,12 @@ class ListMLELoss(Loss):
 
     def __init__(self, scale: float = 20.0) -> None:
         super().__init__()
-        if not 0 < scale < math.inf:
-            raise ValueError(f"scale must be positive and finite, got {scale}.")
+        positive(scale=scale)
         self.scale = scale
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores or ordered classes (B,); see `Loss.forward`."""
-        return plackett_luce(self.scale * cosine_rows(views[0], views[1]), require_labels(self, labels))
+        return plackett_luce(self.scale * cosine_rows(views[0], views[1]), require(self, labels=labels))
 
 
 def plackett_luce(logits: Tensor, labels: Tensor) -> Tensor:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_rows, require_labels
+from sts_lightning.losses.base import Loss, cosine_rows, positive, require
 
 
 class ListNetLoss(Loss):
@@ -38,14 +36,12 @@ class ListNetLoss(Loss):
 
     def __init__(self, scale: float = 20.0, score_temperature: float = 1.0) -> None:
         super().__init__()
-        for name, value in (("scale", scale), ("score_temperature", score_temperature)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}.")
+        positive(scale=scale, score_temperature=score_temperature)
         self.scale = scale
         self.score_temperature = score_temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         logits = self.scale * cosine_rows(views[0], views[1])
-        gold = require_labels(self, labels).to(logits.dtype) / self.score_temperature
+        gold = require(self, labels=labels).to(logits.dtype) / self.score_temperature
         return F.cross_entropy(logits, gold.softmax(dim=0))

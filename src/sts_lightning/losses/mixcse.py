@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, repeats, upcast
-from sts_lightning.losses.infonce import check_temperature
+from sts_lightning.losses.base import Loss, check, cosine_matrix, positive, repeats, upcast
 
 
 class MixCSELoss(Loss):
@@ -57,9 +56,8 @@ class MixCSELoss(Loss):
         mask_repeats: bool = True,
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
-        if not 0 <= mix <= 1:
-            raise ValueError(f"mix must lie in [0, 1], got {mix}.")
+        positive(temperature=temperature)
+        check(0 <= mix <= 1, "lie in [0, 1]", mix=mix)
         self.temperature = temperature
         self.mix = mix
         self.official = official

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_rows, require_labels
+from sts_lightning.losses.base import Loss, cosine_rows, require
 
 RESOLUTION = 1e-6
 """Standard deviation below which float32 cosines differ by rounding alone."""
@@ -50,7 +50,7 @@ class PearsonLoss(Loss):
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         cosines = cosine_rows(views[0], views[1])
-        r = pearson_correlation(cosines, require_labels(self, labels).to(cosines.dtype))
+        r = pearson_correlation(cosines, require(self, labels=labels).to(cosines.dtype))
         size = len(cosines)
         return 1 - r * (size - 1) / size if self.official else 1 - r
 

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from sts_lightning.losses.base import require_labels
+from sts_lightning.losses.base import not_negative, require
 from sts_lightning.losses.cosent import CoSENTLoss, misordered
 from sts_lightning.losses.spearman import mid_ranks
 
@@ -40,14 +40,13 @@ class RankMarginLoss(CoSENTLoss):
 
     def __init__(self, scale: float = 20.0, gap: float = 16.0) -> None:
         super().__init__(scale)
-        if not 0 <= gap < math.inf:
-            raise ValueError(f"gap must be finite and not negative, got {gap}.")
+        not_negative(gap=gap)
         self.gap = gap
         self.least_batch = math.floor(gap) + 2
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores or ordered classes (B,); see `Loss.forward`."""
-        ranks = mid_ranks(require_labels(self, labels))
+        ranks = mid_ranks(require(self, labels=labels))
         compared = (ranks[:, None] - ranks[None, :] > self.gap).sum()
         self.observed = {"compared": compared / max(1, len(ranks) * (len(ranks) - 1) / 2)}
         return misordered(self.scale * self.similarity(views[0], views[1]), ranks, self.gap)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, repeats, upcast
-from sts_lightning.losses.infonce import check_temperature
+from sts_lightning.losses.base import (
+    Loss,
+    cosine_matrix,
+    not_negative,
+    one_of,
+    positive,
+    repeats,
+    require,
+    upcast,
+)
 
 Distillation = Literal["listnet", "listmle"]
 """How the student learns the teacher's ranking."""
@@ -87,24 +95,10 @@ class RankCSELoss(Loss):
         mask_repeats: bool = True,
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
-        for name, value in (
-            ("student_temperature", student_temperature),
-            ("teacher_temperature", teacher_temperature),
-        ):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}.")
-        for name, value in (
-            ("consistency_weight", consistency_weight),
-            ("distillation_weight", distillation_weight),
-        ):
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {value}.")
-        if distillation not in get_args(Distillation):
-            known = ", ".join(get_args(Distillation))
-            raise ValueError(f"distillation must be one of {known}, got {distillation!r}.")
-        if distillation != "listnet" and teacher_temperature != TEACHER_TEMPERATURE:
-            raise ValueError("teacher_temperature has no effect without distillation=listnet.")
+        positive(temperature=temperature)
+        positive(student_temperature=student_temperature, teacher_temperature=teacher_temperature)
+        not_negative(consistency_weight=consistency_weight, distillation_weight=distillation_weight)
+        one_of(Distillation, distillation=distillation)
         self.temperature = temperature
         self.consistency_weight = consistency_weight
         self.distillation: Distillation = distillation
@@ -146,9 +140,7 @@ class RankCSELoss(Loss):
         loss = contrast + self.consistency_weight * consistency
         if not self.distillation_weight:
             return loss
-        if teacher is None:
-            raise ValueError("RankCSELoss needs the teacher's similarities unless distillation_weight is 0.")
-        student, teacher = cosines / self.student_temperature, upcast(teacher)
+        student, teacher = cosines / self.student_temperature, upcast(require(self, teacher=teacher))
         if not self.positive_in_lists:
             if len(cosines) < 2:
                 raise ValueError("RankCSELoss without positive_in_lists needs at least two rows; got one.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_rows
+from sts_lightning.losses.base import Loss, cosine_rows, require
 
 
 class ScoreDistillationLoss(Loss):
@@ -43,7 +43,5 @@ class ScoreDistillationLoss(Loss):
         Raises:
             ValueError: The teacher's similarities are absent.
         """
-        if teacher is None:
-            raise ValueError("ScoreDistillationLoss needs the teacher's similarities.")
         cosines = cosine_rows(views[0], views[1])
-        return F.mse_loss(cosines, teacher.diagonal().to(cosines.dtype))
+        return F.mse_loss(cosines, require(self, teacher=teacher).diagonal().to(cosines.dtype))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import Literal, get_args
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, require_labels, upcast
+from sts_lightning.losses.base import Loss, one_of, positive, require, upcast
 
 Features = Literal["u_v", "diff", "u_v_diff", "cosine"]
 """Input of a head: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6), or cos(u, v).
@@ -89,10 +88,8 @@ class SiameseRegressionLoss(Loss):
         official: bool = False,
     ) -> None:
         super().__init__()
-        if not 0 < spacing < math.inf:
-            raise ValueError(f"spacing must be positive and finite, got {spacing}.")
-        if clamp not in get_args(Clamp):
-            raise ValueError(f"clamp must be one of {', '.join(get_args(Clamp))}, got {clamp!r}.")
+        positive(spacing=spacing)
+        one_of(Clamp, clamp=clamp)
         self.top_label = top_label
         self.features: Features = features
         self.spacing = spacing
@@ -114,7 +111,7 @@ class SiameseRegressionLoss(Loss):
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores or classes (B,); see `Loss.forward`."""
-        labels = require_labels(self, labels)
+        labels = require(self, labels=labels)
         prediction = self.predict(views[0], views[1])
         with torch.no_grad():
             rounded = (prediction / self.spacing).round().clamp(0, self.top_label)
@@ -140,7 +137,7 @@ class ZeroZoneLoss(SiameseRegressionLoss):
     Args:
         dimension: Size of an embedding; see `SiameseRegressionLoss` for this and what is not said here.
         top_label: Highest label.
-        k: Growth rate of the penalty beyond x0, positive.
+        k: Growth rate of the penalty beyond x0, positive; null for ``default_k``.
         x0: Largest error without penalty, at most half of ``spacing``, where the zones of neighbouring
             labels would begin to overlap.
         features: Input of the head.
@@ -152,20 +149,22 @@ class ZeroZoneLoss(SiameseRegressionLoss):
         ValueError: k or x0 is out of range.
     """
 
+    default_k = 2.0
+
     def __init__(
         self,
         dimension: int,
         top_label: float,
-        k: float,
-        x0: float,
+        k: float | None = None,
+        x0: float = 0.25,
         features: Features = "u_v_diff",
         spacing: float = 1.0,
         clamp: Clamp = "both",
         official: bool = False,
     ) -> None:
         super().__init__(dimension, top_label, features, spacing, clamp, official)
-        if not 0 < k < math.inf:
-            raise ValueError(f"k must be positive and finite, got {k}.")
+        k = self.default_k if k is None else k
+        positive(k=k)
         if not 0 <= x0 <= spacing / 2:
             raise ValueError(
                 f"x0 must lie between 0 and half of spacing ({spacing / 2:g}), got {x0}: "

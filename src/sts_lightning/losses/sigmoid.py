@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix, repeats
+from sts_lightning.losses.base import Loss, check, cosine_matrix, positive, repeats
 
 
 class SigmoidLoss(Loss):
@@ -43,10 +43,8 @@ class SigmoidLoss(Loss):
 
     def __init__(self, scale: float = 10.0, bias: float = -10.0, mask_repeats: bool = True) -> None:
         super().__init__()
-        if not 0 < scale < math.inf:
-            raise ValueError(f"scale must be positive and finite, got {scale}.")
-        if not math.isfinite(bias):
-            raise ValueError(f"bias must be finite, got {bias}.")
+        positive(scale=scale)
+        check(math.isfinite(bias), "be finite", bias=bias)
         self.mask_repeats = mask_repeats
         self.log_scale = nn.Parameter(torch.tensor([math.log(scale)]))
         self.bias = nn.Parameter(torch.tensor([float(bias)]))

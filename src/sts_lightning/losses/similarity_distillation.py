@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from typing import Literal, get_args
+from typing import Literal
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import Loss, cosine_matrix
+from sts_lightning.losses.base import Loss, cosine_matrix, one_of, positive, require
 
 TEMPERATURE = 0.05
 """Usual temperature of student and teacher."""
@@ -56,15 +55,8 @@ class SimilarityDistillationLoss(Loss):
         teacher_temperature: float = TEMPERATURE,
     ) -> None:
         super().__init__()
-        if comparison not in get_args(Comparison):
-            known = ", ".join(get_args(Comparison))
-            raise ValueError(f"comparison must be one of {known}, got {comparison!r}.")
-        for name, value in (("temperature", temperature), ("teacher_temperature", teacher_temperature)):
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value}.")
-        for name, value in (("temperature", temperature), ("teacher_temperature", teacher_temperature)):
-            if comparison == "mse" and value != TEMPERATURE:
-                raise ValueError(f"{name} has no effect with comparison=mse.")
+        one_of(Comparison, comparison=comparison)
+        positive(temperature=temperature, teacher_temperature=teacher_temperature)
         self.comparison: Comparison = comparison
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature
@@ -80,8 +72,7 @@ class SimilarityDistillationLoss(Loss):
         Raises:
             ValueError: The teacher's similarities are absent.
         """
-        if teacher is None:
-            raise ValueError("SimilarityDistillationLoss needs the teacher's similarities.")
+        teacher = require(self, teacher=teacher)
         student = cosine_matrix(views[0], views[1])
         teacher = teacher.to(student.dtype)
         if self.comparison == "mse":

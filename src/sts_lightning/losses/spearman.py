@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from sts_lightning.losses.base import Loss, cosine_rows, require_labels
+from sts_lightning.losses.base import Loss, cosine_rows, positive, require
 from sts_lightning.losses.pearson import RESOLUTION, pearson_correlation
 
 
@@ -42,14 +40,13 @@ class SpearmanLoss(Loss):
 
     def __init__(self, temperature: float = 0.2) -> None:
         super().__init__()
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature must be positive and finite, got {temperature}.")
+        positive(temperature=temperature)
         self.temperature = temperature
 
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
         """Compute the loss of views (2, B, D) and scores (B,); see `Loss.forward`."""
         ranks = soft_ranks(in_deviations(cosine_rows(views[0], views[1])), self.temperature)
-        return 1 - pearson_correlation(ranks, mid_ranks(require_labels(self, labels)).to(ranks.dtype))
+        return 1 - pearson_correlation(ranks, mid_ranks(require(self, labels=labels)).to(ranks.dtype))
 
 
 def in_deviations(values: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.siamese import Clamp, Features, ZeroZoneLoss
+from sts_lightning.losses.siamese import ZeroZoneLoss
 
 
 class TranslatedReLULoss(ZeroZoneLoss):
@@ -25,18 +25,7 @@ class TranslatedReLULoss(ZeroZoneLoss):
         >>> value = loss(torch.randn(2, 8, 16), torch.arange(8) % 3)
     """
 
-    def __init__(
-        self,
-        dimension: int,
-        top_label: float,
-        k: float = 2.5,
-        x0: float = 0.25,
-        features: Features = "u_v_diff",
-        spacing: float = 1.0,
-        clamp: Clamp = "both",
-        official: bool = False,
-    ) -> None:
-        super().__init__(dimension, top_label, k, x0, features, spacing, clamp, official)
+    default_k = 2.5
 
     def penalty(self, error: Tensor) -> Tensor:
         """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""

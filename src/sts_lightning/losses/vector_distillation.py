@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from sts_lightning.losses.base import Loss, cosine_rows
+from sts_lightning.errors import ConfigError
+from sts_lightning.losses.base import Loss, check, cosine_rows, require
 
 
 class VectorDistillationLoss(Loss):
@@ -43,16 +44,10 @@ class VectorDistillationLoss(Loss):
         super().__init__()
         self.head: nn.Linear | None = None
         if teacher_dimension is not None:
-            if teacher_dimension < 1:
-                raise ValueError(f"teacher_dimension must be at least 1, got {teacher_dimension}.")
+            check(teacher_dimension >= 1, "be at least 1", teacher_dimension=teacher_dimension)
             if dimension is None:
                 raise ValueError("dimension is empty, but teacher_dimension needs it.")
             self.head = nn.Linear(dimension, teacher_dimension, bias=False)
-
-    @property
-    def size(self) -> int | None:
-        """Size of the teacher's vectors that it expects; None for that of the student's."""
-        return None if self.head is None else self.head.out_features
 
     def forward(
         self, views: Tensor, labels: Tensor | None = None, teacher_vectors: Tensor | None = None
@@ -65,10 +60,16 @@ class VectorDistillationLoss(Loss):
             teacher_vectors: The teacher's vectors of the same sentences, (V, B, teacher_dimension).
 
         Raises:
-            ValueError: The teacher's vectors are absent.
+            ConfigError: The teacher's vectors have another size.
         """
-        if teacher_vectors is None:
-            raise ValueError("VectorDistillationLoss needs the teacher's vectors.")
+        teacher_vectors = require(self, teacher_vectors=teacher_vectors)
         mapped = views if self.head is None else self.head(views.to(self.head.weight.dtype))
+        if (given := teacher_vectors.shape[-1]) != mapped.shape[-1]:
+            raise ConfigError(
+                f"the teachers' vectors have {given} values together, but the loss compares vectors of "
+                f"{mapped.shape[-1]}.",
+                key="loss.teacher_dimension",
+                hint=f"Set teacher_dimension={given} for VectorDistillationLoss.",
+            )
         cosines = cosine_rows(mapped.flatten(0, 1), teacher_vectors.flatten(0, 1))
         return (1 - cosines).mean()

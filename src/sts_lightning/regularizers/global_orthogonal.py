@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sts_lightning.losses.base import not_negative
 from sts_lightning.regularizers.base import Regularizer
 
 
@@ -39,8 +38,7 @@ class GlobalOrthogonal(Regularizer):
 
     def __init__(self, coefficient: float = 1.0) -> None:
         super().__init__()
-        if not 0 <= coefficient < math.inf:
-            raise ValueError(f"coefficient must be finite and not negative, got {coefficient}.")
+        not_negative(coefficient=coefficient)
         self.coefficient = coefficient
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sts_lightning.losses.base import not_negative, one_of
 from sts_lightning.regularizers.base import Regularizer
 
 Which = Literal["first", "second", "both", "each"]
@@ -63,17 +63,9 @@ class RankReduction(Regularizer):
         phase2: Direction = "decrease",
     ) -> None:
         super().__init__()
-        if not 0 <= coefficient < math.inf:
-            raise ValueError(
-                f"coefficient must be finite and not negative, got {coefficient}; to raise "
-                "the rank, set phase1=increase and phase2=increase."
-            )
-        if views not in get_args(Which):
-            known = ", ".join(get_args(Which))
-            raise ValueError(f"views must be one of {known}, got {views!r}.")
-        for name, direction in (("phase1", phase1), ("phase2", phase2)):
-            if direction not in SIGNS:
-                raise ValueError(f"{name} must be one of {', '.join(SIGNS)}, got {direction!r}.")
+        not_negative(coefficient=coefficient)  # phase1=increase and phase2=increase raise the rank
+        one_of(Which, views=views)
+        one_of(Direction, phase1=phase1, phase2=phase2)
         self.coefficient = coefficient
         self.views: Which = views
         self.directions = (phase1, phase2)

@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from sts_lightning.conf_folders import files_of
+from sts_lightning.config.compose import compose_train
 from sts_lightning.counted import counted
 from sts_lightning.errors import CheckpointError
-from sts_lightning.planning.compose import compose_runs
 from sts_lightning.reproduce.plan import VARYING, Planned, Table
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, load_spec
 from sts_lightning.sweep.plan import Cost, print_line, print_run
@@ -89,7 +89,7 @@ def costs_on(card: str | None) -> Cost:
 def _costs(run: Planned, cost: Cost) -> Iterator[str]:
     if run.entry == "train":
         fixed = [text for text in run.overrides if text.partition("=")[0] not in VARYING]
-        for name, cfg in compose_runs(fixed).items():
+        for name, cfg in compose_train(fixed).items():
             yield cost(cfg) if name == "run" else f"{name}: {cost(cfg)}"
 
 

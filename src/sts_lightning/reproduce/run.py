@@ -10,10 +10,9 @@ from hydra.errors import HydraException
 from hydra.utils import instantiate
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.composition_errors import explain
+from sts_lightning.config.compose import compose_job, explain
 from sts_lightning.config.keys import path_override
 from sts_lightning.errors import CheckpointError, ConfigError, FailedJobsError, RunningElsewhereError
-from sts_lightning.planning.compose import compose_job
 from sts_lightning.reproduce.plan import Planned, Table
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job

@@ -15,11 +15,11 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.composition_errors import explain
+from sts_lightning.config.compose import explain, job_config
 from sts_lightning.config.identity import VOLATILE
 from sts_lightning.config.stages import Compose, compose_stages
 from sts_lightning.errors import ConfigError
-from sts_lightning.sweep.job import Job, job_config, job_folder, job_trust
+from sts_lightning.sweep.job import Job, job_folder, job_trust
 from sts_lightning.sweep.resources import demand_of
 from sts_lightning.sweep.shared_stages import SharedStages
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import psutil
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from sts_lightning.conf_folders import VARIABLE as CONF_VARIABLE
 from sts_lightning.conf_folders import own_folder
+from sts_lightning.config.compose import job_config
 from sts_lightning.config.identity import configuration_hash, defining
 from sts_lightning.config.keys import path_override, stage_overrides
 from sts_lightning.config.trust import NOTHING, Trust, wanted
@@ -129,18 +128,6 @@ def job_folder(composed: DictConfig) -> Path:
     """Return the folder of a run, named after a hash of its configuration, below the folder of the sweep."""
     with job_config(composed):
         return Path(composed.hydra.sweep.dir) / configuration_hash(composed)
-
-
-@contextlib.contextmanager
-def job_config(composed: DictConfig) -> Iterator[None]:
-    """Resolve interpolations such as ``${hydra:runtime.choices.model}`` by the configuration of a job."""
-    hydra = HydraConfig.instance()
-    previous = hydra.cfg
-    hydra.set_config(composed)
-    try:
-        yield
-    finally:
-        hydra.cfg = previous
 
 
 def _resolved(composed: DictConfig) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from omegaconf import DictConfig, open_dict
 from rich.console import Console
 
+from sts_lightning.config.compose import job_config
 from sts_lightning.counted import counted
 from sts_lightning.errors import FailedJobsError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.grid import Planned
-from sts_lightning.sweep.job import Demand, job_config
+from sts_lightning.sweep.job import Demand
 from sts_lightning.sweep.overview import common
 
 Check = Callable[[RunFolder, DictConfig], str | None]

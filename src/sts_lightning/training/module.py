@@ -22,8 +22,7 @@ from sts_lightning.data.pair_tables import identical_pairs
 from sts_lightning.errors import TrainingError
 from sts_lightning.evaluation.correlation import pair_cosines
 from sts_lightning.evaluation.dev_scores import MONITOR, score_dev
-from sts_lightning.losses.base import Loss
-from sts_lightning.losses.checks import check_gradient, check_scalar
+from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
@@ -184,7 +183,7 @@ class STSModule(pl.LightningModule):
         further |= self.read_batch(batch)
         with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(step, further)
-        check_gradient(loss, self.loss)
+        check_scalar(loss, self.loss, trains=True)
         if not torch.isfinite(loss):
             raise TrainingError(f"the loss is {loss.item()} at step {self.global_step + 1}; {self._remedy()}")
         size = batch.size

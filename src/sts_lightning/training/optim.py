@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import torch
-from omegaconf import DictConfig
 from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LRScheduler
@@ -15,36 +14,6 @@ from sts_lightning.errors import ConfigError
 
 NO_DECAY = ("bias", "log_scale")
 """Name endings of parameters that weight decay leaves alone, as it does those of norms."""
-
-
-def check_optim(optim: DictConfig) -> None:
-    """Reject values that are out of range, before anything is loaded.
-
-    Args:
-        optim: The group ``optim``.
-
-    Raises:
-        ConfigError: A value is out of range; PyTorch's own messages do not name the setting.
-    """
-    bounds = {
-        "lr": (optim.lr > 0, "be positive"),
-        "head_lr": (optim.head_lr is None or optim.head_lr > 0, "be positive"),
-        "weight_decay": (optim.weight_decay >= 0, "not be negative"),
-        "layer_decay": (0 < optim.layer_decay <= 1, "lie in (0, 1]"),
-        "betas": (
-            len(optim.betas) == 2 and all(0 <= beta < 1 for beta in optim.betas),
-            "be two numbers in [0, 1)",
-        ),
-        "eps": (optim.eps > 0, "be positive"),
-        "warmup": (
-            0 <= optim.warmup < 1 or (optim.warmup % 1 == 0 and optim.warmup > 0),
-            "be a fraction of the run in [0, 1), or a whole number of steps",
-        ),
-        "stretch": (optim.stretch >= 1, "be at least 1"),
-    }
-    for key, (holds, what) in bounds.items():
-        if not holds:
-            raise ConfigError(f"optim.{key} must {what}, got {optim[key]}.", key=f"optim.{key}")
 
 
 def make_optimizer(

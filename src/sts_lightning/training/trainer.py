@@ -72,6 +72,11 @@ def make_plan(trainer: DictConfig, available_batches: int) -> Plan:
     limit = trainer.limit_train_batches
     epoch_steps = available_batches if limit is None else min(limit, available_batches)
     epochs, steps = (None if value == -1 else value for value in (trainer.max_epochs, trainer.max_steps))
+    if steps is None and trainer.max_epochs == -1:
+        raise ConfigError(
+            "trainer.max_epochs=-1 without trainer.max_steps: the run would have no end.",
+            key="trainer.max_steps",
+        )
     if epochs is None and steps is None:
         epochs = DEFAULT_EPOCHS
     limits = (None if epochs is None else epoch_steps * epochs, steps)

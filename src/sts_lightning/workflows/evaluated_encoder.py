@@ -13,7 +13,7 @@ from hydra import compose
 from omegaconf import DictConfig
 
 from sts_lightning.conf_folders import files_of
-from sts_lightning.config.composing import composing
+from sts_lightning.config.compose import composing
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.keys import suggest
 from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16

@@ -35,9 +35,9 @@ from sts_lightning.training.callbacks import RunClock
 from sts_lightning.training.history import HistoryLogger
 from sts_lightning.training.module import STSModule
 from sts_lightning.workflows.averaging import ENTRY, mix_with_start
+from sts_lightning.workflows.checks import Parts
 from sts_lightning.workflows.run_page import write_page
 from sts_lightning.workflows.scoring import Scores, score
-from sts_lightning.workflows.validate import Parts
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,10 @@ import contextlib
 import copy
 import itertools
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,22 +17,37 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.batch_job import requeued
 from sts_lightning.config.identity import DIVISION, move_data
+from sts_lightning.config.keys import flat_keys
 from sts_lightning.config.stages import compose_stages, share_stages
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
-from sts_lightning.errors import ConfigError, InterruptedRunError, UserError
+from sts_lightning.errors import (
+    ConfigError,
+    FinishedRunError,
+    InterruptedRunError,
+    RunningElsewhereError,
+    UserError,
+)
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.lock import is_first_process, locked
+from sts_lightning.runs.lock import holder, is_first_process, locked
 from sts_lightning.runs.state import check_free, check_resumable, check_same, train_on
 from sts_lightning.training.trainer import several
-from sts_lightning.workflows.check import RunCheck
-from sts_lightning.workflows.run_config import load_run_config
-from sts_lightning.workflows.shared_stage import run_shared_stage, train_shared
+from sts_lightning.workflows.checks import RunCheck
 from sts_lightning.workflows.train import train_in
 
 log = logging.getLogger(__name__)
+
+UNTYPED = ("model", "loss", "regularizer", "companion", "data", "logger", "callbacks", "published")
+"""Parts of the configuration whose keys differ by choice."""
+
+POLL = 5.0
+"""Seconds between two looks at a stage that another process trains."""
+
+PATIENCE = 7 * 24 * 3600.0
+"""Seconds to wait for a stage that another process trains."""
 
 
 def train(cfg: DictConfig) -> float:
@@ -244,3 +261,104 @@ def _continue_stages(folder: RunFolder, trust: Trust, data_root: str | None = No
         previous = run
     assert score is not None  # a folder with all stages finished has been rejected
     return score
+
+
+def run_shared_stage(
+    folder: RunFolder,
+    name: str,
+    stages: Mapping[str, DictConfig],
+    shared: Mapping[str, str],
+    trust: Trust = NOTHING,
+) -> float:
+    """Run one stage that several runs share, as a job of its own.
+
+    Args:
+        folder: Its folder; the stages before it lie beside it.
+        name: Name of the stage.
+        stages: Configurations of all stages by name, in order.
+        shared: Names of the folders of shared stages, by stage.
+        trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+
+    Returns:
+        Dev Spearman times 100.
+
+    Raises:
+        ConfigError: There is no such stage, or it is not shared.
+    """
+    if name not in shared:
+        known = ", ".join(shared) or "none: add share_stages=true"
+        raise ConfigError(f"stage={name} is not a stage that runs share; there are {known}.", key="stage")
+    for stage in stages.values():
+        trust |= wanted(stage)
+    earlier = list(stages)[: list(stages).index(name)]
+    cfg = stages[name]
+    if earlier:
+        cfg.init_from = str(folder.path.parent / shared[earlier[-1]])
+    return train_shared(folder, cfg, trust)
+
+
+def train_shared(run: RunFolder, cfg: DictConfig, trust: Trust = NOTHING, whole: Path | None = None) -> float:
+    """Train a shared stage unless it has finished; wait while another process trains it.
+
+    If that process ends before the stage has finished, the stage is resumed here.
+
+    Args:
+        run: The folder of the stage.
+        cfg: Its configuration.
+        trust: The user's word on what the folder may ask for.
+        whole: The folder of the run that needs the stage, if any; a stopped run is resumed by its name.
+
+    Returns:
+        Dev Spearman times 100.
+
+    Raises:
+        RunningElsewhereError: Another process has been training it for too long.
+        UserError: The stage failed.
+    """
+    deadline = time.monotonic() + PATIENCE
+    told = ""
+    while not run.finished:
+        try:
+            begun = run.state != "new"
+            own = load_run_config(run, trust) if begun else cfg
+            return train_in(run.path, own, begun, whole, trust)
+        except FinishedRunError:
+            pass  # another process has finished it since its state was read
+        except RunningElsewhereError as error:
+            if time.monotonic() > deadline:
+                raise
+            if told != str(error):
+                told = str(error)
+                who = holder(run.path) or "another process"
+                log.info("waiting for %s, a stage that %s trains", run.name, who)
+            time.sleep(POLL)
+    return run.metrics().score
+
+
+def load_run_config(run: RunFolder, trust: Trust = NOTHING) -> DictConfig:
+    """Read the configuration of a run to resume.
+
+    Args:
+        run: The run folder.
+        trust: The user's word on what it may ask for.
+
+    Raises:
+        CheckpointError: It cannot be read, or has other settings than those of this version.
+        UntrustedError: It asks for more than the user allows.
+    """
+    cfg = run.load_config(trust)
+    complete = compose("train")
+    try:
+        with open_dict(complete):
+            # Their defaults are in the signatures of their targets.
+            for group in sorted(set(UNTYPED) & set(cfg)):
+                complete[group] = cfg[group]
+        OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
+        missing = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
+        merged = OmegaConf.merge(complete, cfg)
+    except OmegaConfBaseException as error:
+        raise run.of_another_version(str(error.full_key)) from error
+    if missing:
+        raise run.of_another_version(missing[0])
+    assert isinstance(merged, DictConfig)
+    return merged

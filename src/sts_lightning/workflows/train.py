@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning.pytorch as pl
 import numpy as np
@@ -29,13 +29,14 @@ from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import values_of
 from sts_lightning.entry_points import command_line
-from sts_lightning.errors import InterruptedRunError, TrainingError, at_setting
+from sts_lightning.errors import CheckpointError, InterruptedRunError, TrainingError, at_setting
 from sts_lightning.host_memory import keep_freed_memory
 from sts_lightning.losses.base import Loss
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import NOT_REPEATABLE
-from sts_lightning.models.loading import build_encoder, edit_and_cut
+from sts_lightning.models.loading import build_encoder, edit_and_cut, load_part
 from sts_lightning.planning.start import planned_micro_batch
 from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
@@ -49,13 +50,11 @@ from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.recorder import stop_others
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
-from sts_lightning.workflows.callback_checks import check_monitors
+from sts_lightning.workflows.checks import Parts, check_monitors, validate
 from sts_lightning.workflows.cut_texts import report_cut
-from sts_lightning.workflows.fit_checks import check_teacher_size
 from sts_lightning.workflows.report import Fitted, report
 from sts_lightning.workflows.scoring import Scores, score
-from sts_lightning.workflows.validate import Parts, validate
-from sts_lightning.workflows.warm_start import warm_start
+from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 log = logging.getLogger(__name__)
 
@@ -96,37 +95,19 @@ def train_in(
         InterruptedRunError: A signal stopped the run.
         UserError: Configuration, data or checkpoint cannot be used.
     """
-    folder = RunFolder(run)
-    with held(folder, cfg, whole, trust) as command:
-        return train_held(folder, cfg, resume, command, trust, callbacks)
-
-
-@contextlib.contextmanager
-def held(run: RunFolder, cfg: DictConfig, whole: Path | None = None, trust: Trust = NOTHING) -> Iterator[str]:
-    """Lock a run folder to train in it, and report a stop by a signal with what the user can do next.
-
-    Args:
-        run: The folder.
-        cfg: Configuration of the run.
-        whole: See `train_in`.
-        trust: See `train_in`.
-
-    Yields:
-        The command that resumes the run.
-
-    Raises:
-        RunningElsewhereError: Another process is running in the folder.
-        InterruptedRunError: A signal stopped the run.
-    """
-    named = RunFolder(whole or run.path)
+    folder, named = RunFolder(run), RunFolder(whole or run)
     command = _resume_command(named, cfg, trust)
     first = is_first_process()  # of several; Lightning starts the others once this one is ready
     if not first:
         logging.getLogger("sts_lightning").setLevel(logging.WARNING)
-    with interrupts.listening(), locked(run.path) if first else contextlib.nullcontext():
+    with interrupts.listening(), locked(run) if first else contextlib.nullcontext():
         try:
             with interrupts.unmasked():
-                yield command
+                clock = RunClock()
+                parts = validate(folder, cfg, resume, (clock, *callbacks))
+                experiment = build_experiment(parts, command, trust)
+                with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
+                    return report(fit(experiment), clock)
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
             number = (
                 signal.SIGTERM if isinstance(error, SIGTERMException) else interrupts.stopping_signal(error)
@@ -137,33 +118,14 @@ def held(run: RunFolder, cfg: DictConfig, whole: Path | None = None, trust: Trus
             raise InterruptedRunError(f"stopped by {interrupts.signal_name(number)}{how}", number) from error
 
 
-def train_held(
-    run: RunFolder,
-    cfg: DictConfig,
-    resume: bool,
-    command: str,
-    trust: Trust = NOTHING,
-    callbacks: Sequence[Callback] = (),
-) -> float:
-    """Train in a run folder that this process has locked; see `train_in`.
-
-    Args:
-        run: The folder.
-        cfg: A composed configuration of the schema `TrainConfig`.
-        resume: Whether to resume from the folder's last checkpoint.
-        command: What to tell the user who stops the run.
-        trust: See `train_in`.
-        callbacks: Callbacks besides those of the configuration.
-    """
-    clock = RunClock()
-    parts = validate(run, cfg, resume, (clock, *callbacks))
-    experiment = build_experiment(parts, command, trust)
-    with log_to(run.log_file), quiet_lightning():
-        try:
-            return report(fit(experiment), clock)
-        except BaseException:
-            stop_others(experiment.trainer)
-            raise
+@contextlib.contextmanager
+def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
+    """Stop the other processes of a run if this one fails."""
+    try:
+        yield
+    except BaseException:
+        stop_others(trainer)
+        raise
 
 
 def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
@@ -222,7 +184,6 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         with name_setting("companion", cfg.companion):
             parts.companion.trust = trust | wanted(cfg)
             parts.companion.connect(encoder)
-        check_teacher_size(loss, parts.companion, encoder.dimension)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
     model_type = encoder.plain_backbone.config.model_type
@@ -254,6 +215,70 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
             partly_used=encoder.layer != -1,
         )
     return Experiment(parts, module, plan, trainer)
+
+
+def warm_start(
+    run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, loss: Loss, trust: Trust = NOTHING
+) -> set[str]:
+    """Load the weights of an earlier run: those of the encoder, and of a loss head of the same shape.
+
+    Args:
+        run: The earlier run's folder.
+        cfg: Configuration of the new run, whose model must be that of the earlier one.
+        encoder: The encoder to load the weights into.
+        loss: The loss; its head is loaded only if it has the shape of the earlier run's head.
+        trust: The user's word on what the earlier run's folder may ask for.
+
+    Returns:
+        Names of the encoder's weights that were loaded.
+
+    Raises:
+        CheckpointError: The folder is no run folder, has another model, or its files are broken.
+    """
+    earlier, model, which = run.load_config(trust, encoder_only=True), cfg.model, cfg.init
+    for key in ("_target_", "name"):
+        if earlier.model.get(key) != model.get(key):
+            raise CheckpointError(
+                f"init_from={run.name} was trained from model {earlier.model.get(key)}, not "
+                f"{model.get(key)}; choose the same model."
+            )
+    if _shape_of(earlier.model) != _shape_of(model):
+        raise CheckpointError(
+            f"init_from={run.name} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), "
+            f"not {_shape_of(model) or 'none'}; leave model.adapter as it was."
+        )
+    seen = describe_seen("this run", cfg.data, earlier.data) if "data" in earlier else None
+    if seen is not None:
+        log.warning("WARNING: init_from=%s %s A checkpoint near the start may look too good.", run.name, seen)
+    if run.resumable:
+        log.warning("WARNING: init_from=%s has not finished; resume=%s finishes it.", run.name, run.name)
+    kind: Literal["best", "last"] = "best" if which == "best" else "last"
+    path = run.checkpoint(kind)
+    checkpoint = run.read_checkpoint(kind)
+    trains = {parameter: parameter.requires_grad for parameter in encoder.parameters()}
+    freeze(encoder, earlier.get("freeze", "none"))  # what the earlier run did not train may be absent
+    names = load_part(encoder, "encoder.", checkpoint, path)
+    for parameter, requires_grad in trains.items():
+        parameter.requires_grad_(requires_grad)
+    heads = {name: v.shape for name, v in checkpoint["state_dict"].items() if name.startswith("loss.")}
+    same_head = heads == {f"loss.{name}": value.shape for name, value in loss.state_dict().items()}
+    if heads and same_head:
+        load_part(loss, "loss.", checkpoint, path)
+    log.info(
+        "starting from %s (%s, step %d): %d weights of the encoder, %s",
+        run.name,
+        which,
+        checkpoint["global_step"],
+        len(names),
+        "and the head" if heads and same_head else "no head",
+    )
+    return names
+
+
+def _shape_of(model: DictConfig) -> dict[str, Any]:
+    """Return the settings of a model's adapter that decide which weights it has, and what they mean."""
+    adapter = model.get("adapter") or {}
+    return {key: value for key, value in adapter.items() if key != "lora_dropout"}
 
 
 def fit(experiment: Experiment) -> Fitted:

@@ -1,0 +1,182 @@
+"""Composition outside a Hydra job, and plain words for what Hydra and OmegaConf say of overrides."""
+
+from __future__ import annotations
+
+import copy
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, OverrideParseException
+from omegaconf import DictConfig, open_dict
+from omegaconf.errors import OmegaConfBaseException
+from yaml import MarkedYAMLError, YAMLError
+
+from sts_lightning.conf_folders import PACKAGED, files_of, folders
+from sts_lightning.config.keys import flat_keys, path_override, suggest, unknown_key
+from sts_lightning.config.schema import register_schemas
+from sts_lightning.config.stages import compose_stages
+from sts_lightning.entry_points import Entry, command_line
+from sts_lightning.errors import ConfigError
+
+
+@contextmanager
+def composing() -> Iterator[None]:
+    """Let Hydra's ``compose`` read this project's configuration, and the user's own before it.
+
+    Raises:
+        ConfigError: A file is not valid YAML.
+    """
+    register_schemas()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(PACKAGED), version_base="1.3"):
+        try:
+            yield
+        except YAMLError as error:
+            raise broken_yaml(error) from error
+
+
+def broken_yaml(error: YAMLError) -> ConfigError:
+    """Return the error for a file that is not valid YAML, with its line."""
+    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
+        return ConfigError(f"a configuration is not valid YAML: {error}")
+    place = f"{error.problem_mark.name}, line {error.problem_mark.line + 1}"
+    return ConfigError(f"{place}: not valid YAML ({error.problem}).")
+
+
+@contextmanager
+def job_config(composed: DictConfig) -> Iterator[None]:
+    """Resolve interpolations such as ``${hydra:runtime.choices.model}`` by the configuration of a job."""
+    hydra = HydraConfig.instance()
+    previous = hydra.cfg
+    hydra.set_config(composed)
+    try:
+        yield
+    finally:
+        hydra.cfg = previous
+
+
+def compose_job(entry: Entry, overrides: tuple[str, ...]) -> DictConfig:
+    """Compose the configuration of a job with the ``hydra`` node. The result is cached: do not modify it."""
+    return _composed(entry, overrides, folders())
+
+
+@cache
+def _composed(entry: Entry, overrides: tuple[str, ...], _folders: tuple[Path, ...]) -> DictConfig:
+    with composing():
+        return compose(entry, list(overrides), return_hydra_config=True)
+
+
+def compose_train(overrides: Sequence[str]) -> dict[str, DictConfig]:
+    """Compose what ``python train.py`` would run, by stage; a run without stages has the name ``run``.
+
+    No stage starts from another, since there is no run to start from yet.
+
+    Args:
+        overrides: Overrides as on the command line of ``train.py``.
+
+    Raises:
+        ConfigError: A setting or a choice does not exist.
+    """
+
+    def one(texts: Sequence[str]) -> DictConfig:
+        whole = compose_job("train", tuple(texts))
+        cfg = copy.deepcopy(whole)
+        with job_config(whole), open_dict(cfg):
+            cfg.name = whole.name  # it consists of names of choices
+            cfg.pop("hydra")
+        return cfg
+
+    try:
+        cfg = one(overrides)
+        stages = compose_stages(cfg, overrides, one) if cfg.stages else {"run": cfg}
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error, "train", overrides) from error
+    for stage in stages.values() if cfg.stages else ():
+        stage.init = "best"
+    return stages
+
+
+def explain(error: Exception, entry: Entry, overrides: Sequence[str]) -> ConfigError:
+    """Return an error of composing as a `ConfigError`, with the nearest known keys where a key is unknown.
+
+    Args:
+        error: Error of Hydra or OmegaConf.
+        entry: Command whose configuration was composed.
+        overrides: Overrides as on its command line.
+    """
+    text, cause = str(error), error.__cause__
+    if isinstance(cause, ConfigError):  # raised by a launcher as Hydra built it
+        return cause
+    if isinstance(error, OverrideParseException):
+        return _unreadable(str(error.override), entry)
+    if "In 'hydra/sweeper/search': Could not" in text and find_spec("optuna") is None:
+        hint = "pip install 'sts-lightning[optuna]'."
+        return ConfigError("hydra/sweeper=search needs Optuna's sweeper.", hint=hint)
+    if several := re.search(r"Ambiguous value for argument '(.*?)'\s*\n", text, re.DOTALL):
+        key, _, values = several[1].partition("=")
+        return ConfigError(
+            f"{several[1]} gives {key} several values, which are a sweep.",
+            key=key,
+            hint=f"Add -m to run each, write a list as {shlex.quote(f'{key}=[{values}]')}, or quote a text "
+            f"with a comma: {shlex.quote(path_override(key, values))}.",
+        )
+    if sweep := re.search(r"Sweep parameters '(.*)' requires --multirun", text, re.DOTALL):
+        return ConfigError(f"{sweep[1]} is a sweep.", hint="Add -m to run each of its values.")
+    first = "" if cause is None else str(cause).splitlines()[0]
+    if value := re.match(r"Error merging override \+{0,2}(([\w.]+)=.*)", text, re.DOTALL):
+        return ConfigError(f"{value[1]}: {first}.", key=value[2])
+    if unknown := re.search(r"Could not override '([^']+)'", text):
+        return _unknown(unknown[1], entry, overrides)
+    if isinstance(error, OmegaConfBaseException) and error.full_key:
+        return ConfigError(f"{error.full_key}: {text.splitlines()[0]}", key=str(error.full_key))
+    return ConfigError(" ".join(f"{text} {'' if first in text else first}".split()))
+
+
+def _unreadable(override: str, entry: Entry) -> ConfigError:
+    """Return the error for an override that Hydra's parser, which speaks of its own tokens, cannot read."""
+    key, equals, value = override.partition("=")
+    if not equals:
+        run = "ckpt=RUN" if entry == "eval" else "resume=RUN"
+        hint = f"A setting is given as key=value, a run folder as {run}."
+        return ConfigError(f"{override} has no value.", hint=hint)
+    return ConfigError(
+        f"{override}: Hydra cannot read this.",
+        key=key.lstrip("~+"),
+        hint="A text with such characters needs quotes within those for the shell: "
+        f"{shlex.quote(path_override(key, value))}.",
+    )
+
+
+def _unknown(key: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
+    """Return the error for a setting that does not exist, with those that were probably meant."""
+    group, _, name = key.partition(".")
+    if group == "stages":
+        return unknown_key(key, "A stage's settings are added with +, as in +stages.stage2.optim.lr=1e-4.")
+    known: list[str] = []
+    try:
+        others = [
+            str(override.input_line)
+            for override in OverridesParser.create().parse_overrides(list(overrides))
+            if override.key_or_group != key
+            and not override.key_or_group.startswith(f"{group}.")
+            and not override.is_sweep_override()
+        ]
+        with composing():
+            known = flat_keys(compose(entry, others, return_hydra_config=key.startswith("hydra.")))
+    except (HydraException, OmegaConfBaseException):
+        pass  # another override is wrong as well
+    hint = suggest(key, known)
+    if name and not any(other.startswith(f"{group}.") for other in known):  # as with regularizer=none
+        line = re.compile(rf"^{re.escape(name)}:", re.MULTILINE)
+        having = [choice for choice, path in files_of(group).items() if line.search(path.read_text())]
+        hint = f"It belongs to {' and '.join(f'{group}={choice}' for choice in having)}." if having else hint
+    return unknown_key(key, f"{hint} See `{command_line(entry, '--help')}`.".strip())

@@ -1,0 +1,492 @@
+"""Everything that is wrong with a training run as a whole, found before weights are loaded or files written.
+
+Arguments are checked by the class that takes them, values and types by `config.constraints`. Here are the
+combinations that would train something else than they say, or lose hours or results.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping
+from lightning.pytorch.loggers import Logger
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.config.build import build
+from sts_lightning.config.constraints import check_config, check_known
+from sts_lightning.config.keys import suggest, unknown_key
+from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
+from sts_lightning.config.trust import check_links
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.pair_tables import SCORE_RANGE, values_of
+from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
+from sts_lightning.models.freezing import trains
+from sts_lightning.regularizers.base import Regularizer
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import is_first_process
+from sts_lightning.runs.state import check_free, check_resumable, check_same
+from sts_lightning.training.assembly import make_loss
+from sts_lightning.training.companion import Companion
+from sts_lightning.training.rank_monitor import RankMonitor
+
+log = logging.getLogger(__name__)
+
+TRIAL_SIZES = (65_536, 1.0)
+"""Size of an embedding, beyond that of any model, and highest label with which a loss is checked.
+
+The loss that trains is built after the model, of which nothing has been loaded yet.
+"""
+
+TRAINER_EXTRA = ("benchmark", "detect_anomaly", "inference_mode", "max_time", "profiler")
+"""Arguments of Lightning's Trainer that a run may set besides the settings of the group ``trainer``."""
+
+SMALLER_BATCHES = "set data.batch_size instead (trainer.chunk_tokens bounds the memory)"
+CALLBACKS = {
+    "GradientAccumulationScheduler": f"adds up the losses of small batches; {SMALLER_BATCHES}",
+    "BatchSizeFinder": f"changes the loss with the batch; {SMALLER_BATCHES}",
+    "StochasticWeightAveraging": (
+        "puts its average in place after the last dev evaluation; use callbacks=ema or trainer.wise_ft"
+    ),
+    "LearningRateFinder": "trains before the run; sweep the rate instead: -m optim.lr=2e-5,5e-5,1e-4",
+}
+"""Callbacks of Lightning's that would change the loss or the selection unnoticed, and what to do instead."""
+
+TRAIN_METRICS = ("train/loss", "train/regularizer")
+"""Metrics of the training that may end it."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A training run that can start: its configuration, and the parts that need no weights.
+
+    Attributes:
+        run: The run folder.
+        cfg: The configuration as composed or stored.
+        machine: The hardware, and the settings that depend on it.
+        resumed: Whether the run resumes from its last checkpoint.
+        again: Whether the folder holds a run without a checkpoint, which starts again.
+        first: Whether this is the process of the run that writes the folder.
+        data: The data, read and checked.
+        loggers: Destinations of metrics.
+        callbacks: Callbacks besides those that every run has.
+        regularizer: A term that is added to the loss.
+        companion: A part that supplies the loss with an argument.
+    """
+
+    run: RunFolder
+    cfg: DictConfig
+    machine: Machine
+    resumed: bool
+    again: bool
+    first: bool
+    data: SentenceDataModule
+    loggers: Sequence[Logger]
+    callbacks: Sequence[Callback]
+    regularizer: Regularizer | None
+    companion: Companion | None
+
+
+def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[Callback] = ()) -> Parts:
+    """Check folder, configuration, machine and data, and read the data.
+
+    Args:
+        run: The run folder, locked by this process.
+        cfg: A configuration of the schema `TrainConfig`.
+        resume: Whether the run resumes; one without a checkpoint starts again.
+        callbacks: Callbacks besides those of the configuration.
+
+    Raises:
+        UserError: Something is wrong; the message says what, where and what to do.
+    """
+    first = is_first_process()
+    state = run.state
+    if first:
+        state = check_resumable(run) if resume else check_free(run)
+    again = state == "started"
+    if resume or again:
+        check_links(run.path)
+    if resume and not again:
+        check_checkpoints(run)
+    cfg = check_config(cfg)
+    machine = decide(cfg.trainer)
+    check_machine(machine)
+    built = build_parts(run, cfg)
+    for text in unread(cfg, built.loss):
+        log.warning("WARNING: %s", text)
+    if first and again and not resume:
+        check_same(run, decided(cfg, machine))
+    built.data.setup()
+    check_scores(built.loss, built.data)
+    return Parts(
+        run,
+        cfg,
+        machine,
+        resume and not again,
+        again,
+        first,
+        built.data,
+        built.loggers,
+        [*built.callbacks, *callbacks],
+        built.regularizer,
+        built.companion,
+    )
+
+
+class RunCheck:
+    """Checks of runs that need not run now, or on this machine: nothing is locked, written or loaded.
+
+    Data that several runs have in common is read once.
+    """
+
+    def __init__(self) -> None:
+        self._read: set[str] = set()
+
+    def __call__(self, run: RunFolder, cfg: DictConfig) -> str | None:
+        """Check a run.
+
+        Args:
+            run: Its folder, which need not exist.
+            cfg: Its composed configuration.
+
+        Returns:
+            What this machine lacks for the run; None if it lacks nothing.
+
+        Raises:
+            UserError: Configuration, data or checkpoint cannot be used.
+        """
+        if run.state != "new":
+            check_links(run.path)
+        if run.resumable:
+            check_checkpoints(run)
+        check_known(cfg)
+        cfg = check_config(cfg)
+        built = build_parts(run, cfg)
+        key = OmegaConf.to_yaml(cfg.data)
+        if key not in self._read:
+            built.data.setup()
+            check_scores(built.loss, built.data)
+            self._read.add(key)
+        try:
+            check_machine(decide(cfg.trainer))
+        except ConfigError as error:
+            return str(error)
+        return None
+
+
+class Built(NamedTuple):
+    """What a configuration names, built and checked; the data is not read yet. See `Parts`."""
+
+    loss: Loss
+    data: SentenceDataModule
+    loggers: list[Logger]
+    callbacks: list[Callback]
+    regularizer: Regularizer | None
+    companion: Companion | None
+
+
+def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
+    """Build what needs no weights, and check that it fits together.
+
+    Args:
+        run: The run folder, to which nothing is written.
+        cfg: A configuration without interpolations.
+
+    Raises:
+        ConfigError: Something cannot be built, or does not fit.
+    """
+    data: SentenceDataModule = build("data", cfg.data, SentenceDataModule)
+    with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
+        loss = make_loss(cfg.loss, *TRIAL_SIZES)
+    check_fit(loss, data)
+    built = Built(
+        loss,
+        data,
+        [build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()],
+        [build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()],
+        build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None,
+        build("companion", cfg.companion, Companion) if cfg.companion else None,
+    )
+    for error in conflicts(cfg, built):
+        raise error
+    return built
+
+
+def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
+    """Yield an error for each combination that would train something else than it says.
+
+    Args:
+        cfg: A configuration without interpolations.
+        built: What it names.
+    """
+    loss, data, _, callbacks, regularizer, companion = built
+    name = type(loss).__name__
+    for key, callback in zip(cfg.callbacks, callbacks, strict=True):
+        if (kind := type(callback).__name__) in CALLBACKS:
+            yield ConfigError(f"callbacks.{key}: {kind} {CALLBACKS[kind]}.", key=f"callbacks.{key}")
+    for key in map(str, cfg.trainer.extra):
+        if key not in TRAINER_EXTRA:
+            # What the group has itself, such as max_steps, is set there; the framework decides the rest.
+            own = suggest(f"trainer.{key}", [f"trainer.{name}" for name in cfg.trainer])
+            hint = f"There are: {', '.join(TRAINER_EXTRA)}. {own}".strip()
+            yield unknown_key(f"trainer.extra.{key}", hint)
+    micro, size = cfg.trainer.micro_batch_size, cfg.data.batch_size
+    divides = type(micro) is int and micro >= 1 and size % micro == 0  # True, too, is an int
+    if micro not in (None, "auto") and not divides:
+        divisors = ", ".join(str(one) for one in range(1, size) if size % one == 0)
+        yield ConfigError(
+            f"trainer.micro_batch_size={micro} does not divide data.batch_size={size}; "
+            f"choose among {divisors}, or auto.",
+            key="trainer.micro_batch_size",
+        )
+
+    if cfg.path is not None and cfg.data.get("path") != cfg.path:
+        hint = "Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub."
+        yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
+    if (dev := cfg.get("dev", "stsb")) not in ("stsb", cfg.data.get("dev")):
+        text = f"dev={dev} has no effect on this data, which has dev pairs of its own."
+        yield ConfigError(text, key="dev")
+    if cfg.prompt.template is not None and any(view.augmentation is not None for view in data.views):
+        text = "data.repetition would repeat words of the template; use prompt=none."
+        yield ConfigError(text, key="data.repetition")
+    templates = cfg.prompt.view_templates
+    if templates is not None and len(templates) != data.num_views:
+        yield ConfigError(
+            f"prompt.view_templates has {len(templates)} templates, but {type(data).__name__} gives "
+            f"{data.num_views} views.",
+            key="prompt.view_templates",
+        )
+
+    if cfg.init != "best" and cfg.init_from is None:
+        text = f"init={cfg.init} needs the run to start from: init_from=<run folder>."
+        yield ConfigError(text, key="init")
+    adapter, trained = cfg.model.get("adapter"), trains(cfg.freeze)
+    for key, usual in (("dtype", "float32"), ("quantization", "none")):
+        if adapter is None and trained and (value := cfg.model.get(key, usual)) != usual:
+            yield ConfigError(
+                f"model.{key}={value}: weights that train have to be float32; give the model an adapter "
+                f"(model.adapter, as in conf/model/mistral7b.yaml), or set model.{key}={usual}.",
+                key=f"model.{key}",
+            )
+    if cfg.trainer.wise_ft and adapter is not None:
+        yield ConfigError(
+            "trainer.wise_ft averages weights, but model.adapter trains factors of them, and the mean of "
+            "factors is not that of their products.",
+            key="trainer.wise_ft",
+        )
+    if not trained and not _has_head(loss):
+        yield ConfigError(
+            f"freeze={cfg.freeze} leaves nothing to train: {name} has no head. "
+            "Set freeze=none, or choose a loss with a head.",
+            key="freeze",
+        )
+
+    if regularizer is not None and data.num_views < regularizer.least_views:
+        yield ConfigError(
+            f"regularizer: {type(regularizer).__name__} reads {regularizer.least_views} views with these "
+            f"settings, and {type(data).__name__} gives {data.num_views}.",
+            key="regularizer",
+        )
+    watched = any(isinstance(callback, RankMonitor) for callback in callbacks)
+    if regularizer is not None and regularizer.needs_phases and not watched:
+        yield ConfigError(
+            "regularizer.phase1 and phase2 differ, so the switch has to be found: "
+            "add callbacks=rank_monitor.",
+            key="regularizer",
+        )
+    supplied = {"negatives": "queue.size"} if cfg.queue.size else {}
+    if companion is not None:
+        supplied[companion.provides] = "companion"
+    for argument, key in supplied.items():
+        if argument not in loss.takes:
+            able = ", ".join(stem for stem, other in all_losses().items() if argument in other.takes)
+            text = f"{key}: {name} takes no {argument}. Losses that do: {able or 'none'}."
+            yield ConfigError(text, key=key)
+    for argument in sorted(set(loss.requires) - supplied.keys()):
+        yield ConfigError(
+            f"{name} needs a companion that provides {argument}.",
+            key="companion",
+            hint=f"Add companion={argument}, or an experiment that has it.",
+        )
+
+
+def unread(cfg: DictConfig, loss: Loss) -> list[str]:
+    """Return a sentence for each setting that another makes useless: its key, neutral value, and why.
+
+    Args:
+        cfg: A configuration without interpolations.
+        loss: Its loss.
+    """
+    no_queue, frozen = not cfg.queue.size, not trains(cfg.freeze)
+    listmle, mse = cfg.loss.get("distillation") == "listmle", cfg.loss.get("comparison") == "mse"
+    rules: list[tuple[str, object, bool, str]] = [
+        ("queue.momentum", 0.995, no_queue, "queue.size=0"),
+        ("queue.official", False, no_queue, "queue.size=0"),
+        ("optim.head_lr", None, not _has_head(loss), f"{type(loss).__name__}, which has no head"),
+        ("regularizer", None, frozen, f"freeze={cfg.freeze}"),
+        ("trainer.wise_ft", [], frozen, f"freeze={cfg.freeze}"),
+        ("optim.layer_decay", 1.0, frozen, f"freeze={cfg.freeze}"),
+        ("evaluation.rank", False, not cfg.evaluation.final, "evaluation.final=false"),
+        ("loss.teacher_temperature", 0.025, listmle, "distillation=listmle"),
+        ("loss.teacher_temperature", 0.05, mse, "comparison=mse"),
+        ("loss.temperature", 0.05, mse, "comparison=mse"),
+    ]
+    return [
+        f"{key} has no effect with {why}."
+        for key, neutral, useless, why in rules
+        if useless and (value := OmegaConf.select(cfg, key)) and value != neutral
+    ]
+
+
+def _has_head(loss: Loss) -> bool:
+    return any(True for _ in loss.parameters())
+
+
+def check_fit(loss: Loss, data: SentenceDataModule) -> None:
+    """Reject a loss that cannot use the data.
+
+    Raises:
+        ConfigError: Views or labels do not fit; the message lists the losses that do. Or the batches are too
+            small, or the loss does not declare what it accepts.
+    """
+    check_declared(loss)
+    if not fits(loss, data):
+        have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
+        others = [stem for stem, other in all_losses().items() if fits(other, data)]
+        raise ConfigError(
+            f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
+            f"Losses that fit this data: {', '.join(others) or 'none'}.",
+            key="loss",
+            hint=_other_data(loss, data),
+        )
+    if data.batch_size < loss.least_batch:
+        raise ConfigError(
+            f"{type(loss).__name__} compares nothing in a batch of {data.batch_size}; with these "
+            f"settings data.batch_size must be at least {loss.least_batch}.",
+            key="data.batch_size",
+        )
+
+
+def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
+    """Return whether a loss can use the views and the label of the data."""
+    return accepts(loss, data.num_views) and data.label in loss.labels
+
+
+def _other_data(loss: Loss, data: SentenceDataModule) -> str | None:
+    """Return how to read pairs with a score as positives, positives with a score, or triplets as pairs."""
+    positives = getattr(data, "positives_from", None)
+    if "score" in loss.labels and data.label == "none" and accepts(loss, 2):
+        if positives is not None:
+            return "It reads all pairs with their scores without data.positives_from."
+        return "Pairs with a score are read by data=pairs_file."
+    if "none" in loss.labels and data.label == "score" and accepts(loss, 2):
+        triplets = "data=triplets_file reads pairs and triplets without a score."
+        if not hasattr(data, "positives_from"):
+            return triplets
+        low, high = getattr(data, "score_range", None) or SCORE_RANGE
+        similar = low + 0.8 * (high - low)
+        return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
+    if "none" in loss.labels and accepts(loss, 2) and isinstance(data, NLITripletsData) and data.path:
+        return f"Without hard negatives: 'data.columns=[{','.join(data.columns[:2])}]'."
+    return None
+
+
+def check_scores(loss: Loss, data: SentenceDataModule) -> None:
+    """Reject training scores that are all equal, for a loss that compares them and so would have no gradient.
+
+    Args:
+        loss: The loss.
+        data: Data that has been read.
+
+    Raises:
+        ConfigError: All scores are equal.
+    """
+    labels = values_of(data.train, "label") if data.label == "score" and loss.compares else []
+    if not labels or min(labels) < max(labels):
+        return
+    alone = [
+        stem
+        for stem, other in all_losses().items()
+        if fits(other, data) and other.least_batch == 1 and not other.requires
+    ]
+    raise ConfigError(
+        f"{type(loss).__name__} compares scores, but all {len(labels):,} training pairs have the score "
+        f"{data.own_score(labels[0]):g}.",
+        key="loss",
+        hint=f"Losses that do not compare them: {', '.join(alone)}.",
+    )
+
+
+def check_machine(machine: Machine) -> None:
+    """Reject settings that this machine cannot run, or would replace.
+
+    Raises:
+        ConfigError: See above.
+    """
+    gpus = cuda_devices() if machine.accelerator == "gpu" else 0
+    if machine.devices > gpus > 0 or (machine.devices == -1 and not gpus):
+        raise ConfigError(
+            f"trainer.devices={machine.devices}, but {gpus} CUDA devices are used here.",
+            key="trainer.devices",
+            hint="-1 means all GPUs; without any give the number of processes.",
+        )
+    if machine.accelerator != "gpu" and machine.precision == "16-mixed":
+        raise ConfigError(
+            "precision=16-mixed needs a CUDA device; elsewhere use bf16-mixed or 32-true.", key="precision"
+        )
+
+
+def check_monitors(cfg: DictConfig, callbacks: Sequence[Callback], found: Mapping[str, object]) -> None:
+    """Reject early stopping by a metric that does not exist; Lightning finds that at the first evaluation.
+
+    Args:
+        cfg: Configuration of the run.
+        callbacks: Its callbacks, in the order of the configuration; then others.
+        found: Metrics of the dev evaluation before training.
+
+    Raises:
+        ConfigError: See above.
+    """
+    known = [*sorted(key for key in found if key.startswith("dev/")), *TRAIN_METRICS]
+    for name, callback in zip(cfg.callbacks, callbacks, strict=False):
+        if isinstance(callback, EarlyStopping) and callback.monitor not in known:
+            raise ConfigError(
+                f"callbacks.{name}.monitor={callback.monitor} is not measured where early stopping decides.",
+                key=f"callbacks.{name}.monitor",
+                hint=suggest(str(callback.monitor), known) or f"There are: {', '.join(known)}.",
+            )
+
+
+RESUMED = {"epoch": int, "optimizer_states": list, "lr_schedulers": list, "loops": dict, "callbacks": dict}
+"""Parts of the last checkpoint from which a run resumes, besides the weights, with their types."""
+
+
+def check_checkpoints(run: RunFolder) -> None:
+    """Reject a run whose checkpoints are damaged, before hours of training lead up to the first use of one.
+
+    Raises:
+        CheckpointError: One is; the message says how the run starts again.
+    """
+    best = run.checkpoint("best")
+    try:
+        last = run.read_checkpoint("last")
+        wrong = [name for name, kind in RESUMED.items() if not isinstance(last.get(name), kind)]
+        if wrong:
+            raise CheckpointError(f"{run.checkpoint('last')} lacks {', '.join(wrong)}.")
+        states = [state for state in last.get("callbacks", {}).values() if isinstance(state, dict)]
+        if any(state.get("best_model_path") for state in states):  # there has been a dev evaluation
+            if not best.is_file():
+                raise CheckpointError(f"{best} does not exist any more.")
+            run.read_checkpoint("best")
+    except CheckpointError as error:
+        raise CheckpointError(
+            f"{error} The run cannot be resumed without it: restore it from a copy, or remove "
+            f"{RunFolder(run.checkpoints).name} to start the run again from the beginning with the same "
+            "command."
+        ) from error

@@ -1,0 +1,118 @@
+"""Composition outside a job, and messages of overrides that do not fit."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra import compose
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.conf_folders import VARIABLE
+from sts_lightning.config.compose import compose_train, composing, explain
+from sts_lightning.entry_points import Entry
+from sts_lightning.errors import ConfigError
+
+
+def message(override: str, entry: Entry = "train") -> ConfigError:
+    """What is said of an override on a command line without ``-m``."""
+    given = ["data=toy", override] if entry == "train" else [override]
+    with composing(), pytest.raises((HydraException, OmegaConfBaseException)) as caught:
+        compose(entry, given)
+    return explain(caught.value, entry, given)
+
+
+CASES = {
+    "optim.lr=abc": "optim.lr=abc: Value 'abc' of type 'str' could not be converted to Float.",
+    "++optim.lr={a:1}": "optim.lr={a:1}: ",
+    "stages=x": "stages=x: ",
+    "trainer.save_every=null": "trainer.save_every=null: field 'trainer.save_every' is not Optional.",
+    "optim=[1]": "optim=[1]: ",
+    "optim.lrr=1": r"optim.lrr: no such setting. Did you mean optim.lr?",
+    "regularizer.coefficient=1": "regularizer.coefficient: no such setting. It belongs to regularizer=",
+    "stages.first.seed=1": "stages.first.seed: no such setting. A stage's settings are added with +",
+    "hydra.sweep.dri=x": "hydra.sweep.dri: no such setting. Did you mean hydra.sweep.dir",
+}
+
+
+@pytest.mark.parametrize("override", CASES)
+def test_a_wrong_override_is_named_as_given(override: str) -> None:
+    error = message(override)
+    assert str(error).startswith(CASES[override])
+    assert error.key == override.strip("+").partition("=")[0]
+
+
+@pytest.mark.parametrize("text", ['"{sentence}" isn\'t {it}', "my file(1).csv", "C:\\data\\é\\", "a=b", "[1"])
+def test_the_quoted_form_is_the_text_as_it_was_meant(text: str) -> None:
+    error = message(f"data.path={text}")
+    assert str(error).startswith(f"data.path={text}: Hydra cannot read this. ")
+    typed = re.search(r"for the shell: (.*)\.$", str(error), re.DOTALL)
+    assert typed is not None
+    (argument,) = shlex.split(typed[1])  # as a shell gives it
+    override = OverridesParser.create().parse_override(argument)
+    assert (override.key_or_group, override.value()) == ("data.path", text)
+
+
+def test_several_values_are_a_sweep_a_list_or_a_text() -> None:
+    assert str(message("data.path=a.csv,b.csv")) == (
+        "data.path=a.csv,b.csv gives data.path several values, which are a sweep. Add -m to run each, write "
+        "a list as 'data.path=[a.csv,b.csv]', or quote a text with a comma: 'data.path=\"a.csv,b.csv\"'."
+    )
+    parse = OverridesParser.create().parse_override
+    assert parse("data.path=[a.csv,b.csv]").value() == ["a.csv", "b.csv"]
+    assert "seed=range(1,3) is a sweep. Add -m" in str(message("seed=range(1,3)"))
+
+
+def test_what_is_no_setting() -> None:
+    words = "has no value. A setting is given as key=value, a run folder as"
+    assert str(message("pearson")) == f"pearson {words} resume=RUN."
+    assert str(message("runs/one", "eval")) == f"runs/one {words} ckpt=RUN."
+
+
+def test_a_setting_of_a_stage() -> None:
+    words = r"^stages\.a\.optim.lrr: no such setting\. Did you mean optim.lr\?"
+    with pytest.raises(ConfigError, match=words):
+        compose_train(["+stages.a.experiment=stage2", "+stages.a.optim.lrr=3"])
+
+
+def test_a_file_of_the_users_that_is_no_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "loss").mkdir()
+    (tmp_path / "loss" / "mine.yaml").write_text("_target_: a\n  b: 1\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with pytest.raises(ConfigError, match=r"loss/mine.yaml, line 2: not valid YAML \(mapping values"):
+        compose_train(["loss=mine"])
+
+
+def test_a_run_and_its_stages() -> None:
+    ((name, cfg),) = compose_train(["model=tiny_bert", "data=toy"]).items()
+    assert (name, cfg.name, cfg.init_from) == ("run", "toy-pearson-tiny_bert", None)
+    assert "hydra" not in cfg
+    stages = compose_train(["experiment=pcc", "prompt=sum", "+stages.stage2.data.batch_size=32"])
+    assert list(stages) == ["stage1", "stage2"]
+    assert stages["stage1"].data.batch_size == 240  # the published cell
+    assert stages["stage2"].data.batch_size == 32
+    assert stages["stage2"].name.endswith("-stage2")
+
+
+def test_minilm_in_a_template_has_the_published_stages_at_its_own_size() -> None:
+    stages = compose_train(["experiment=minilm_eol"])
+    published = compose_train(["experiment=pcc"])
+    assert len(stages) == len(published) == 2
+    for stage, other in zip(stages.values(), published.values(), strict=True):
+        assert stage.model._target_.endswith("from_pretrained") and "MiniLM" in stage.model.name
+        assert (stage.loss._target_, stage.data._target_) == (other.loss._target_, other.data._target_)
+        assert (stage.prompt.template, stage.senteval_text) == (other.prompt.template, other.senteval_text)
+        assert (stage.model.max_length, stage.init) == (other.model.max_length, other.init)
+
+
+def test_a_teacher_is_that_of_both_stages() -> None:
+    stages = compose_train(["experiment=minilm_distilled", "companion.sources=[runs/a]"])
+    assert [stage.companion.sources for stage in stages.values()] == [["runs/a"]] * 2
+    plain = compose_train(["experiment=minilm_eol"])["pairs"]
+    for key in ("model", "prompt", "data", "optim", "trainer", "init", "senteval_text"):
+        assert stages["pairs"][key] == plain[key]
+    assert stages["pairs"].loss.terms.pearson._target_ == plain.loss._target_
