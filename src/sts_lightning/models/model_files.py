@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +16,18 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models.backbone import find
+from sts_lightning.models.pooling import Pooling
 from sts_lightning.strict_json import read_json
+
+log = logging.getLogger(__name__)
+
+OWN_FILE = "sts_lightning.json"
+"""File of this project's exports with the settings that determine a vector."""
+
+POOLINGS: dict[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last_token"}
+"""Pooling by the name of its mode in sentence-transformers; the other modes have no equivalent here."""
 
 T = TypeVar("T", str, int, bool, dict[str, Any])
 
@@ -155,3 +165,18 @@ class ModelFiles:
         if not isinstance(found, dict | None):
             raise CheckpointError(f"{self.name}: {relative} holds no settings.", key="model.name")
         return ModelSettings(f"{self.name}: {relative}", found or {})
+
+
+def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:
+    """Log that a model has another pooling than an encoder that takes only the transformer of it."""
+    try:
+        found = ModelFiles(name).settings("1_Pooling/config.json")
+    except UserError:  # whatever is wrong there, the transformer could be loaded
+        return
+    flags = [key for key, value in found.items() if key.startswith("pooling_mode_") and value]
+    modes = str(found.get("pooling_mode") or flags)
+    own = next((ours for theirs, ours in POOLINGS.items() if theirs in modes), None)
+    if template is None and own not in (None, pooling):
+        log.warning(
+            "%s: its own pipeline has pooling %s, not %s; model=encoder takes it.", name, own, pooling
+        )

@@ -123,7 +123,7 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
         cfg = RunFolder(source).last_stage().load_config()
         return build_skeleton(cfg.model, cfg.prompt)
     # With a pooling of its own a plan needs no more of the model than its shape.
-    own = "SentenceEncoder.from_pretrained" if teacher.pooling else "pretrained.from_pipeline"
+    own = "SentenceEncoder.from_pretrained" if teacher.pooling else "pipeline.from_pipeline"
     given = {"pooling": teacher.pooling, "max_length": teacher.max_length}
     model = OmegaConf.create(
         {

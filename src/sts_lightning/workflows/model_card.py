@@ -12,7 +12,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from sts_lightning.choices import ExportFormat
 from sts_lightning.markdown import code
-from sts_lightning.models.pipeline_files import OWN_FILE
+from sts_lightning.models.model_files import OWN_FILE
 from sts_lightning.published import TrainingCount
 from sts_lightning.workflows.card_facts import UNKNOWN, CardFacts, Score, leak_audit
 
@@ -122,12 +122,10 @@ def _use(format_: ExportFormat, name: str, folder: Path, settings: dict[str, Any
             "(AutoTokenizer, AutoPeftModelForFeatureExtraction))",
         ]
     else:
-        config = json.loads((folder / "config.json").read_text("utf-8"))
-        encoder = ".get_encoder()" if config.get("is_encoder_decoder") else ""
         lines = [
             "from transformers import AutoModel, AutoTokenizer",
             f"tokenizer = AutoTokenizer.from_pretrained({quoted})",
-            f"model = AutoModel.from_pretrained({quoted}){encoder}",
+            f"model = AutoModel.from_pretrained({quoted})",
         ]
     template = (
         "" if settings["template"] is None else f"Put each sentence into {code(settings['template'])}. "
