@@ -7,8 +7,8 @@ STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-int8 bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
+.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-train bench-gradient-cache bench-decoder \
+	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit bench-selection tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
 help:  ## list the targets
@@ -75,9 +75,6 @@ format: install  ## format the code
 bench-encode: install  ## time the seven-task evaluation against sentence-transformers (6 minutes)
 	$(BIN)/python benchmarks/encode.py
 
-bench-int8: install  ## time float32, bfloat16 and 8-bit integers on two test sets (2 minutes) [PEER=Python with sentence-transformers[onnx,openvino]]
-	$(BIN)/python benchmarks/encode_int8.py $(if $(PEER),--peer $(PEER))
-
 bench-train: install  ## time the training step against sentence-transformers (4 minutes)
 	$(BIN)/python benchmarks/train_step.py
 
@@ -108,9 +105,6 @@ bench-selection: install  ## how well dev=suite and STS-B dev choose among 60 sh
 	    trainer.max_steps=$(or $(STEPS),40) trainer.val_every=$(or $(STEPS),40) precision=$(or $(PRECISION),32-true) logger=csv \
 	    hydra.sweep.dir=$(SELECTION_RUNS) hydra.launcher.jobs=$(or $(JOBS),1)
 	$(BIN)/python benchmarks/selection.py $(SELECTION_RUNS)
-
-compositions: install  ## every loss under every division of a batch, against one process; resumable, writes docs/compositions.md (30 minutes)
-	$(BIN)/python benchmarks/compositions.py --out runs/compositions --write docs/compositions.md
 
 bench-audit: install  ## power and false alarms of `audit` over RUNS runs with and without leaked pairs; resumable [RUNS=20 STEPS=100 JOBS=2]
 	@test -f $(AUDIT_RUNS)/start/metrics.json || $(BIN)/python eval.py model=minilm hydra.run.dir=$(AUDIT_RUNS)/start

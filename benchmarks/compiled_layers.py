@@ -16,7 +16,7 @@ from functools import partial
 import torch
 from common import our_minilm
 
-from sts_lightning.config.machine import training_chunk_multiple, training_chunk_tokens
+from sts_lightning.config.machine import training_chunk_tokens
 from sts_lightning.data.collate import Batch, View, ViewCollator
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.sts import STSData
@@ -64,10 +64,10 @@ def main() -> None:
     data = STSData(os.environ["STS_DATA_ROOT"], BATCH, seed=1)
     table = data.load_train().shuffle(seed=1).select(range(BATCH * STEPS))
     precision = "bf16-mixed"
-    tokens, multiple = training_chunk_tokens("cpu", precision), training_chunk_multiple("cpu", precision)
+    tokens = training_chunk_tokens("cpu", precision)
     plain = our_minilm().train()
     collate = ViewCollator(
-        [View(column) for column in COLUMNS[:2]], "score", plain.prepare(tokens, True, multiple)
+        [View(column) for column in COLUMNS[:2]], "score", plain.prepare(tokens, training=True)
     )
     batches = [collate(table.select(range(BATCH * i, BATCH * (i + 1))).to_list()) for i in range(STEPS)]
     encoders = (plain, compiled(plain))

@@ -16,7 +16,7 @@ import psutil
 import torch
 from common import our_minilm
 
-from sts_lightning.config.machine import training_chunk_multiple, training_chunk_tokens
+from sts_lightning.config.machine import training_chunk_tokens
 from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.data.nli_triplets import NLITripletsData
 from sts_lightning.host_memory import CACHES, bound_kernel_caches
@@ -31,8 +31,8 @@ def train(steps: int) -> None:
     table = data.load_train().select(range(BATCH * steps))
     encoder = our_minilm().train()
     views = [View(column) for column in ("sentence1", "sentence2", "sentence3")]
-    tokens, multiple = (of("cpu", "bf16-mixed") for of in (training_chunk_tokens, training_chunk_multiple))
-    collate = ViewCollator(views, "none", encoder.prepare(tokens, training=True, multiple=multiple))
+    tokens = training_chunk_tokens("cpu", "bf16-mixed")
+    collate = ViewCollator(views, "none", encoder.prepare(tokens, training=True))
     begin = time.perf_counter()
     for step in range(steps):
         batch = collate(table.select(range(step * BATCH, (step + 1) * BATCH)).to_list())

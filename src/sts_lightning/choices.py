@@ -62,11 +62,8 @@ Attention = Literal["eager", "sdpa"]
 Precision = Literal["32-true", "bf16-true", "16-true"]
 """Weights and arithmetic of an encoder in inference, in Lightning's names."""
 
-InferencePrecision = Literal["32-true", "bf16-true", "16-true", "int8"]
-"""Precision that an encoder can be converted to; ``int8``: linear layers in 8-bit integers, on a CPU."""
-
-EvalPrecision = Literal["auto", "32-true", "bf16-true", "16-true", "int8"]
-"""Precision of an evaluation; ``auto``: the fastest that goes with machine and model."""
+EvalPrecision = Literal["auto", "32-true", "bf16-true", "16-true"]
+"""Precision of an evaluation; ``auto``: bfloat16 where the device multiplies it natively."""
 
 TrainPrecision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
 """Precision of training, in Lightning's names; ``auto``: decided by the machine."""
@@ -74,21 +71,9 @@ TrainPrecision = Literal["auto", "32-true", "bf16-mixed", "16-mixed"]
 Accelerator = Literal["auto", "cpu", "gpu", "mps"]
 """Hardware of training or evaluation."""
 
-Strategy = Literal["ddp", "fsdp"]
-"""What several processes have of the weights.
-
-``ddp``: all of them, each process; ``fsdp``: a part each, and a layer is gathered while it runs.
-"""
-
 Deterministic = Literal["auto", "warn", True, False]
 """Treatment of CUDA operations without a deterministic form."""
 
-DropoutOwner = Literal["process", "example"]
-"""What the masks of dropout belong to.
-
-``process``: they are drawn one after the other, the fastest way. ``example``: they follow from the seed and
-the position of the example in its epoch, so that processes, chunks and micro batches do not change them.
-"""
 
 Schedule = Literal["linear", "cosine", "constant_with_warmup"]
 """Course of the learning rate after the warm-up."""

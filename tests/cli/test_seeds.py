@@ -96,7 +96,9 @@ def test_runs_of_one_name_in_two_folders(tmp_path: Path, capsys: pytest.CaptureF
         main(["seeds", runs[0], f"{tmp_path}/0/../0/run"])
 
 
-@pytest.mark.parametrize("changed", [{"text_edit": "prompt_bert"}, {"precision": "int8"}, {"max_length": 32}])
+@pytest.mark.parametrize(
+    "changed", [{"text_edit": "prompt_bert"}, {"precision": "16-true"}, {"max_length": 32}]
+)
 def test_runs_that_were_evaluated_differently(changed: dict[str, object], tmp_path: Path) -> None:
     for name in ("one", "other"):
         save(tmp_path / name, 88.0, 80.0)

@@ -16,8 +16,8 @@ from sts_lightning.data.pair_tables import SourceCount, pairs_of
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
 from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.workflows.train import train_in
 from sts_lightning.workflows.verify_scores import encode_again
 from tests.data.conftest import stsb_row

@@ -16,7 +16,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from sts_lightning.data.collate import Batch
 from sts_lightning.losses.infocse import InfoCSELoss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.example_dropout import row_keys
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training import masked_lm
 from sts_lightning.training.masked_lm import MaskedLanguageModel
@@ -161,7 +160,7 @@ def test_masked_words() -> None:
     theirs, labels = scope["mask_tokens"](collator, ids.clone())
     special = torch.tensor(tokenizer.all_special_ids)
     ours, chosen = masked_lm.mask_words(
-        ids, special, tokenizer.mask_token_id, len(tokenizer), 0.4, row_keys(0, 0, 0, 1, range(200))
+        ids, special, tokenizer.mask_token_id, len(tokenizer), 0.4, masked_lm.row_keys(0, 0, 0, 1, range(200))
     )
     assert not (chosen & torch.isin(ids, special)).any()
     for found, expected in (

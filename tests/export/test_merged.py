@@ -33,14 +33,10 @@ def test_a_prefix_cannot_be_merged(config: Config, tmp_path: Path) -> None:
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
 
 
-SCALED = "{_target_: peft.IA3Config, task_type: FEATURE_EXTRACTION, modules_to_save: [self_attn]}"
-
-
 @pytest.mark.parametrize(
     ("adapter", "reason"),
     [
         (["+model.adapter.lora_bias=true"], "base layer has no bias"),
-        (["~model.adapter", f"+model.adapter={SCALED}"], "MistralAttention"),
     ],
 )
 def test_what_peft_cannot_merge_is_said(

@@ -11,17 +11,13 @@ from peft import (
     LoraConfig,
     PeftConfig,
     PrefixTuningConfig,
-    PromptEncoderConfig,
     PromptTuningConfig,
 )
-from transformers import T5EncoderModel
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapter import add_adapter
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
 from tests.models.decoders import lora
-from tests.models.families import tiny
 
 
 def test_an_adapter_that_does_not_fit() -> None:
@@ -31,37 +27,18 @@ def test_an_adapter_that_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    "adapter",
+    ("adapter", "key"),
     [
-        PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4),
-        PromptEncoderConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4),
-        AdaLoraConfig(task_type="FEATURE_EXTRACTION", total_step=10, target_modules=["query"]),
+        (PromptTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4), ""),
+        (AdaLoraConfig(task_type="FEATURE_EXTRACTION", total_step=10, target_modules=["query"]), ""),
+        (lora(init_lora_weights="pissa"), ".init_lora_weights"),
+        (lora(layer_replication=[[0, 2], [1, 2]]), ".layer_replication"),
     ],
 )
-def test_an_adapter_that_would_not_be_applied_as_it_is_meant(adapter: PeftConfig) -> None:
-    with pytest.raises(ConfigError, match=rf"peft\.{type(adapter).__name__} (puts|needs)"):
-        tiny_bert(adapter=adapter)
-
-
-@pytest.mark.parametrize(
-    "adapter",
-    [
-        LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["q", "shared"]),
-        LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["q"], modules_to_save=["shared"]),
-    ],
-)
-def test_an_adapter_of_embeddings_that_look_up_no_token(adapter: PeftConfig) -> None:
-    model = T5EncoderModel(tiny("t5").config)
-    with pytest.raises(ConfigError, match=r"shared has the same weights as .*Name embed_tokens instead"):
-        add_adapter(model, adapter)
-
-
-def test_olora_on_transposed_matrices() -> None:
-    adapter = LoraConfig(
-        task_type="FEATURE_EXTRACTION", r=4, init_lora_weights="olora", target_modules=["c_attn"]
-    )
-    with pytest.raises(ConfigError, match=r"olora does not go with the transposed matrices"):
-        add_adapter(tiny("gpt2"), adapter)
+def test_an_adapter_that_is_not_on_the_list(adapter: PeftConfig, key: str) -> None:
+    with pytest.raises(ConfigError, match=r"^model\.adapter takes peft\.LoraConfig .*, not ") as caught:
+        tiny_mistral(adapter=adapter)
+    assert caught.value.key == f"model.adapter{key}"
 
 
 def test_an_adapters_configuration_serves_more_than_one_model() -> None:
@@ -81,16 +58,6 @@ def test_a_prefix_starts_at_the_scale_of_the_embeddings(projection: bool) -> Non
     scale = 1.0 if projection else encoder.plain_backbone.config.initializer_range
     assert prefix.std().item() == pytest.approx(scale, rel=0.05)
     assert prefix.requires_grad
-
-
-def test_dropout_in_a_mixture_of_experts_is_named() -> None:
-    settings: dict[str, Any] = {"task_type": "FEATURE_EXTRACTION", "target_modules": "all-linear"}
-    with pytest.raises(ValueError, match=r"^adapter\.lora_dropout must be 0 for MixtralModel"):
-        add_adapter(tiny("mixtral"), LoraConfig(**settings, lora_dropout=0.05))
-    assert any(
-        "lora_A" in name
-        for name, _ in add_adapter(tiny("mixtral"), LoraConfig(**settings)).named_parameters()
-    )
 
 
 def test_a_prefix_is_dropped_in_training_row_by_row() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import DictConfig
-from peft import LoHaConfig, LoraConfig, PeftConfig, PrefixTuningConfig, VeraConfig
+from peft import LoraConfig, PeftConfig, PrefixTuningConfig
 from safetensors.torch import load_file, save_file
 
 import sts_lightning
@@ -33,7 +33,6 @@ from tests.models.families import tiny, write
 TEXTS = ["a dog runs.", "x"]
 ALL: dict[str, Any] = {"task_type": "FEATURE_EXTRACTION", "target_modules": "all-linear"}
 EMBEDDINGS: dict[str, Any] = {"task_type": "FEATURE_EXTRACTION", "target_modules": ["q", "embed_tokens"]}
-REPEATED: dict[str, Any] = ALL | {"layer_replication": [[0, 2], [1, 2]]}
 PREFIX = PrefixTuningConfig(task_type="FEATURE_EXTRACTION", num_virtual_tokens=4)
 
 
@@ -71,14 +70,7 @@ def adapter_folder(
         pytest.param("t5", LoraConfig(**ALL, r=4), "none", marks=pytest.mark.slow),
         pytest.param("bart", LoraConfig(**ALL, r=4), "none", marks=pytest.mark.slow),
         pytest.param("mistral", LoraConfig(**ALL, r=4, use_dora=True), "none", marks=pytest.mark.slow),
-        pytest.param(
-            "mistral", LoraConfig(**ALL, r=4, init_lora_weights="pissa"), "none", marks=pytest.mark.slow
-        ),
         pytest.param("t5", LoraConfig(**EMBEDDINGS, r=4), "none", marks=pytest.mark.slow),
-        pytest.param("qwen3", LoraConfig(**REPEATED, r=4), "none", marks=pytest.mark.slow),
-        pytest.param("gpt2", LoraConfig(**REPEATED, r=4), "none", marks=pytest.mark.slow),
-        pytest.param("mistral", LoHaConfig(**ALL, r=4), "none", marks=pytest.mark.slow),
-        pytest.param("mistral", VeraConfig(**ALL, r=4), "none", marks=pytest.mark.slow),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
@@ -137,15 +129,6 @@ def test_an_adapter_on_the_hub_without_weights(
 
 
 @pytest.mark.slow
-def test_an_adapter_around_an_adapter(tmp_path: Path) -> None:
-    base = write(tiny("bert"), tmp_path / "base")
-    first = adapter_folder(tmp_path / "first", base)
-    second = adapter_folder(tmp_path / "second", str(tmp_path / "first"))
-    np.testing.assert_allclose(sts_lightning.load(tmp_path / "second").encode(TEXTS), second, atol=1e-5)
-    assert abs(first - second).max() > 1e-2
-
-
-@pytest.mark.slow
 def test_training_starts_from_the_merged_weights(config: Callable[..., DictConfig], tmp_path: Path) -> None:
     """Out, in, train with a new adapter, out, in again."""
     base = write(tiny("bert"), tmp_path / "base")
@@ -197,16 +180,13 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
         "needs its base /nowhere",
     ),
     "base of another type": (lambda at: rewrite(at, base_model_name_or_path=7), "base_model_name_or_path"),
-    "itself": (lambda at: rewrite(at, base_model_name_or_path=str(at)), "leads back to the folder itself"),
-    "no kind": (lambda at: rewrite(at, peft_type=None), "adapter cannot be put into BertModel"),
-    "unknown kind": (
-        lambda at: rewrite(at, peft_type="MAGIC"),
-        "adapter cannot be put into BertModel.*MAGIC",
-    ),
+    "base an adapter": (lambda at: rewrite(at, base_model_name_or_path=str(at)), "a model and no adapter"),
+    "unknown kind": (lambda at: rewrite(at, peft_type="MAGIC"), "adapter_config.json .*MAGIC"),
+    "another kind": (lambda at: rewrite(at, peft_type="LOHA"), "not LoHaConfig"),
     "other rank": (lambda at: rewrite(at, r=2), "adapter"),
     "other layers": (lambda at: rewrite(at, target_modules=["q_proj"]), "cannot be put into BertModel"),
-    "no JSON": (lambda at: (at / SETTINGS).write_text("{"), "adapter_config.json cannot be read"),
-    "a list": (lambda at: (at / SETTINGS).write_text("[]"), "adapter_config.json holds no settings"),
+    "no JSON": (lambda at: (at / SETTINGS).write_text("{"), "adapter_config.json .*cannot be read"),
+    "a list": (lambda at: (at / SETTINGS).write_text("[]"), "adapter_config.json .*cannot be read"),
     "code": (lambda at: rewrite(at, megatron_config={"a": 1}), "megatron_config"),
     "not repeatable": (lambda at: rewrite(at, init_lora_weights="pissa_niter_4"), "pissa_niter_4"),
     "no weights": (lambda at: (at / WEIGHTS).unlink(), "has no adapter_model.safetensors"),

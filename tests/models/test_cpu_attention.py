@@ -8,12 +8,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from sts_lightning.choices import InferencePrecision
+from sts_lightning.choices import Precision
 from sts_lightning.evaluation.correlation import pair_cosines
-from sts_lightning.models.cpu_attention import PaddedAttention, attend_in_float32
-from sts_lightning.models.dropout_mode import drawing
+from sts_lightning.models.cpu_attention import AttentionMode, attend_in_float32, attend_padded
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.process_dropout import ProcessDropout
 
 HEADS, LENGTH, WIDTH = 4, 13, 8
 
@@ -58,7 +56,7 @@ def test_padding_changes_nothing(mask: str, heads: int, length: int) -> None:
     query, key, value = parts(length, torch.float32, heads)
     options = masks(length)[mask]
     exact = F.scaled_dot_product_attention(query, key, value, enable_gqa=heads != HEADS, **options)  # type: ignore[arg-type]
-    with Seen() as seen, PaddedAttention():
+    with Seen() as seen, AttentionMode(attend_padded):
         same = F.scaled_dot_product_attention(query, key, value, enable_gqa=heads != HEADS, **options)  # type: ignore[arg-type]
     assert torch.allclose(same, exact, atol=1e-6)
     assert seen.keys[0][0] == (length if mask == "causal" else -(-length // 16) * 16)
@@ -68,7 +66,7 @@ def test_padding_changes_nothing(mask: str, heads: int, length: int) -> None:
 def test_queries_of_fewer_tokens_and_wide_heads() -> None:
     query, key, value = parts(LENGTH, torch.float32)
     wide = torch.randn(1, 2, LENGTH, 128)
-    with Seen() as seen, PaddedAttention():
+    with Seen() as seen, AttentionMode(attend_padded):
         last = F.scaled_dot_product_attention(query[:, :, -1:], key, value)
         F.scaled_dot_product_attention(wide, wide, wide)
         F.scaled_dot_product_attention(query, key, value, dropout_p=0.5)
@@ -84,7 +82,7 @@ def test_the_gradient_of_half_precision_is_computed_in_float32(mask: str, dtype:
         parts(LENGTH, dtype),
         [part.float().detach().requires_grad_() for part in parts(LENGTH, dtype)],
     )
-    with Seen() as seen, drawing(ProcessDropout()), torch.autocast("cpu", dtype=torch.bfloat16):
+    with Seen() as seen, AttentionMode(attend_in_float32), torch.autocast("cpu", dtype=torch.bfloat16):
         attended = F.scaled_dot_product_attention(*own, **options)  # type: ignore[arg-type]
     expected = F.scaled_dot_product_attention(*exact, **options)  # type: ignore[arg-type]
     attended.square().sum().backward()
@@ -94,19 +92,19 @@ def test_the_gradient_of_half_precision_is_computed_in_float32(mask: str, dtype:
         assert torch.equal(mine.grad, theirs.grad.to(dtype))  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("case", ["float32", "no gradient", "long"])
+@pytest.mark.parametrize("case", ["float32", "dropout", "long"])
 def test_other_attention_stays_as_it_is(case: str) -> None:
     dtype = torch.float32 if case == "float32" else torch.bfloat16
     query, key, value = parts(160 if case == "long" else LENGTH, dtype)
-    with Seen() as seen, torch.set_grad_enabled(case != "no gradient"):
-        attend_in_float32(F.scaled_dot_product_attention, query, key, value, None)
+    with Seen() as seen:
+        attend_in_float32(
+            F.scaled_dot_product_attention, query, key, value, None, 0.1 if case == "dropout" else 0.0
+        )
     assert [found for _, found in seen.keys] == [dtype]
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
-def test_an_encoder_pads_in_half_precision_alone(
-    encoder: SentenceEncoder, precision: InferencePrecision
-) -> None:
+def test_an_encoder_pads_in_half_precision_alone(encoder: SentenceEncoder, precision: Precision) -> None:
     sentences = ["a cat sleeps", "two dogs run on the grass and one barks"]
     expected = encoder.encode(sentences)
     encoder.set_precision(precision)

@@ -20,7 +20,7 @@ from sts_lightning.evaluation.similarity import score_pairs, search
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.out_of_memory import is_out_of_memory, shortage
+from sts_lightning.models.inference import is_out_of_memory, shortage
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.sentences import SENTENCES, TEXTS

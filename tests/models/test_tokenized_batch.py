@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.models.tokenized_batch import CHUNK_COST, MOST_COLUMNS, Span, chunk, spans
+from sts_lightning.models.tokenized_batch import CHUNK_COST, chunk, spans
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.sentences import TEXTS
 
@@ -58,56 +58,16 @@ def test_no_division_into_chunks_costs_less(budget: int, seed: int) -> None:
 
     least = min(cost(bounds) for count in range(9) for bounds in combinations(range(1, 9), count))
     found = spans(lengths, budget)
-    assert cost(tuple(span.rows.start for span in found[1:])) == least
-    assert [span.width for span in found] == [lengths[span.rows.start] for span in found]
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("budget", "widest"), [(20, 0), (40, 100), (90, 0), (90, 100), (400, 100)])
-def test_no_division_with_a_multiple_costs_less(budget: int, widest: int, seed: int) -> None:
-    lengths = np.sort(np.random.default_rng(seed).geometric(0.1, 7))[::-1].tolist()
-    multiple, own = 16, budget // CHUNK_COST
-
-    def cost(rows: slice, width: int) -> float:
-        tokens = (rows.stop - rows.start) * width
-        if tokens > budget and rows.stop - rows.start > 1:
-            return float("inf")
-        return tokens + own + (own if tokens % multiple else 0)
-
-    def cheapest(rows: slice) -> float:
-        longest = lengths[rows.start]
-        most = max(longest, min(longest + MOST_COLUMNS, max(widest, lengths[0])))
-        return min(cost(rows, width) for width in range(longest, most + 1))
-
-    least = float("inf")
-    for count in range(7):
-        for bounds in combinations(range(1, 7), count):
-            parts = [slice(i, j) for i, j in zip((0, *bounds), (*bounds, 7), strict=True)]
-            least = min(least, sum(map(cheapest, parts)))
-    found = spans(np.array(lengths), budget, multiple, widest)
-    assert sum(cost(*span) for span in found) == least
-    assert [row for span in found for row in range(7)[span.rows]] == list(range(7))
+    assert cost(tuple(span.start for span in found[1:])) == least
 
 
 def test_rows_of_equal_length_fill_their_chunks() -> None:
     expected = [slice(0, 3), slice(3, 6), slice(6, 8)]
-    assert spans(np.full(8, 10), 39) == [Span(rows, 10) for rows in expected]
+    assert spans(np.full(8, 10), 39) == expected
 
 
-@pytest.mark.parametrize("multiple", [1, 64])
-def test_no_rows_form_no_chunk(multiple: int) -> None:
-    assert spans(np.zeros(0, dtype=np.int64), 100, multiple) == []
-
-
-def test_chunks_have_a_multiple_of_tokens_where_that_costs_little() -> None:
-    rows = [[1] * length for length in np.random.default_rng(0).integers(8, 40, 128)]
-    free = chunk(rows, 1536, 0, "right").chunks
-    bound = chunk(rows, 1536, 0, "right", multiple=64, widest=60).chunks
-    sizes = [[part["input_ids"].numel() for part in parts] for parts in (free, bound)]
-    assert any(size % 64 for size in sizes[0])
-    assert not any(size % 64 for size in sizes[1])
-    assert sum(sizes[1]) < 1.05 * sum(sizes[0])
-    assert sum(int(part["attention_mask"].sum()) for part in bound) == sum(map(len, rows))
+def test_no_rows_form_no_chunk() -> None:
+    assert spans(np.zeros(0, dtype=np.int64), 100) == []
 
 
 def test_head_has_the_first_rows_in_order() -> None:
@@ -119,25 +79,8 @@ def test_head_has_the_first_rows_in_order() -> None:
     assert part.num_tokens == 14
 
 
-@pytest.mark.parametrize("count", [3, 4, 7, 9])
-def test_in_more_chunks_the_vectors_keep_their_places(count: int) -> None:
-    """Five rows; what is beyond one row each nobody reads."""
-    rows = [[1, 2, 3], [4], [5, 6], [7, 8, 9], [10, 11]]
-    whole = chunk(rows, 6, 0, "right")
-    assert len(whole.chunks) == 2
-    cut = whole.in_chunks(count)
-    assert len(cut.chunks) == count
-    keys = torch.arange(5) * 10
-    sums = [part["input_ids"].sum(dim=1, keepdim=True) for part in cut.chunks]
-    assert cut.arrange(torch.cat(sums)).flatten().tolist() == [sum(row) for row in rows]
-    values = torch.cat([part for part in cut.by_chunk(keys) if part is not None])
-    assert len(values) == sum(len(part["input_ids"]) for part in cut.chunks)
-    assert cut.arrange(values[:, None]).flatten().tolist() == keys.tolist()
-
-
-def test_rows_that_nobody_reads_get_no_gradient() -> None:
-    cut = chunk([[1, 2], [3]], 8, 0, "right").in_chunks(4)
-    vectors = torch.ones(sum(len(part["input_ids"]) for part in cut.chunks), 1, requires_grad=True)
-    cut.arrange(vectors).sum().backward()
-    assert vectors.grad is not None
-    assert vectors.grad.flatten().tolist() == [1, 1, 0, 0]
+def test_values_by_chunk_are_those_of_its_rows() -> None:
+    whole = chunk([[1, 2, 3], [4], [5, 6], [7, 8, 9], [10, 11]], 6, 0, "right")
+    assert len(whole.chunks) > 1
+    values = torch.cat(list(whole.by_chunk(torch.arange(5) * 10)))
+    assert whole.arrange(values[:, None]).flatten().tolist() == [0, 10, 20, 30, 40]

@@ -111,10 +111,10 @@ def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) 
 
 
 def test_a_run_of_an_earlier_version_on_another_machine_is_the_same(config: Config, tmp_path: Path) -> None:
-    cfg = config("model=tiny_bert", "data=sts", "trainer.chunk_tokens=1024", "trainer.chunk_multiple=1")
+    cfg = config("model=tiny_bert", "data=sts", "trainer.chunk_tokens=1024")
     OmegaConf.resolve(cfg)
     plain: Any = OmegaConf.to_container(cfg)
-    del plain["trainer"]["chunk_multiple"], plain["trainer"]["wise_ft"]  # added since
+    del plain["trainer"]["wise_ft"]  # added since
     plain["model"]["_target_"] = "sts_lightning.models.tiny_bert.tiny_bert"  # moved since
     plain["trainer"]["chunk_tokens"] = 1536  # chosen by the machine
     RunFolder(tmp_path).config_file.write_text(OmegaConf.to_yaml(OmegaConf.create(plain)))

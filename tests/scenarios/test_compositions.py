@@ -1,59 +1,110 @@
-"""`benchmarks/compositions.py` and its grid: divisions of a batch against one process, a few of its cells."""
+"""Every loss under processes and micro batches together, against one process that embeds the whole batch."""
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
+from typing import Any
 
-import composition_grid
-import compositions
-import pytest
 import torch
+from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import spawn
 
+from sts_lightning.data.collate import View, ViewCollator
+from sts_lightning.distributed import Shard
 from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import Loss
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.companion import Companion, Step
+from sts_lightning.training.masked_lm import MaskedLanguageModel
+from sts_lightning.training.module import STSModule
+from sts_lightning.training.queue import MomentumQueue
+from sts_lightning.training.twin import TwinEncoder
+from tests.losses.cases import further, make
 
-CELLS = {
-    ("BERT", "DDP, 2 nodes"),
-    ("BERT", "FSDP, 3, chunks, micro batches"),
-    ("NF4", "FSDP, 2, micro batches, checkpointing"),
-}
-
-
-def test_every_loss_has_a_row_and_every_composition_its_processes(tmp_path: Path) -> None:
-    assert set(all_losses()) <= composition_grid.rows(tmp_path).keys()
-    assert len(composition_grid.rows(tmp_path)) * len(composition_grid.COMPOSITIONS) >= 200
-    fsdp = [column for column in composition_grid.COMPOSITIONS if "trainer.strategy=fsdp" in column.overrides]
-    assert {column.processes * column.nodes for column in fsdp} == {2, 3}
-    assert {column.model for column in fsdp} == set(composition_grid.MODELS)
+SIZE, PROCESSES, MICRO = 7, 2, 4
+TEXTS = [f"{word} {number} {'long ' * (number % 3)}" for number, word in enumerate("abcdefg" * 3)]
+QUEUE = "infonce, queue"
 
 
-def test_the_difference_is_relative_to_the_largest_entry() -> None:
-    one = [{"a": torch.tensor([1.0, -4.0]), "b": torch.tensor([2.0])}, {"a": torch.ones(1)}]
-    two = [{"a": torch.tensor([1.0, -4.0]), "b": torch.tensor([2.4])}, {"a": torch.ones(1)}]
-    assert compositions.difference(one, two) == pytest.approx(0.1)
-    assert compositions.difference(one, one) == 0
-    assert compositions.wrong(
-        compositions.difference([{"a": torch.full((2,), 1e-13)}], [{"a": torch.zeros(2)}])
-    )
+class Stored(Companion):
+    """What a teacher says about the whole batch."""
+
+    def __init__(self, name: str, value: Tensor) -> None:
+        super().__init__()
+        self.provides, self.value = name, value
+
+    def forward(self, step: Step) -> Tensor:
+        return self.value
 
 
-def test_cells_equal_one_process(tmp_path: Path) -> None:
-    """A head that trains, shared negatives, a companion, and 4-bit weights; the grid has the others."""
-    columns = [column for column in composition_grid.COMPOSITIONS if (column.model, column.name) in CELLS]
-    assert len(columns) == len(CELLS)
-    everything = composition_grid.rows(compositions.store_teacher(tmp_path / "teacher"))
-    wanted = {name: everything[name] for name in ("smooth_k2", "sigmoid", "infonce, queue", "infocse")}
-    found = list(compositions.compare(tmp_path, wanted, columns))
-    apart = {(row, column.name): cell for row, column, cell in found}
-    assert len(apart) == 12
-    assert "needs a model like BERT" in apart.pop(("infocse", "FSDP, 2, micro batches, checkpointing"))
-    assert all(isinstance(cell, float) and cell <= compositions.TOLERANCE for cell in apart.values()), apart
+def companion_of(loss: Loss, size: int) -> Companion | None:
+    name = next(iter(loss.requires), None)
+    if name == "twin":
+        return TwinEncoder()
+    if name == "auxiliary":
+        return MaskedLanguageModel(lower_layers=1, layers=1)
+    return None if name is None else Stored(name, further(loss, SIZE, dimension=size)[name].float())
 
 
-def test_the_page_numbers_the_reasons() -> None:
-    cells = ["no <form>", 2.4e-7, *["no <form>"] * (len(composition_grid.COMPOSITIONS) - 2)]
-    lines = compositions.page({"pearson": cells}).splitlines()
-    assert f"{len(cells)} cells: 1 equal, {len(cells) - 1} rejected, 0 different." in lines
-    assert next(line for line in lines if line.startswith("| pearson")).startswith(
-        "| pearson | rejected (1) | 2e-07 | rejected (1) |"
-    )
-    assert lines[-1] == "1. no &lt;form>"
+def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
+    """The mean over processes, as data-parallel training takes it."""
+    encoder = tiny_bert(dropout=0.0, pooling="cls", projection="train", max_length=32)
+    loss = make(row.partition(",")[0], encoder.dimension).float()
+    companion = companion_of(loss, encoder.dimension)
+    if companion is not None:
+        companion.connect(encoder)
+    queue = MomentumQueue(encoder, size=4, momentum=0.9) if row == QUEUE else None
+    if queue is not None:
+        queue.push(torch.randn(4, encoder.dimension, generator=torch.Generator().manual_seed(0)))
+    none: Any = None
+    module = STSModule(encoder, loss, none, none, queue=queue, companion=companion, micro_batch_size=micro)
+    views, label = max(loss.views), loss.labels[0]
+    columns = [f"text{view}" for view in range(views)]
+    examples = [
+        {name: TEXTS[view * SIZE + number] for view, name in enumerate(columns)} | {"label": number % 3}
+        for number in range(SIZE)
+    ]
+    prepare = encoder.prepare(40, training=True)
+    batch = ViewCollator([View(name) for name in columns], label, prepare, shard)(examples)
+    step = module._embed(batch, 0)
+    extra = {part.provides: part(step) for part in module._companions()} | module.read_batch(batch)
+    torch.manual_seed(0)  # of losses that draw
+    module._loss(step, extra).backward()
+    result = {}
+    for name, parameter in trained(module):
+        grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        if shard.world_size > 1:
+            distributed.all_reduce(grad)
+        result[name] = grad / shard.world_size
+    return result
+
+
+def trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, value) for name, value in module.named_parameters() if value.requires_grad]
+
+
+def work(process: int, port: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    address = f"tcp://localhost:{port}"
+    distributed.init_process_group("gloo", init_method=address, rank=process, world_size=PROCESSES)
+    found = {row: gradients(row, Shard.current(), MICRO) for row in (*all_losses(), QUEUE)}
+    if process == 0:
+        torch.save(found, Path(folder) / "found.pt")
+    distributed.destroy_process_group()
+
+
+def test_processes_and_micro_batches_give_the_gradient_of_one_process(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    spawn(work, (port, str(tmp_path)), nprocs=PROCESSES)
+    found = torch.load(tmp_path / "found.pt")
+    assert found.keys() == {*all_losses(), QUEUE}
+    for row, theirs in found.items():
+        expected = gradients(row, Shard(), None)
+        largest = max(float(grad.abs().max()) for grad in expected.values())
+        assert largest > 1e-6, row
+        for name, grad in expected.items():
+            apart = float((theirs[name] - grad).abs().max()) / largest
+            assert apart <= 1e-5, f"{row}, {name}: {apart}"

@@ -24,7 +24,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history_rows import read_history
-from sts_lightning.training import run_clock
+from sts_lightning.training import callbacks
 from sts_lightning.workflows import scoring
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
@@ -301,6 +301,6 @@ def test_the_duration_covers_the_final_evaluation(
 
     monkeypatch.setattr(scoring, "encode_tables", slowly)
     now = time.monotonic
-    monkeypatch.setattr(run_clock, "time", SimpleNamespace(monotonic=lambda: now() + late[0]))
+    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: now() + late[0]))
     train_in(tmp_path / "run", config(*SHORT_RUN, "trainer.max_steps=1", "logger=csv"))
     assert (RunFolder(tmp_path / "run").metrics().wall_seconds or 0) >= 100

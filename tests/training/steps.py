@@ -6,7 +6,6 @@ from torch import Tensor
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.example_dropout import row_keys
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.training.companion import Step
 
@@ -17,10 +16,8 @@ def step_alone(
     pooled: Tensor,
     views: Tensor,
     recompute: bool = False,
-    example_dropout: bool = False,
 ) -> Step:
     """The first step of a run with seed 0."""
-    keys = row_keys(0, 0, 0, batch.num_views, range(batch.size))
     return Step(
         encoder,
         batch,
@@ -30,6 +27,5 @@ def step_alone(
         views,
         lambda own: own,
         lambda own: own.sum(dim=(0, 1)),
-        keys,
-        example_dropout,
+        (0, 0, 0),
     )

@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.models.example_dropout import row_keys
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama
 from sts_lightning.training.companion import Step
-from sts_lightning.training.masked_lm import MaskedLanguageModel, mask_words
+from sts_lightning.training.masked_lm import MaskedLanguageModel, mask_words, row_keys
 from tests.training.steps import step_alone
 
 TEXTS = ["a dog runs", "seven cats on a mat", "yes"]
@@ -26,11 +25,11 @@ def made(**arguments: Any) -> tuple[Any, MaskedLanguageModel]:
     return encoder, companion
 
 
-def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False, example: bool = False) -> Step:
+def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False) -> Step:
     rows = encoder.prepare(chunk_tokens, training=True)([TEXTS, TEXTS[::-1]], [None, None])
     pooled = encoder.pool_rows(rows, recompute)
     batch = Batch(rows, 2, None, 3)
-    return step_alone(encoder, batch, pooled, pooled.unflatten(0, (2, -1)), recompute, example)
+    return step_alone(encoder, batch, pooled, pooled.unflatten(0, (2, -1)), recompute)
 
 
 @pytest.mark.parametrize("chunk_tokens", [1000, 24])
@@ -84,25 +83,6 @@ def test_recomputation_changes_nothing() -> None:
         gradients.append([p.grad.clone() for p in companion.upper.parameters() if p.grad is not None])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_dropout_of_an_example_is_that_of_any_chunk() -> None:
-    values = []
-    for chunk_tokens, recompute in ((1000, False), (24, False), (24, True)):
-        encoder, companion = made()
-        for module in companion.upper.modules():
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.3
-            elif hasattr(module, "dropout_prob"):
-                module.dropout_prob = 0.3
-        value = companion.train()(step(encoder, chunk_tokens, recompute, example=True))
-        value.backward()
-        values.append((value.detach(), companion.bias.grad))
-        other = companion(step(encoder, chunk_tokens))  # dropout of the process
-        assert not torch.isclose(other, value, rtol=1e-5)
-    for value, gradient in values[1:]:
-        torch.testing.assert_close(value, values[0][0])
-        torch.testing.assert_close(gradient, values[0][1])
 
 
 def test_the_lower_layers_keep_their_start() -> None:

@@ -10,7 +10,7 @@ import pytest
 from lightning.pytorch import Trainer
 
 from sts_lightning.interrupts import KILL
-from sts_lightning.training.other_processes import stop_others
+from sts_lightning.training.recorder import stop_others
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.choices import InferencePrecision
+from sts_lightning.choices import Precision
 from sts_lightning.config.trust import Trust
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.vector_cache import PROBES
@@ -121,7 +121,7 @@ def test_no_sentence_is_embedded_twice(
 def test_the_precision_of_training_is_not_that_of_the_teacher(tmp_path: Path) -> None:
     write_sentence_transformers(tiny_bert(), tmp_path, "model")
 
-    def similarities(precision: InferencePrecision | None) -> torch.Tensor:
+    def similarities(precision: Precision | None) -> torch.Tensor:
         teacher = Teacher([str(tmp_path)], precision=precision)
         teacher.connect(tiny_bert())
         with torch.autocast("cpu", torch.bfloat16):

@@ -19,8 +19,12 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
 from sts_lightning.sweep.resources import demand_of
 from sts_lightning.workflows.evaluate import evaluate_in
-from sts_lightning.workflows.evaluated_encoder import encoding_devices, encoding_with, load_evaluated
-from sts_lightning.workflows.fastest_precision import use_fastest_precision
+from sts_lightning.workflows.evaluated_encoder import (
+    encoding_devices,
+    encoding_with,
+    load_evaluated,
+    use_fastest_precision,
+)
 from sts_lightning.workflows.train import train_in
 
 Config = Callable[..., DictConfig]
@@ -86,6 +90,31 @@ def test_an_apple_gpu_is_used_as_in_training(config: Config, monkeypatch: pytest
     _see(monkeypatch, 0)
     with pytest.raises(ConfigError, match="accelerator=mps, but PyTorch finds no Apple GPU"):
         encoding_devices("mps", 1)
+
+
+@pytest.mark.parametrize(
+    ("device", "instructions", "capability", "precision"),
+    [
+        ("cpu", "", (0, 0), "32-true"),
+        ("cpu", "_is_avx512_bf16_supported", (0, 0), "bf16-true"),
+        ("cuda", "", (9, 0), "bf16-true"),
+        ("cuda", "", (7, 5), "32-true"),
+    ],
+)
+def test_the_fastest_precision_of_a_device(
+    device: str,
+    instructions: str,
+    capability: tuple[int, int],
+    precision: str,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoder = build_encoder(config("model=tiny_bert").model, config("model=tiny_bert").prompt)
+    for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda name=name: name == instructions)
+    monkeypatch.setattr(SentenceEncoder, "device", torch.device(device))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert use_fastest_precision(encoder).precision == precision
 
 
 def test_a_job_of_a_sweep_gets_the_devices_and_its_folder(config: Config) -> None:

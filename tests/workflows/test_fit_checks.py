@@ -21,7 +21,7 @@ from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.training.assembly import make_loss
-from sts_lightning.workflows.fit_checks import check_dropout, check_fit, check_regularizer, check_wise_ft
+from sts_lightning.workflows.fit_checks import check_fit, check_regularizer, check_wise_ft
 from sts_lightning.workflows.validate import check_extras
 from tests.conftest import CONF
 from tests.losses.cases import batch, further, make
@@ -208,21 +208,6 @@ def test_extras_that_would_have_no_effect(extra: list[str], message: str, config
     regularizer = build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None
     with pytest.raises(ConfigError, match=message):
         check_extras(cfg, make_loss(cfg.loss, 2, 1.0), regularizer, [])
-
-
-@pytest.mark.parametrize(
-    ("extra", "key"),
-    [
-        (["prompt=promptbert_views", "model.pooling=mask_token"], "prompt.denoise"),
-        (["trainer.micro_batch_size=auto"], "trainer.micro_batch_size"),
-    ],
-)
-def test_dropout_of_examples_that_would_depend_on_others(extra: list[str], key: str, config: Config) -> None:
-    check_dropout(config(*extra))
-    with pytest.raises(ConfigError) as caught:
-        check_dropout(config(*extra, "trainer.dropout=example"))
-    assert caught.value.key == key
-    check_dropout(config("trainer.dropout=example", "queue.size=8"))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ Config = Callable[..., DictConfig]
         (["trainer.micro_batch_size=24"], r"does not divide data\.batch_size=64; choose among 1, 2, 4, 8"),
         (["trainer=gpu"], "no CUDA device is visible"),
         (["trainer.chunk_tokens=many"], "must be at least 1, or auto"),
-        (["trainer.chunk_multiple=0"], "must be at least 1, or auto"),
         (["precision=16-mixed"], "needs a CUDA device"),
         (["+trainer.extra.accumulate_grad_batches=2"], "raise data.batch_size instead"),
         (["trainer.save_every=0"], "at least 1"),

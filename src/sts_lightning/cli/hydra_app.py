@@ -130,7 +130,7 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
                 cfg.debug is True,
             )
         except (RuntimeError, MemoryError) as error:
-            from sts_lightning.models.out_of_memory import is_out_of_memory, shortage  # torch is there by now
+            from sts_lightning.models.inference import is_out_of_memory, shortage  # torch is there by now
 
             if not is_out_of_memory(error):
                 raise

@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             where = f"{error.filename2 or error.filename}: " if error.filename else ""
             sys.exit(f"error: {where}{error.strerror or error}.")
         except (RuntimeError, MemoryError) as error:
-            from sts_lightning.models.out_of_memory import is_out_of_memory, shortage  # torch is there by now
+            from sts_lightning.models.inference import is_out_of_memory, shortage  # torch is there by now
 
             if options.debug or not is_out_of_memory(error):
                 raise

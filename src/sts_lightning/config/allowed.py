@@ -44,7 +44,6 @@ PEFT = re.compile(r"peft\.[A-Z]\w*Config")
 ARGUMENTS: dict[str, dict[str, frozenset[str]]] = {
     "logger": {
         "sts_lightning.training.history.HistoryLogger": frozenset(),
-        "sts_lightning.training.event_file.EventFileLogger": TENSORBOARD,
         "lightning.pytorch.loggers.TensorBoardLogger": TENSORBOARD,
         "lightning.pytorch.loggers.WandbLogger": _words(
             "name version id project entity group job_type tags notes prefix offline"

@@ -32,15 +32,12 @@ VOLATILE = (
 DIVISION = (
     "trainer.devices",
     "trainer.num_nodes",
-    "trainer.strategy",
     "trainer.micro_batch_size",
     "trainer.chunk_tokens",
-    "trainer.chunk_multiple",
 )
 """Settings that divide a batch among processes and in time, and leave its gradient as it is.
 
-A resumed run may have others. With dropout, micro batches of another size draw other masks, unless
-``trainer.dropout`` is ``example``.
+A resumed run may have others. With dropout, micro batches of another size draw other masks.
 """
 
 

@@ -14,13 +14,8 @@ from sts_lightning.distributed import local_rank
 from sts_lightning.errors import ConfigError
 
 CPU_CHUNK_TOKENS = 512
-AMX_CHUNK_TOKENS, AMX_CHUNK_MULTIPLE = 1536, 64
-"""Where bfloat16 is multiplied by tiles, what each chunk costs besides its products weighs more.
-
-Most of that is the compilation of kernels for a number of tokens that has not occurred lately: about 30 ms a
-chunk, a quarter of its time. With multiples of 64 tokens they are found again. With AVX512_BF16 alone they
-cost little beside the products.
-"""
+AMX_CHUNK_TOKENS = 1536
+"""Where bfloat16 is multiplied by tiles, what each chunk costs besides its products weighs more."""
 
 GPU_CHUNK_TOKENS = 16384
 MPS_CHUNK_TOKENS = 4096
@@ -35,7 +30,6 @@ class Machine:
         devices: Number of processes, each on a device of its own; -1 for all visible GPUs.
         precision: Precision of training, in Lightning's names.
         chunk_tokens: Padded tokens that are encoded together.
-        chunk_multiple: Multiple that their number should be.
         deterministic: Value for Lightning's Trainer.
         reasons: Why the settings that were ``auto`` have their values; empty where the user gave all.
     """
@@ -44,7 +38,6 @@ class Machine:
     devices: int
     precision: str
     chunk_tokens: int
-    chunk_multiple: int
     deterministic: bool | str
     reasons: tuple[str, ...]
 
@@ -83,16 +76,11 @@ def decide(trainer: DictConfig) -> Machine:
     if chunk_tokens == "auto":
         chunk_tokens = training_chunk_tokens(accelerator, precision)
         reasons.append(f"chunks of {chunk_tokens:,} tokens")
-    multiple = trainer.chunk_multiple
-    if multiple == "auto":
-        multiple = training_chunk_multiple(accelerator, precision)
     deterministic = trainer.deterministic
     if deterministic == "auto":
         deterministic = "warn" if accelerator == "mps" else True
         reasons.append(f"deterministic={str(deterministic).lower()}")
-    return Machine(
-        accelerator, trainer.devices, precision, chunk_tokens, multiple, deterministic, tuple(reasons)
-    )
+    return Machine(accelerator, trainer.devices, precision, chunk_tokens, deterministic, tuple(reasons))
 
 
 def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
@@ -104,7 +92,6 @@ def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
     changed = copy.deepcopy(cfg)
     changed.trainer.precision = machine.precision
     changed.trainer.chunk_tokens = machine.chunk_tokens
-    changed.trainer.chunk_multiple = machine.chunk_multiple
     changed.trainer.deterministic = machine.deterministic
     return changed
 
@@ -124,12 +111,9 @@ def without_repetition(machine: Machine, trainer: DictConfig, model_type: str) -
     return replace(machine, deterministic="warn", reasons=tuple(reasons))
 
 
-def weights_device(machine: Machine, strategy: str = "ddp") -> str:
-    """Return the device to which quantised weights are loaded: that of this process.
-
-    Under ``strategy=fsdp`` it is the host, since a card may hold no more than its part of them.
-    """
-    return f"cuda:{local_rank()}" if machine.accelerator == "gpu" and strategy != "fsdp" else "cpu"
+def weights_device(machine: Machine) -> str:
+    """Return the device to which quantised weights are loaded: that of this process."""
+    return f"cuda:{local_rank()}" if machine.accelerator == "gpu" else "cpu"
 
 
 def fix_workspace(machine: Machine) -> None:
@@ -209,18 +193,9 @@ def _precision(accelerator: str) -> tuple[str, str]:
 def training_chunk_tokens(accelerator: str, precision: str) -> int:
     """Return the chunk size that suits an accelerator and a precision of training."""
     if accelerator == "cpu":
-        return AMX_CHUNK_TOKENS if _has_tiles(precision) else CPU_CHUNK_TOKENS
+        tiles = precision == "bf16-mixed" and torch.cpu._is_amx_tile_supported()
+        return AMX_CHUNK_TOKENS if tiles else CPU_CHUNK_TOKENS
     return MPS_CHUNK_TOKENS if accelerator == "mps" else GPU_CHUNK_TOKENS
-
-
-def training_chunk_multiple(accelerator: str, precision: str) -> int:
-    """Return the multiple for the tokens of a chunk that suits an accelerator and a precision of training."""
-    return AMX_CHUNK_MULTIPLE if accelerator == "cpu" and _has_tiles(precision) else 1
-
-
-def _has_tiles(precision: str) -> bool:
-    """Return whether the CPU multiplies in a precision by tiles."""
-    return precision == "bf16-mixed" and torch.cpu._is_amx_tile_supported()
 
 
 def cpu_multiplies_bfloat16() -> bool:

@@ -13,7 +13,6 @@ RENAMED = {
     "sts_lightning.models.tiny_decoders.tiny_llama": "sts_lightning.testing.tiny_decoders.tiny_llama",
     "sts_lightning.models.tiny_decoders.tiny_mistral": "sts_lightning.testing.tiny_decoders.tiny_mistral",
     "sts_lightning.models.tiny_decoders.tiny_opt": "sts_lightning.testing.tiny_decoders.tiny_opt",
-    "lightning.pytorch.loggers.TensorBoardLogger": "sts_lightning.training.event_file.EventFileLogger",
     "lightning.pytorch.callbacks.EMAWeightAveraging": "sts_lightning.training.ema.WeightEMA",
     "sts_lightning.data.toy.ToyData": "sts_lightning.testing.toy.ToyData",
 }
@@ -29,9 +28,6 @@ ADDED: dict[tuple[str, ...], Any] = {
     ("evaluation", "rank"): False,
     ("callbacks", "rank_monitor", "views"): "none",
     ("trainer", "keep_every"): None,
-    ("trainer", "strategy"): "ddp",
-    ("trainer", "dropout"): "process",
-    ("trainer", "chunk_multiple"): "auto",
     ("trainer", "select_untuned"): False,
     ("trainer", "wise_ft"): [],
     ("step",): None,

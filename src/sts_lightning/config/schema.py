@@ -19,7 +19,6 @@ from sts_lightning.choices import (
     Denoise,
     Deterministic,
     DevSet,
-    DropoutOwner,
     EvalPrecision,
     Frozen,
     Init,
@@ -27,7 +26,6 @@ from sts_lightning.choices import (
     Quantization,
     Schedule,
     SentEvalText,
-    Strategy,
     Suite,
     TextEdit,
     TrainPrecision,
@@ -88,7 +86,6 @@ class TrainerConfig:
     cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
     devices: int = MISSING
     num_nodes: int = MISSING
-    strategy: str = field(default="ddp", metadata={"choices": get_args(Strategy)})
     precision: str = _one_of(TrainPrecision)
     max_epochs: int | None = None
     max_steps: int | None = None
@@ -102,11 +99,9 @@ class TrainerConfig:
     log_every_n_steps: int = MISSING
     deterministic: Any = field(default=MISSING, metadata={"choices": get_args(Deterministic)})
     chunk_tokens: Any = MISSING
-    chunk_multiple: Any = 1
     micro_batch_size: Any = None
     gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
     official_gather: Any = field(default=MISSING, metadata=FLAG)
-    dropout: str = field(default="process", metadata={"choices": get_args(DropoutOwner)})
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -12,6 +12,9 @@ from sts_lightning.data.pair_tables import gold_of
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.evaluation.correlation import Correlations, correlate
 
+MONITOR = "dev/spearman"
+"""Metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""
+
 
 class DevScores(Correlations):
     """Correlations times 100 on dev pairs: of a suite, the means of those of its parts."""

@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from sts_lightning.choices import InferencePrecision
+from sts_lightning.choices import Precision
 from sts_lightning.errors import DataError
 from sts_lightning.evaluation.correlation import require_finite
 from sts_lightning.evaluation.encoding import Encoder
@@ -23,11 +23,10 @@ log = logging.getLogger(__name__)
 PROBES = ("A man is playing a guitar.", "the Price rose by 3.5 % in May, he said", "no", "x " * 600)
 """Sentences whose vectors must be those of the folder: with capitals, numbers, a single word, a long one."""
 
-TOLERANCES: dict[InferencePrecision, float] = {
+TOLERANCES: dict[Precision, float] = {
     "32-true": 1e-3,
     "16-true": 1e-2,
     "bf16-true": 5e-2,
-    "int8": 1e-1,
 }
 """Largest difference of a probe's vector, as a share of its length, by precision.
 
@@ -56,7 +55,7 @@ class CachedVectors:
         DataError: The folder holds vectors that this encoder would not give, as after a change of its code.
     """
 
-    def __init__(self, encoder: Encoder, folder: Path, precision: InferencePrecision = "32-true") -> None:
+    def __init__(self, encoder: Encoder, folder: Path, precision: Precision = "32-true") -> None:
         self.encoder, self.folder, self.tolerance = encoder, folder, TOLERANCES[precision]
         self.found = self.encoded = 0
         self._rows: dict[bytes, np.ndarray] = {}

@@ -13,10 +13,10 @@ from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.export.tokenizer import save_tokenizer
-from sts_lightning.models.adapter import add_adapter, changes_base, separate_replicas
+from sts_lightning.models.adapter import add_adapter
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
-from sts_lightning.models.out_of_memory import is_out_of_memory
+from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.quantization import dequantized
 
 
@@ -52,15 +52,10 @@ def merged(encoder: SentenceEncoder) -> PreTrainedModel:
     if not hasattr(tuner, "merge_and_unload"):
         kind = str(config.peft_type).rpartition(".")[2]
         raise ConfigError(f"an adapter of kind {kind} cannot be merged; use --format adapter.")
-    if changes_base(config):
-        config.init_lora_weights = True  # the initial values are subtracted from the base already
     trained = get_peft_model_state_dict(backbone, save_embedding_layers=False)
     with _reasons():
         bare = tuner.unload()
     base = dequantized(bare)
-    if getattr(config, "layer_replication", None):
-        separate_replicas(base)
-        config.layer_replication = None  # the base has the repeated layers
     whole = add_adapter(base, config)
     set_peft_model_state_dict(whole, trained)
     tuner = whole.base_model
@@ -73,7 +68,7 @@ def merged(encoder: SentenceEncoder) -> PreTrainedModel:
 def _reasons() -> Iterator[None]:
     """Report why the library cannot merge an adapter.
 
-    So it is with modules_to_save around layers that IA3 scales, and with lora_bias on layers without bias.
+    So it is with lora_bias on layers without bias.
 
     Raises:
         ConfigError: See above.

@@ -48,7 +48,6 @@ class SigmoidLoss(Loss):
         if not math.isfinite(bias):
             raise ValueError(f"bias must be finite, got {bias}.")
         self.mask_repeats = mask_repeats
-        # Of one element each, since a scalar cannot be divided among processes (trainer.strategy=fsdp).
         self.log_scale = nn.Parameter(torch.tensor([math.log(scale)]))
         self.bias = nn.Parameter(torch.tensor([float(bias)]))
 

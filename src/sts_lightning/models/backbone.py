@@ -29,9 +29,9 @@ from sts_lightning.models import jina_bert, nomic_bert
 from sts_lightning.models.attention_kernel import NAMES, set_attention
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.finite_weights import check_finite
+from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import number_positions
 from sts_lightning.models.offline import hub_is_reachable, packaged_copy
-from sts_lightning.models.out_of_memory import is_out_of_memory
 from sts_lightning.models.quantization import (
     check_fraction,
     check_quantization,

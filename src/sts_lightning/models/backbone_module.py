@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Self, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from sts_lightning.choices import InferencePrecision
+from sts_lightning.choices import Precision
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.backbone import DTYPES
-from sts_lightning.models.dropout_mode import checkpoint_contexts
-from sts_lightning.models.int8_linear import Int8Linear
+from sts_lightning.models.cpu_attention import recomputed_attention
 from sts_lightning.models.quantization import follow_weights
 
 if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
@@ -58,7 +58,7 @@ class BackboneModule(nn.Module):
             raise prefix_left_out()
         try:
             self.backbone.activation_checkpointing_enable(
-                {"use_reentrant": False, "context_fn": checkpoint_contexts}
+                {"use_reentrant": False, "context_fn": partial(recomputed_attention, self.backbone)}
             )
             # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
             # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
@@ -67,25 +67,20 @@ class BackboneModule(nn.Module):
             raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
 
     @property
-    def precision(self) -> InferencePrecision:
+    def precision(self) -> Precision:
         """Precision of the weights that are not quantised."""
-        if any(isinstance(part, Int8Linear) for part in self.backbone.modules()):
-            return "int8"
         return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
 
-    def set_precision(self, precision: InferencePrecision) -> Self:
+    def set_precision(self, precision: Precision) -> Self:
         """Convert the weights for inference; training needs float32 weights.
 
         Raises:
-            ConfigError: The precision is not one of inference, or machine or model do not go with it.
+            ConfigError: The precision is not one of inference.
         """
         if precision == self.precision:
             return self
-        if self.precision == "int8":
-            raise ConfigError("weights in 8 bits cannot be converted back.", key="precision")
         if precision not in DTYPES:
-            known = DTYPES if precision == "int8" else get_args(InferencePrecision)
-            raise ConfigError(f"precision must be one of {', '.join(known)} here, got {precision!r}.")
+            raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
         # Angles of rotary positions stay float32, as in a model that is loaded in this precision.
         angles = {name: value for name, value in self.named_buffers() if name.endswith("inv_freq")}
         self.to(DTYPES[precision])

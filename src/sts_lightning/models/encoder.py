@@ -14,25 +14,21 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.choices import Denoise, InferencePrecision, Quantization, TextEdit
+from sts_lightning.choices import Denoise, Quantization, TextEdit
 from sts_lightning.models.adapter_folder import load_model
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName
 from sts_lightning.models.backbone_module import BackboneModule
 from sts_lightning.models.batch_probe import probe
 from sts_lightning.models.cosines import cosines
-from sts_lightning.models.cpu_attention import inference_attention
-from sts_lightning.models.embedding_lookup import look_up_once, takes_gradient
+from sts_lightning.models.cpu_attention import half_attention
 from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
 from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
-from sts_lightning.models.int8 import convert_to_int8
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
 from sts_lightning.models.model_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
-from sts_lightning.models.process_dropout import dropout_of
 from sts_lightning.models.projection import Projection, make_projection
-from sts_lightning.models.sharding import in_step, is_sharded
 from sts_lightning.models.texts import as_texts
 from sts_lightning.models.tokenize import Prepare, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
@@ -149,13 +145,6 @@ class SentenceEncoder(BackboneModule):
             warn_of_pipeline(name, encoder.pooling, settings.get("template"))
         return encoder
 
-    def set_precision(self, precision: InferencePrecision) -> Self:
-        """Convert the weights for inference, also to ``int8``; see `BackboneModule.set_precision`."""
-        if precision != "int8" or self.precision == "int8":
-            return super().set_precision(precision)
-        convert_to_int8(self.backbone, self.encode)
-        return self
-
     @property
     def dimension(self) -> int:
         """Size D of a vector."""
@@ -169,21 +158,20 @@ class SentenceEncoder(BackboneModule):
         """What evaluation does with a sentence, for the metrics of a run."""
         return {"text_edit": self.text_edit, "max_length": self.tokenizer.evaluation_length}
 
-    def prepare(self, chunk_tokens: int, training: bool, multiple: int = 1) -> Prepare:
+    def prepare(self, chunk_tokens: int, training: bool) -> Prepare:
         """Return the function that turns the sentences of views into the input of `forward`.
 
         Args:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             training: Whether to tokenise as in training: with the templates of the views, and with the bare
                 templates to subtract; otherwise as `encode` does.
-            multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
         """
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
         rows: Callable[..., TokenizedBatch] = tokenizer.training_rows
         if not training:
             denoise, text_edit = self.denoise_evaluation, self.text_edit
             rows = partial(tokenizer.evaluation_rows, denoise=denoise, text_edit=text_edit)
-        return partial(rows, chunk_tokens=chunk_tokens, multiple=multiple)
+        return partial(rows, chunk_tokens=chunk_tokens)
 
     def longest_rows(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""
@@ -193,9 +181,7 @@ class SentenceEncoder(BackboneModule):
         """Embed tokenised sentences, (N, D) in float32: `pool_rows`, then `project`."""
         return self.project(self.pool_rows(rows, recompute))
 
-    def pool_rows(
-        self, rows: TokenizedBatch, recompute: bool = False, dropout_keys: Tensor | None = None
-    ) -> Tensor:
+    def pool_rows(self, rows: TokenizedBatch, recompute: bool = False) -> Tensor:
         """Compute the pooled vectors of tokenised sentences, before the projection.
 
         The chunks run one after the other, and the vectors are put back in order, so that the result and
@@ -205,28 +191,32 @@ class SentenceEncoder(BackboneModule):
             rows: Tokenised sentences.
             recompute: Whether to recompute each chunk with the same dropout in the backward pass, which takes
                 the memory of one chunk (gradient cache: Gao et al. 2021, arXiv 2101.06983).
-            dropout_keys: Key of each row by which its dropout is drawn (`row_keys`); by default all draw from
-                the generator of the process.
 
         Returns:
             Vectors in float32, shape (N, D).
         """
-        if sharded := is_sharded(self.backbone):
-            rows = in_step(rows, self.device)
-        elif not (torch.is_grad_enabled() or self.training):
+        if not (torch.is_grad_enabled() or self.training):
             return rows.arrange(embed_chunks(self.embed_chunk, rows.chunks, threaded=False, progress=False))
-        embed = partial(checkpoint, self._embed, use_reentrant=False) if recompute else self._embed
-        table = self.backbone.get_input_embeddings()
-        once = self._takes_embeddings and takes_gradient(table) and not sharded
-        inputs = look_up_once(table, rows.chunks) if once else [{} for _ in rows.chunks]
-        parts = zip(rows.chunks, inputs, rows.by_chunk(dropout_keys), strict=True)
-        return rows.arrange(torch.cat([embed(*part) for part in parts]))
+        embed = partial(checkpoint, self.embed_chunk, use_reentrant=False) if recompute else self.embed_chunk
+        inputs = self._look_up(rows.chunks)
+        return rows.arrange(torch.cat([embed(*part) for part in zip(rows.chunks, inputs, strict=True)]))
 
-    def _embed(
-        self, chunk: dict[str, Tensor], embeddings: dict[str, Tensor], dropout_keys: Tensor | None
-    ) -> Tensor:
-        with dropout_of(dropout_keys, self.device):
-            return self.embed_chunk(chunk, embeddings)
+    def _look_up(self, chunks: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+        """Look up the token embeddings of all chunks at once: ``inputs_embeds`` of each, (n, L, D).
+
+        The gradient of a look-up is as large as the vocabulary. With one a chunk a step of MiniLM takes 1.07
+        times as long, and 1.5 times with the 250,000 tokens of multilingual models.
+        """
+        table = self.backbone.get_input_embeddings()
+        trains = torch.is_grad_enabled() and any(weight.requires_grad for weight in table.parameters())
+        if not (self._takes_embeddings and trains):
+            return [{} for _ in chunks]
+        ids = [chunk["input_ids"] for chunk in chunks]
+        embedded = table(torch.cat([chunk.flatten() for chunk in ids]))
+        parts = embedded.split([chunk.numel() for chunk in ids])
+        return [
+            {"inputs_embeds": part.unflatten(0, chunk.shape)} for part, chunk in zip(parts, ids, strict=True)
+        ]
 
     def project(self, vectors: Tensor) -> Tensor:
         """Apply the projection, if the mode has one, and ``normalize``: to (N, D) in float32."""
@@ -254,7 +244,7 @@ class SentenceEncoder(BackboneModule):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        with inference_attention(self.backbone):
+        with half_attention(self.backbone):
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.layer != -1:
             hidden = (output.hidden_states[self.layer],)
@@ -292,13 +282,9 @@ class SentenceEncoder(BackboneModule):
         if not sentences:
             return np.zeros((0, self.dimension), dtype=np.float32)
         chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
-        # What is gathered in inference mode could not train afterwards.
-        with evaluation_mode(self), torch.no_grad() if is_sharded(self.backbone) else torch.inference_mode():
+        with evaluation_mode(self), torch.inference_mode():
             batch = self.prepare(chunk_tokens, training=as_trained)([sentences], [None])
-            if is_sharded(self.backbone):
-                vectors = self.project(self.pool_rows(batch))
-            else:
-                vectors = self.project(self._pool_in_parallel(batch, share_prefix, progress))
+            vectors = self.project(self._pool_in_parallel(batch, share_prefix, progress))
             return np.asarray((F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy())
 
     def _pool_in_parallel(self, batch: TokenizedBatch, share_prefix: bool, progress: bool | None) -> Tensor:

@@ -21,7 +21,6 @@ from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.freezing import freeze
 from sts_lightning.models.model_files import OWN_FILE
 from sts_lightning.models.pipeline import from_pipeline
-from sts_lightning.models.sharding import load_weights
 from sts_lightning.runs.folder import RunFolder
 
 
@@ -202,7 +201,7 @@ def load_part(part: nn.Module, prefix: str, checkpoint: dict[str, Any], path: Pa
     """
     weights = part_of(part, prefix, checkpoint, path)
     check_finite(weights.items(), str(path))
-    load_weights(part, weights)
+    part.load_state_dict(weights, strict=False)
     return set(weights)
 
 

@@ -11,9 +11,6 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from sts_lightning.models.example_dropout import is_active
-from sts_lightning.models.process_dropout import draws_fast, process_mask
-
 LAYERS = {
     "peft.tuners.lora.layer": ("Linear",),
     "peft.tuners.lora.bnb": ("Linear4bit", "Linear8bitLt"),
@@ -28,9 +25,10 @@ def save_inputs_once(model: nn.Module) -> None:
     r"""Let the LoRA layers of a model keep their common input instead of a dropped copy each.
 
     Every projection draws a mask of its own. peft's layers keep, for the gradient of A, a dropped copy of the
-    input and the mask, so that q, k and v hold six tensors of the size of the one that they read. Here they
-    hold that input, once, and the state of the random generator; the backward pass repeats the draw. Losses,
-    gradients and random numbers are those of peft, bit for bit. DoRA and other variants are left as they are.
+    input and the mask, so that q, k and v hold six tensors of the size of the one that they read; without
+    dropout they keep a copy in the dtype of the products. Here they hold that input, once, and the state of
+    the random generator; the backward pass repeats the draw. Losses, gradients and random numbers are those
+    of peft, bit for bit. DoRA and other variants are left as they are.
 
     Args:
         model: Model with peft adapters, changed in place; the names of its weights stay.
@@ -45,9 +43,12 @@ def _replace(layer: Any, keeps_dtype: bool) -> None:
     replaced = False
     for name, dropout in list(layer.lora_dropout.items()):
         factor = layer.lora_A[name]
-        usual = type(dropout) is nn.Dropout and type(factor) is nn.Linear and factor.bias is None
-        if usual and 0 < dropout.p < 1 and name not in layer.lora_variant:
-            layer.lora_A[name] = DroppedLinear(factor, dropout.p, keeps_dtype)
+        usual = (
+            type(factor) is nn.Linear and factor.bias is None and type(dropout) in (nn.Dropout, nn.Identity)
+        )
+        rate = getattr(dropout, "p", 0.0)
+        if usual and rate < 1 and name not in layer.lora_variant:
+            layer.lora_A[name] = DroppedLinear(factor, rate, keeps_dtype)
             layer.lora_dropout[name] = nn.Identity()
             replaced = True
     if replaced and all(isinstance(factor, DroppedLinear) for factor in layer.lora_A.values()):
@@ -59,7 +60,7 @@ class DroppedLinear(nn.Linear):
 
     Args:
         factor: A, whose weight is taken over.
-        rate: Dropout rate, in (0, 1).
+        rate: Dropout rate, in [0, 1).
         keeps_dtype: Whether the input keeps its dtype under CUDA's autocast, as in peft's quantised layers;
             otherwise it is converted to that of A.
     """
@@ -76,7 +77,7 @@ class DroppedLinear(nn.Linear):
         dtype = input.dtype if self.keeps_dtype and torch.is_autocast_enabled() else self.weight.dtype
         if not self.training:
             return F.linear(input.to(dtype), self.weight)
-        if input.device.type not in REPLAYED or is_active():
+        if self.rate > 0 and input.device.type not in REPLAYED:
             return F.linear(F.dropout(input.to(dtype), self.rate), self.weight)
         projected: Tensor = _DroppedLinear.apply(input, self.weight, self.rate, dtype)  # type: ignore[no-untyped-call]
         return projected
@@ -91,7 +92,6 @@ class _DroppedLinear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, rate: float, dtype: torch.dtype) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.state, ctx.rate, ctx.dtype = _random_state(x.device), rate, dtype
-        ctx.fast = draws_fast()  # whose masks ``F.dropout`` then has
         return F.linear(F.dropout(x.to(dtype), rate), weight)
 
     @staticmethod
@@ -99,7 +99,7 @@ class _DroppedLinear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
         with _drawn_again(x.device, ctx.state), torch.autocast(x.device.type, enabled=False):
-            dropped, through = _drop(x.to(ctx.dtype), ctx.rate, ctx.fast)
+            dropped, through = _drop(x.to(ctx.dtype), ctx.rate)
             rows = grad.reshape(-1, grad.shape[-1])  # in the dtype of the product, bfloat16 under autocast
             grad_x = grad_weight = None
             if ctx.needs_input_grad[1]:
@@ -111,12 +111,14 @@ class _DroppedLinear(torch.autograd.Function):
         return grad_x, grad_weight, None, None
 
 
-def _drop(x: Tensor, rate: float, fast: bool) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+def _drop(x: Tensor, rate: float) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Apply dropout with the draws and the roundings of ``F.dropout``; return its backward pass too."""
+    if rate == 0:  # ``F.dropout`` then draws nothing
+        return x, lambda grad: grad
     if x.is_cuda:
         dropped, mask = torch.native_dropout(x, rate, True)
         return dropped, lambda grad: torch.ops.aten.native_dropout_backward(grad, mask, 1 / (1 - rate))
-    noise = process_mask(x, rate) if fast else torch.empty_like(x).bernoulli_(1 - rate).div_(1 - rate)
+    noise = torch.empty_like(x).bernoulli_(1 - rate).div_(1 - rate)
     return x * noise, lambda grad: grad * noise
 
 

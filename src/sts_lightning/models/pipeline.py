@@ -31,9 +31,9 @@ from sts_lightning.models.backbone import (
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_checks import OwnSettings
 from sts_lightning.models.finite_weights import check_finite
+from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import most_positions
 from sts_lightning.models.model_files import OWN_FILE, POOLINGS, ModelFiles, ModelSettings
-from sts_lightning.models.out_of_memory import is_out_of_memory
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.projection import Projection
 from sts_lightning.models.static_embeddings import static_backbone

@@ -203,19 +203,16 @@ class SentenceTokenizer:
         encoded = self._encode(list(sentences), add_special_tokens=self.template is None, verbose=False)
         return sum(len(row) > max_length for row in encoded["input_ids"])
 
-    def rows(
-        self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False, multiple: int = 1
-    ) -> TokenizedBatch:
+    def rows(self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False) -> TokenizedBatch:
         """Tokenise as in evaluation and cut into chunks of at most ``chunk_tokens`` padded tokens.
 
         Args:
             sentences: Texts, N of them.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             denoise: Whether to append the bare templates to subtract.
-            multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
         """
         ids = self(sentences)
-        batch = self._chunk([ids], [self.template], chunk_tokens, multiple)
+        batch = self._chunk([ids], [self.template], chunk_tokens)
         return self._with_baselines(batch, [ids], [self.template or SLOT]) if denoise else batch
 
     def evaluation_rows(
@@ -225,7 +222,6 @@ class SentenceTokenizer:
         chunk_tokens: int,
         denoise: bool,
         text_edit: TextEdit,
-        multiple: int = 1,
     ) -> TokenizedBatch:
         """Edit, cut and tokenise the views of a batch as in evaluation, one after the other; augment nothing.
 
@@ -235,17 +231,15 @@ class SentenceTokenizer:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             denoise: Whether to append the bare templates to subtract.
             text_edit: Edit of each sentence.
-            multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
         """
         sentences = [edit(text, text_edit) for view in views for text in view]
-        return self.rows(sentences, chunk_tokens, denoise, multiple)
+        return self.rows(sentences, chunk_tokens, denoise)
 
     def training_rows(
         self,
         views: Sequence[Sequence[str]],
         augmentations: Sequence[Augment | None],
         chunk_tokens: int,
-        multiple: int = 1,
     ) -> TokenizedBatch:
         """Tokenise the views of a batch as in training, one view after the other.
 
@@ -253,7 +247,6 @@ class SentenceTokenizer:
             views: Sentences of each view.
             augmentations: Augmentation of each view, None for an unchanged one.
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
-            multiple: Multiple that the number of tokens of a chunk should be (see `spans`).
 
         Raises:
             ConfigError: The number of view templates is not the number of views.
@@ -267,7 +260,7 @@ class SentenceTokenizer:
             self._ids(sentences, template, self.max_length, augment)
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
-        batch = self._chunk(ids, templates, chunk_tokens, multiple)
+        batch = self._chunk(ids, templates, chunk_tokens)
         if self.denoise == "none":
             return batch
         return self._with_baselines(batch, ids, [template or SLOT for template in templates])
@@ -277,10 +270,8 @@ class SentenceTokenizer:
         ids: list[list[list[int]]],
         templates: Sequence[str | None],
         chunk_tokens: int,
-        multiple: int,
     ) -> TokenizedBatch:
         """Cut the rows of views, each with its template, into chunks."""
-        widest = 0 if multiple == 1 else self.longest_row  # for which the model has positions
         side = self.tokenizer.padding_side
         rows = [row for view in ids for row in view]
         at = [
@@ -289,7 +280,7 @@ class SentenceTokenizer:
             for position in self._mask_at(template, view)
         ]
         mask_at = at if len(at) == len(rows) else None
-        return chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, side, multiple, widest, mask_at)
+        return chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, side, mask_at)
 
     def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
         """Return the position of the template's last mask token in each row; nothing if it has none.

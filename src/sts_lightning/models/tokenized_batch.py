@@ -4,40 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 CHUNK_COST = 4
-"""A chunk takes time of its own, about that of a quarter of its tokens: Python, and the start of kernels.
-
-Kernels that the processor has to prepare first take as much again.
-"""
-
-MOST_COLUMNS = 3
-"""Columns of padding that a chunk may get in order to have a multiple of some number of tokens."""
-
-
-class Span(NamedTuple):
-    """Rows that form a chunk.
-
-    Attributes:
-        rows: The rows, in the order of their lengths.
-        width: Number of tokens to which they are padded.
-    """
-
-    rows: slice
-    width: int
+"""A chunk takes time of its own, about that of a quarter of its tokens: Python, and the start of kernels."""
 
 
 @dataclass
 class TokenizedBatch:
     """Tokenised sentences, cut into chunks of similar length, each padded to its own longest row.
 
-    The N sentences may be followed by M bare templates, whose vectors are subtracted, and by rows that nobody
-    reads (`in_chunks`).
+    The N sentences may be followed by M bare templates, whose vectors are subtracted.
 
     Attributes:
         chunks: ``input_ids`` and ``attention_mask``, each (rows, length) in int64, ``position_ids`` where
@@ -58,7 +38,7 @@ class TokenizedBatch:
         """Put the vectors of the chunks' rows in the order of the sentences, and subtract the bare templates.
 
         Args:
-            vectors: Vectors in the order of the chunks, (N + M, D) or more.
+            vectors: Vectors in the order of the chunks, (N + M, D).
 
         Returns:
             (N, D).
@@ -97,13 +77,10 @@ class TokenizedBatch:
             torch.tensor(baseline),
         )
 
-    def by_chunk(self, values: Tensor | None) -> Sequence[Tensor | None]:
-        """Divide values of the sentences, (N,), among the chunks; without values each chunk gets None."""
-        if values is None:
-            return [None] * len(self.chunks)
+    def by_chunk(self, values: Tensor) -> Sequence[Tensor]:
+        """Divide values of the sentences, (N, ...), among the chunks."""
         order = torch.argsort(self.restore.cpu())
         sizes = [len(chunk["input_ids"]) for chunk in self.chunks]
-        order = torch.cat([order, order[-1:].expand(sum(sizes) - len(order))])  # rows that nobody reads
         return list(values[order].split(sizes))
 
     def head(self, count: int) -> TokenizedBatch:
@@ -128,33 +105,12 @@ class TokenizedBatch:
         ]
         return replace(self, chunks=[_trim(part) for part in parts])
 
-    def in_chunks(self, count: int) -> TokenizedBatch:
-        """Return the same batch in ``count`` chunks, at least as many as it has.
-
-        The chunks with the most rows are halved. If there are fewer rows than that, the last one follows
-        again, as often as it takes, and nobody reads its vectors.
-        """
-        chunks = list(self.chunks)
-        while len(chunks) < count:
-            at = max(range(len(chunks)), key=lambda index: len(chunks[index]["input_ids"]))
-            rows = len(chunks[at]["input_ids"])
-            if rows == 1:
-                chunks.append(chunks[-1])
-                continue
-            spans = (slice(rows // 2), slice(rows // 2, None))
-            chunks[at : at + 1] = [
-                _trim({name: values[span] for name, values in chunks[at].items()}) for span in spans
-            ]
-        return replace(self, chunks=chunks)
-
 
 def chunk(
     ids: list[list[int]],
     chunk_tokens: int,
     pad_id: int,
     padding_side: str,
-    multiple: int = 1,
-    widest: int = 0,
     mask_at: Sequence[int] | None = None,
 ) -> TokenizedBatch:
     """Cut rows into chunks, longest rows first, and pad each chunk to its longest row.
@@ -164,60 +120,49 @@ def chunk(
         chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is its own chunk.
         pad_id: Id of the pad token.
         padding_side: ``left`` or ``right``.
-        multiple: Multiple that the number of tokens of a chunk should be, for which it may get up to
-            `MOST_COLUMNS` of padding; 1 for any number.
-        widest: Largest width that these may lead to, if no row is longer.
         mask_at: Position of each row's mask token that is pooled, with padding on the right; None without.
     """
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     order = np.argsort(-lengths, kind="stable")
     chunks = [
         pad(
-            [ids[row] for row in order[span.rows]],
-            span.width,
+            [ids[row] for row in order[span]],
+            int(lengths[order[span.start]]),
             pad_id,
             padding_side,
-            None if mask_at is None else [mask_at[row] for row in order[span.rows]],
+            None if mask_at is None else [mask_at[row] for row in order[span]],
         )
-        for span in spans(lengths[order], chunk_tokens, multiple, widest)
+        for span in spans(lengths[order], chunk_tokens)
     ]
     return TokenizedBatch(chunks, torch.from_numpy(np.argsort(order)), int(lengths.sum()))
 
 
-def spans(lengths: np.ndarray, chunk_tokens: int, multiple: int = 1, widest: int = 0) -> list[Span]:
+def spans(lengths: np.ndarray, chunk_tokens: int) -> list[slice]:
     """Divide rows into chunks such that padding and number of chunks cost the least, by dynamic programming.
 
-    Each chunk costs its padded tokens and a `CHUNK_COST`-th of ``chunk_tokens``, and as much again if its
-    tokens are no multiple of ``multiple``: a number of tokens that has not occurred lately needs new kernels.
+    Each chunk costs its padded tokens and a `CHUNK_COST`-th of ``chunk_tokens``.
 
     Args:
         lengths: Number of tokens of each row, in descending order.
         chunk_tokens: As for `chunk`.
-        multiple: As for `chunk`.
-        widest: As for `chunk`.
 
     Returns:
         The chunks, in order.
     """
     cost = np.zeros(len(lengths) + 1, dtype=np.int64)  # of the rows from each one on
-    best: list[Span] = [Span(slice(0), 0)] * len(lengths)
-    own = chunk_tokens // CHUNK_COST
-    widest = max([widest, *lengths[:1].tolist()]) if multiple > 1 else 0
+    ends = [0] * len(lengths)
     for start in reversed(range(len(lengths))):
-        longest = int(lengths[start])
-        options = []
-        for width in range(longest, max(longest, min(longest + MOST_COLUMNS, widest)) + 1):
-            most = min(max(1, chunk_tokens // width), len(lengths) - start)
-            tokens = width * np.arange(most, 0, -1)  # of several the largest chunk
-            costs = tokens + own * (tokens % multiple > 0) + cost[start + 1 : start + most + 1][::-1]
-            index = int(costs.argmin())
-            options.append((int(costs[index]), Span(slice(start, start + most - index), width)))
-        least, best[start] = min(options, key=lambda option: option[0])
-        cost[start] = least + own
+        width = int(lengths[start])
+        most = min(max(1, chunk_tokens // width), len(lengths) - start)
+        # Of several the largest chunk.
+        costs = width * np.arange(most, 0, -1) + cost[start + 1 : start + most + 1][::-1]
+        index = int(costs.argmin())
+        ends[start] = start + most - index
+        cost[start] = costs[index] + chunk_tokens // CHUNK_COST
     found, start = [], 0
     while start < len(lengths):
-        found.append(best[start])
-        start = found[-1].rows.stop
+        found.append(slice(start, ends[start]))
+        start = ends[start]
     return found
 
 

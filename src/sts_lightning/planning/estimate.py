@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from torch import Tensor
 
 from sts_lightning.config.constraints import check_config
-from sts_lightning.config.machine import training_chunk_multiple, training_chunk_tokens
+from sts_lightning.config.machine import training_chunk_tokens
 from sts_lightning.data.collate import Batch, ViewCollator
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenize import Prepare
@@ -88,8 +88,6 @@ def estimate(cfg: DictConfig, card: Card | str | None = None, quick: bool = Fals
     """
     cfg = check_config(cfg)
     device, notes = _device(cfg, card)
-    if cfg.trainer.strategy == "fsdp":
-        notes = (*notes, "memory of undivided weights: with trainer.strategy=fsdp each process holds a part")
     tracer = Tracer(cfg, device)
     wanted = cfg.trainer.micro_batch_size
     largest, whole = (0, False) if quick and wanted != "auto" else tracer.largest()
@@ -149,11 +147,9 @@ class Tracer:
         own = cfg.trainer.precision
         self.precision: str = card.precision if own == "auto" else own
         accelerator = "gpu" if card.gpu else "cpu"
-        chunk, multiple = cfg.trainer.chunk_tokens, cfg.trainer.chunk_multiple
+        chunk = cfg.trainer.chunk_tokens
         usual = training_chunk_tokens(accelerator, self.precision)
         self.chunk_tokens: int = usual if chunk == "auto" else chunk
-        usual = training_chunk_multiple(accelerator, self.precision)
-        self.chunk_multiple: int = usual if multiple == "auto" else multiple
         self.processes = max(1, cfg.trainer.devices * cfg.trainer.num_nodes)
         self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
         self._traces: dict[int | None, tuple[Trace, int]] = {}
@@ -167,7 +163,7 @@ class Tracer:
 
     def prepare(self, encoder: SentenceEncoder, training: bool) -> Prepare:
         """Return the tokenisation of an encoder, in chunks of the run's size."""
-        return encoder.prepare(self.chunk_tokens, training, self.chunk_multiple)
+        return encoder.prepare(self.chunk_tokens, training)
 
     def full(self, micro: int | None, layers: int | None = None) -> tuple[Trace, int]:
         """Trace a step of the longest rows; return it with its padded tokens.

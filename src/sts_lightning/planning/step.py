@@ -25,7 +25,7 @@ from sts_lightning.training.module import STSModule
 AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 """dtype of matrix products under each mixed precision."""
 
-ADAPTER_NAMES = ("lora_", "prompt_encoder", "prompt_embeddings", "ia3_")
+ADAPTER_NAMES = ("lora_", "prompt_encoder", "prompt_embeddings")
 """Parts of the names of peft's weights."""
 
 
@@ -113,7 +113,7 @@ class _Step:
             vectors[None],
             self._gathered,
             lambda own: own.sum(dim=(0, 1)),
-            torch.arange(len(pooled)),
+            (0, 0, 0),
         )
         del pooled
         further = self._further(step)

@@ -106,5 +106,4 @@ def make_module(
         cfg.trainer.official_gather,
         companion,
         cfg.seed,
-        cfg.trainer.dropout == "example",
     )

@@ -1,10 +1,11 @@
-"""Callbacks of every run: throughput, random state, dev scores."""
+"""Callbacks of every run: throughput, random state, dev scores, duration."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import lightning.pytorch as pl
@@ -16,8 +17,8 @@ from transformers import PreTrainedConfig
 from sts_lightning.data.collate import Batch
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import CheckpointError
+from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.models.tokenized_batch import TokenizedBatch
-from sts_lightning.training.dev_metrics import MONITOR
 
 log = logging.getLogger(__name__)
 
@@ -123,13 +124,12 @@ class RandomState(Callback):
         """
         processes = Shard.current().world_size
         if self._restore is not None and len(self._restore) != processes:
-            if has_dropout(pl_module) and not getattr(pl_module, "example_dropout", False):
+            if has_dropout(pl_module):
                 raise CheckpointError(
                     f"the checkpoint is of a run with {len(self._restore)} processes, not {processes}, and "
                     "the model has dropout, which would differ.",
                     key="trainer.devices",
-                    hint="Resume it with as many as before; without dropout, or with "
-                    "trainer.dropout=example, a run resumes with any number.",
+                    hint="Resume it with as many as before; without dropout a run resumes with any number.",
                 )
             self._restore = None  # nothing is drawn
         if self._restore is not None:
@@ -171,3 +171,31 @@ class DevReport(Callback):
         if MONITOR in metrics:
             loss = f", loss {metrics['train/loss']:.4f}" if "train/loss" in metrics else ""
             log.info("step %d%s, dev Spearman %.2f", trainer.global_step, loss, metrics[MONITOR])
+
+
+class RunClock(Callback):
+    """Counts the seconds of a run from now on; one that is resumed adds those up to its last checkpoint.
+
+    What an interrupted run did after that checkpoint is done again, and counted once. Lightning's ``Timer``
+    leaves out reading the data, loading the weights and the final evaluation.
+    """
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._before: float | None = 0.0
+
+    @property
+    def seconds(self) -> float | None:
+        """Duration so far in seconds; None if the checkpoint that the run resumed from does not tell."""
+        return None if self._before is None else self._before + time.monotonic() - self._started
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the duration up to a checkpoint."""
+        return {"seconds": self.seconds}
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: Mapping[str, Any]
+    ) -> None:
+        """Add the duration up to the checkpoint that the run resumes from."""
+        seconds = checkpoint["callbacks"].get(self.state_key, {}).get("seconds")
+        self._before = float(seconds) if isinstance(seconds, int | float) else None

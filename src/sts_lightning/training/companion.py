@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.example_dropout import mix
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 
@@ -29,8 +28,8 @@ class Step:
         gather: Function from tensors of the shard, (K, b, D), to those of the whole batch, (K, B, D).
         total: Function from summands of the shard, (K, b, D), to their sums over the whole batch, (D,), with
             the exact gradient.
-        keys: Key of each row, by which random numbers belong to its example (`row_keys`), (V * b,).
-        example_dropout: Whether those of dropout do.
+        position: Seed of the run, epoch, and number of the batch in it, from which random numbers that belong
+            to an example follow.
     """
 
     encoder: SentenceEncoder
@@ -41,16 +40,7 @@ class Step:
     views: Tensor
     gather: Callable[[Tensor], Tensor]
     total: Callable[[Tensor], Tensor]
-    keys: Tensor
-    example_dropout: bool = False
-
-    def dropout_keys(self, network: int) -> Tensor | None:
-        """Return the keys of dropout in a network beside the encoder; None if it belongs to the process.
-
-        Args:
-            network: Number that keeps its masks apart from those of the encoder and of other networks.
-        """
-        return mix(self.keys ^ network) if self.example_dropout else None
+    position: tuple[int, int, int]
 
 
 class Companion(nn.Module, ABC):

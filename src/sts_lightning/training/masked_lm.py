@@ -12,13 +12,19 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.example_dropout import INTEGER_BITS, mix, random_integers
-from sts_lightning.models.process_dropout import dropout_of
 from sts_lightning.models.random_weights import random_weights
 from sts_lightning.training.companion import Companion, Step
 
-MASKS, UPPER = 0x4D41534B, 0x55505045
-"""Numbers that keep the random numbers of masks and of the upper network apart from those of the encoder."""
+MASKS = 0x4D41534B
+"""Number that is mixed into the keys of rows."""
+
+WEYL = -0x61C8864680B583EB  # 2^64 divided by the golden ratio, as a signed number
+ROUNDS = ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15))
+DIGITS = 21
+"""Bits of a position along one dimension of a tensor."""
+
+INTEGER_BITS = 24
+"""Bits of a random number: those that float32 holds exactly."""
 
 
 class MaskedLanguageModel(Companion):
@@ -116,12 +122,14 @@ class MaskedLanguageModel(Companion):
     def forward(self, step: Step) -> Tensor:
         """Compute the loss of the masked words of all views, a scalar in float32."""
         rows, device = step.rows, step.pooled.device
-        values = (step.pooled, step.keys.to(device), step.dropout_keys(UPPER))
+        # An empty shard embeds one example as a placeholder.
+        examples = range(step.batch.size)[step.batch.shard.slice_of(step.batch.size)] or range(1)
+        values = (step.pooled, row_keys(*step.position, step.batch.num_views, examples).to(device))
         sums, counts = [], []
-        for chunk, pooled, keys, dropout in zip(rows.chunks, *map(rows.by_chunk, values), strict=True):
+        for chunk, pooled, keys in zip(rows.chunks, *map(rows.by_chunk, values), strict=True):
             ids, attended = (chunk[name].to(device) for name in ("input_ids", "attention_mask"))
             masked, chosen = mask_words(ids, self.special, self.mask_id, self.words, self.mask_rate, keys)
-            inputs = (pooled, ids, masked, positions(chosen), attended, dropout)
+            inputs = (pooled, ids, masked, positions(chosen), attended)
             if step.recompute:
                 sums.append(checkpoint(self._chunk_loss, *inputs, use_reentrant=False))
             else:
@@ -132,21 +140,14 @@ class MaskedLanguageModel(Companion):
         return total[0] / total[1].clamp(min=1.0)
 
     def _chunk_loss(
-        self,
-        vectors: Tensor,
-        ids: Tensor,
-        masked: Tensor,
-        where: Tensor,
-        attended: Tensor,
-        dropout_keys: Tensor | None,
+        self, vectors: Tensor, ids: Tensor, masked: Tensor, where: Tensor, attended: Tensor
     ) -> Tensor:
         """Sum -log p of the chosen words of each row of a padded chunk, at the positions ``where``: (n,)."""
         with torch.no_grad():
             states = self.lower(input_ids=masked, attention_mask=attended).last_hidden_state
         states = torch.cat([vectors[:, None], states[:, 1:].to(vectors.dtype)], dim=1)
         hidden = (1.0 - attended[:, None, None].to(states.dtype)) * torch.finfo(states.dtype).min
-        with dropout_of(dropout_keys, vectors.device):
-            states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[where]
+        states = self.upper(states, attention_mask=hidden).last_hidden_state.flatten(0, 1)[where]
         table = self.lower.get_input_embeddings().weight if self.table is None else self.table
         scores = F.linear(self.transform(states), table, self.bias)
         losses = F.cross_entropy(scores.float(), ids.flatten()[where], reduction="none")
@@ -181,3 +182,50 @@ def mask_words(
     kind = second / 2**INTEGER_BITS
     masked = torch.where(chosen & (kind < 0.8), mask_id, ids)
     return torch.where(chosen & (kind >= 0.9), third * words >> INTEGER_BITS, masked), chosen
+
+
+def random_integers(keys: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return an integer of `INTEGER_BITS` bits for each position of a row, (n, *shape) in int64.
+
+    It is the finaliser of SplitMix64 (`Steele et al. 2014 <https://doi.org/10.1145/2660193.2660195>`_) of key
+    and position alone, and not on the other rows or on the shape.
+
+    Args:
+        keys: Key of each row, scrambled (`mix`), (n,) in int64.
+        shape: Shape of a row, at most three dimensions of at most 2^21.
+    """
+    code = torch.zeros((), dtype=torch.int64, device=keys.device)
+    for size in shape:
+        code = (code[..., None] << DIGITS) + torch.arange(size, device=keys.device)
+    mixed = mix(keys.reshape(-1, *(1 for _ in shape)) + code)
+    return mixed >> 64 - INTEGER_BITS & (1 << INTEGER_BITS) - 1
+
+
+def mix(x: Tensor) -> Tensor:
+    """Scramble 64-bit integers, each of which keeps a value of its own (SplitMix64's finaliser)."""
+    x = x + WEYL
+    for bits, factor in ROUNDS:
+        x = (x ^ _shifted(x, bits)) * factor
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x: Tensor, bits: int) -> Tensor:
+    """Shift to the right as unsigned numbers."""
+    return x >> bits & (1 << 64 - bits) - 1
+
+
+def row_keys(seed: int, epoch: int, batch: int, num_views: int, examples: range) -> Tensor:
+    """Return the keys of the rows of a batch, view-major, (V * b,) in int64.
+
+    Args:
+        seed: Random seed of the run.
+        epoch: Number of the epoch.
+        batch: Number of the batch in the epoch.
+        num_views: Number of views V of an example.
+        examples: Positions of the examples in the batch of all processes, b of them.
+    """
+    keys = mix(torch.tensor(seed))
+    for part in (epoch, batch):
+        keys = mix(keys + part)
+    views = torch.arange(num_views)[:, None]
+    return (mix(mix(keys + torch.arange(examples.start, examples.stop)) + views)).flatten()

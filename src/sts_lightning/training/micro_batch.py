@@ -12,7 +12,7 @@ import torch
 
 from sts_lightning.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.out_of_memory import is_out_of_memory
+from sts_lightning.models.inference import is_out_of_memory
 
 if sys.platform != "win32":
     import resource

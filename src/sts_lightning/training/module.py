@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Literal, Self
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from torch import Tensor, nn
@@ -15,25 +16,23 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from sts_lightning.choices import Frozen
+from sts_lightning.counted import counted
 from sts_lightning.data.collate import Batch
-from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.pair_tables import identical_pairs
 from sts_lightning.errors import TrainingError
-from sts_lightning.losses.base import Loss, cosine_rows
+from sts_lightning.evaluation.correlation import pair_cosines
+from sts_lightning.evaluation.dev_scores import MONITOR, score_dev
+from sts_lightning.losses.base import Loss
 from sts_lightning.losses.checks import check_gradient, check_scalar
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.example_dropout import check_example_dropout, row_keys
 from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
-from sts_lightning.models.sharding import is_sharded
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.companion import Companion, Step
-from sts_lightning.training.dev_metrics import MONITOR, DevMetrics
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
 from sts_lightning.training.queue import MomentumQueue
-from sts_lightning.training.sharded_module import shard_module
 
 
 class STSModule(pl.LightningModule):
@@ -55,9 +54,7 @@ class STSModule(pl.LightningModule):
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
-        seed: Seed of random numbers that belong to the examples (`row_keys`).
-        example_dropout: Whether those of dropout do (see `ExampleDropout`); the usual ones belong to the
-            process.
+        seed: Seed of random numbers that belong to the examples.
 
     Attributes:
         planned_micro_batch: Examples of a process from which ``auto`` starts its search; None: all.
@@ -78,7 +75,6 @@ class STSModule(pl.LightningModule):
         official_gather: bool = False,
         companion: Companion | None = None,
         seed: int = 0,
-        example_dropout: bool = False,
     ) -> None:
         super().__init__()
         self.encoder = encoder
@@ -93,10 +89,9 @@ class STSModule(pl.LightningModule):
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
         self.seed = seed
-        self.example_dropout = example_dropout
         self.planned_micro_batch: int | None = None
         self.steps_peak = 0
-        self.dev_metrics = DevMetrics()
+        self._dev_cosines: list[np.ndarray] = []
         self.strict_loading = False  # frozen weights are absent; on_load_checkpoint checks the others
         self.train()  # encoders are made in evaluation mode, and Lightning's fit keeps the mode it finds
 
@@ -105,11 +100,6 @@ class STSModule(pl.LightningModule):
         super().train(mode)
         hold_mode(self.encoder, self.frozen)
         return self
-
-    def configure_model(self) -> None:
-        """Divide the weights among the processes, where the strategy does so (`ShardedStrategy`)."""
-        if self.device_mesh is not None and not is_sharded(self.encoder):
-            shard_module(self, self.device_mesh["data_parallel"])
 
     def on_train_start(self) -> None:
         """Find the micro batch that fits, if `micro_batch_size` is ``auto``."""
@@ -127,8 +117,6 @@ class STSModule(pl.LightningModule):
             sizes = torch.tensor(found or own, device=self.device)
             smallest = int(self.trainer.strategy.reduce(sizes, reduce_op="min"))
             self.micro_batch_size = smallest * processes if smallest < own else None
-        if self.example_dropout:
-            check_example_dropout(self.encoder.embed_chunk, self.encoder.longest_rows(2))
         self.steps_peak = 0  # an evaluation before the first step has set it
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()  # the peak of a run is that of its steps
@@ -156,15 +144,12 @@ class STSModule(pl.LightningModule):
 
     def _embed(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
         rows, recompute = self.chunks_of(batch)
-        examples = range(batch.size)[batch.shard.slice_of(batch.size)] or range(1)
-        keys = row_keys(self.seed, self.current_epoch, batch_idx, batch.num_views, examples)
-        pooled = self.encoder.pool_rows(rows, recompute, keys if self.example_dropout else None)
+        pooled = self.encoder.pool_rows(rows, recompute)
         views = self._gathered_views(batch, pooled)
         gather = partial(self._gather, batch=batch, official=self.official_gather)
         total = partial(self._total, batch=batch)
-        return Step(
-            self.encoder, batch, rows, recompute, pooled, views, gather, total, keys, self.example_dropout
-        )
+        position = (self.seed, self.current_epoch, batch_idx)
+        return Step(self.encoder, batch, rows, recompute, pooled, views, gather, total, position)
 
     def _gathered_views(self, batch: Batch[TokenizedBatch], pooled: Tensor) -> Tensor:
         own = self.encoder.project(pooled).unflatten(0, (batch.num_views, -1))
@@ -236,25 +221,33 @@ class STSModule(pl.LightningModule):
         self.log("epoch", float(self.current_epoch), batch_size=batch_size)
 
     def validation_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> None:
-        """Collect cosines and gold scores of dev pairs."""
-        first, second = self.embed_views(batch)
-        assert batch.labels is not None  # dev pairs have scores
-        self.dev_metrics.update(cosine_rows(first, second), batch.labels)
+        """Collect cosines of dev pairs; every process sees all of them, in the order of the dev set."""
+        first, second = self.embed_views(batch).float().cpu().numpy()
+        cosines = pair_cosines(first, second)
+        cosines[~np.isfinite(first + second).all(axis=1)] = np.nan
+        self._dev_cosines.append(cosines)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the dev correlations, times 100.
+        """Log the dev correlations, times 100, as the report computes them.
 
         Raises:
-            TrainingError: A cosine is not finite.
+            TrainingError: A cosine is not finite, which has no rank.
         """
-        data = getattr(self.trainer, "datamodule", None)
-        parts, same = ({}, None) if data is None else (parts_of(data.dev), identical_pairs(data.dev))
-        try:
-            values = self.dev_metrics.compute(parts, same)
-        except TrainingError as error:
-            raise TrainingError(f"{error} after step {self.global_step}; {self._remedy()}") from error
-        for name, value in values.items():
-            self.log(name, 100 * value, prog_bar=name == MONITOR)
+        cosines, dev = np.concatenate(self._dev_cosines), self.trainer.datamodule.dev  # type: ignore[attr-defined]
+        self._dev_cosines.clear()
+        wrong = int(np.isnan(cosines).sum())
+        if wrong:
+            raise TrainingError(
+                f"the cosines of {wrong:,} of {counted(len(cosines), 'dev pair')} are NaN or infinite after "
+                f"step {self.global_step}; {self._remedy()}"
+            )
+        # Two vectors of one sentence differ by rounding, in bfloat16 by 0.001; the report encodes it once.
+        cosines[identical_pairs(dev)] = 1.0
+        scores = score_dev(cosines, dev)
+        self.log(MONITOR, scores["spearman"], prog_bar=True)
+        self.log("dev/pearson", scores["pearson"])
+        for name, part in scores.get("parts", {}).items():
+            self.log(f"dev/{name}", part["spearman"])
         self._log_position(self.global_step, batch_size=1)
 
     def configure_gradient_clipping(

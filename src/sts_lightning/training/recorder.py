@@ -17,23 +17,28 @@ A stopped run therefore leaves in the next ``on_train_batch_start``, when the ro
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.trainer.states import TrainerFn
 
 from sts_lightning.errors import InterruptedRunError
-from sts_lightning.interrupts import StopRequest, signal_name, take_back
+from sts_lightning.interrupts import KILL, StopRequest, signal_name, take_back
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.training.history import HistoryLogger
-from sts_lightning.training.other_processes import stop_others
 
 log = logging.getLogger(__name__)
+
+PATIENCE = 10
+"""Seconds to wait for the end of a process that has been killed."""
 
 
 class RunRecorder(Checkpoint):
@@ -179,3 +184,19 @@ class RunRecorder(Checkpoint):
 
 def _histories(trainer: pl.Trainer) -> list[HistoryLogger]:
     return [logger for logger in trainer.loggers if isinstance(logger, HistoryLogger)]
+
+
+def stop_others(trainer: pl.Trainer) -> None:
+    """End the other processes that this one has started on its machine, at once.
+
+    Once this process has failed they would wait for it in the middle of an exchange, where no other signal
+    reaches them. They write nothing. Lightning forgets them too: every five seconds it looks whether one has
+    failed and kills this process then, whatever it still has to say or to hand to its loggers.
+    """
+    launcher = trainer.strategy.launcher
+    if isinstance(launcher, _SubprocessScriptLauncher):
+        launcher.kill(KILL)
+        for process in launcher.procs:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one that a driver holds on to
+                process.wait(PATIENCE)
+        launcher.procs.clear()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sts_lightning.choices import InferencePrecision
+from sts_lightning.choices import Precision
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.vector_cache import CachedVectors
 from sts_lightning.losses.base import cosine_matrix
@@ -73,7 +73,7 @@ class Teacher(Companion):
         weights: list[float] | None = None,
         pooling: Pooling | None = None,
         max_length: int | None = None,
-        precision: InferencePrecision | None = None,
+        precision: Precision | None = None,
         cache_dir: str | None = None,
     ) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Teacher(Companion):
         self.weights = tuple(weight / sum(weights) for weight in weights)
         for name, value, choices in (
             ("pooling", pooling, get_args(Pooling)),
-            ("precision", precision, get_args(InferencePrecision)),
+            ("precision", precision, get_args(Precision)),
         ):
             if value is not None and value not in choices:
                 raise ValueError(f"{name} must be null or one of {', '.join(choices)}, got {value!r}.")
@@ -101,7 +101,7 @@ class Teacher(Companion):
             raise ValueError(f"cache_dir {cache_dir} is not a folder.")
         self.pooling: Pooling | None = pooling
         self.max_length = max_length
-        self.precision: InferencePrecision | None = precision
+        self.precision: Precision | None = precision
         self.cache_dir = None if cache_dir is None else Path(cache_dir)
         self.encoders: list[Encodes] = []  # outside the module's own parts: no part of checkpoints
         self._cached: dict[int, CachedVectors] = {}

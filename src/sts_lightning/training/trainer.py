@@ -17,21 +17,18 @@ from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, RichProgressBar, WeightAveraging
 from lightning.pytorch.loggers import Logger
-from lightning.pytorch.strategies import DDPStrategy, Strategy
+from lightning.pytorch.strategies import DDPStrategy
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from sts_lightning.config.machine import Machine, cuda_devices
+from sts_lightning.config.machine import Machine
 from sts_lightning.errors import ConfigError
+from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.interrupts import PARENT
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.best_checkpoint import BestCheckpoint
 from sts_lightning.training.callbacks import DevReport, RandomState, Throughput
-from sts_lightning.training.checkpoint_io import AtomicCheckpointIO
-from sts_lightning.training.dev_metrics import MONITOR
-from sts_lightning.training.kept_weights import KeptWeights
+from sts_lightning.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, KeptWeights
 from sts_lightning.training.recorder import RunRecorder
-from sts_lightning.training.sharded_strategy import ShardedStrategy
 
 DEFAULT_EPOCHS = 2
 """Length of a run for which neither ``trainer.max_epochs`` nor ``trainer.max_steps`` is set."""
@@ -134,7 +131,7 @@ def make_trainer(
             accelerator=machine.accelerator,
             devices=machine.devices,
             num_nodes=cfg.num_nodes,
-            strategy=_strategy(cfg, machine, partly_used),
+            strategy=DDPStrategy(find_unused_parameters=partly_used) if several(cfg) else "auto",
             precision=machine.precision,  # type: ignore[arg-type]  # a string of the configuration
             max_steps=plan.total_steps,
             max_epochs=plan.epochs,
@@ -154,15 +151,6 @@ def make_trainer(
         )
     except EXTRA_ERRORS as error:
         raise ConfigError(f"trainer.extra: {error}", key="trainer.extra") from error
-
-
-def _strategy(cfg: DictConfig, machine: Machine, partly_used: bool) -> Strategy | str:
-    if not several(cfg):
-        return "auto"
-    if cfg.strategy == "fsdp":
-        devices = cuda_devices() if machine.devices == -1 else machine.devices
-        return ShardedStrategy(devices * cfg.num_nodes)
-    return DDPStrategy(find_unused_parameters=partly_used)
 
 
 def _environment() -> list[ClusterEnvironment]:

@@ -9,9 +9,6 @@ from torch import Tensor
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.companion import Companion, Step
 
-TWIN = 0x5457494E
-"""Number of this network among those that draw dropout."""
-
 
 class TwinEncoder(Companion):
     """Independent encoder with the same weights at the start (CT, Carlsson et al. 2021).
@@ -36,7 +33,5 @@ class TwinEncoder(Companion):
     def forward(self, step: Step) -> Tensor:
         """Embed the first view of the whole batch, (B, D)."""
         count = len(step.pooled) // step.batch.num_views
-        keys = step.dropout_keys(TWIN)
-        rows = step.rows.head(count)
-        pooled = self.encoder.pool_rows(rows, step.recompute, None if keys is None else keys[:count])
+        pooled = self.encoder.pool_rows(step.rows.head(count), step.recompute)
         return step.gather(self.encoder.project(pooled)[None])[0]

@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.keys import suggest
 from sts_lightning.errors import ConfigError
-from sts_lightning.training.dev_metrics import MONITOR
+from sts_lightning.evaluation.dev_scores import MONITOR
 
 NOT_HERE = {
     "GradientAccumulationScheduler": (

@@ -18,14 +18,13 @@ from sts_lightning.conf_folders import files_of
 from sts_lightning.config.composing import composing
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.keys import suggest
-from sts_lightning.config.machine import choose_accelerator, cuda_devices
+from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16, cuda_devices
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.evaluation.encoder_pool import EncoderPool
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder, edit_and_cut, load, load_from, with_quantization
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.fastest_precision import use_fastest_precision
 
 
 @dataclass(frozen=True)
@@ -124,6 +123,21 @@ def load_evaluated(cfg: DictConfig, device: str, source: Source | None = None) -
     if precision == "auto":
         return use_fastest_precision(encoder)
     return encoder.set_precision(precision or encoder.precision)
+
+
+def use_fastest_precision(encoder: SentenceEncoder) -> SentenceEncoder:
+    """Convert an encoder, in place, to bfloat16 where its device multiplies it natively, else to float32.
+
+    Quantised weights stay as they are.
+    """
+    if getattr(encoder.plain_backbone, "is_quantized", False):
+        return encoder
+    kind = encoder.device.type
+    if kind == "cuda":
+        native = torch.cuda.get_device_capability(encoder.device)[0] >= 8
+    else:
+        native = kind == "cpu" and cpu_multiplies_bfloat16()
+    return encoder.set_precision("bf16-true" if native else "32-true")
 
 
 def encoding_with(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lightning.pytorch.callbacks import Callback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from sts_lightning.config.build import name_setting
 from sts_lightning.data.module import SentenceDataModule
@@ -287,26 +287,3 @@ def check_wise_ft(cfg: DictConfig) -> None:
 def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
     """Return whether a loss can use the views and the label of the data."""
     return accepts(loss, data.num_views) and data.label in loss.labels
-
-
-def check_dropout(cfg: DictConfig) -> None:
-    """Reject settings under which the dropout of an example would depend on others.
-
-    Raises:
-        ConfigError: One of them.
-    """
-    if cfg.trainer.dropout != "example":
-        return
-    others = {
-        "prompt.denoise": (cfg.prompt.denoise != "none", "embeds templates that belong to no example"),
-        "trainer.micro_batch_size": (
-            cfg.trainer.micro_batch_size == "auto",
-            "looks for a size with the memory of the usual dropout; set a number",
-        ),
-    }
-    for key, (present, reason) in others.items():
-        if present:
-            raise ConfigError(
-                f"trainer.dropout=example has no form for {key}={OmegaConf.select(cfg, key)}: it {reason}.",
-                key=key,
-            )

@@ -17,7 +17,7 @@ from sts_lightning.config.machine import Machine, decided
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import values_of
 from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.evaluation.dev_scores import DevScores, score_dev
+from sts_lightning.evaluation.dev_scores import MONITOR, DevScores, score_dev
 from sts_lightning.evaluation.encoding import Embedded
 from sts_lightning.evaluation.sts import STSResult, score_tasks, spearman_row
 from sts_lightning.files import write_atomic
@@ -28,7 +28,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.assembly import make_module
-from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.training.trainer import Plan
 from sts_lightning.workflows.head_cells import Cell
 

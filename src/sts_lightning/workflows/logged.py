@@ -12,8 +12,13 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.state import defining_leaves
-from sts_lightning.training.event_file import FINAL, HP_METRIC, PLOTS, EventFileLogger
 from sts_lightning.training.history import HistoryLogger
+
+FINAL, PLOTS = "final/", "plots/"
+"""Beginnings of the names of final scores and of plots."""
+
+HP_METRIC = "hp_metric"
+"""Score that Lightning's logger declares for TensorBoard's table of runs; -1 until the run has finished."""
 
 
 def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
@@ -40,12 +45,12 @@ def continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
         run: Run folder.
     """
     step: int = run.read_checkpoint("last")["global_step"]
-    rows = [row for row in run.history() if row["step"] <= step]
     for logger in loggers:
         if isinstance(logger, HistoryLogger):
             logger.continue_from(step)
-        elif isinstance(logger, EventFileLogger):
-            logger.continue_from(step, rows)
+        elif isinstance(logger, TensorBoardLogger):
+            # For the writer that Lightning makes at the first use: later rows of the first part are hidden.
+            logger._kwargs["purge_step"] = step + 1
     return step
 
 
@@ -73,5 +78,3 @@ def log_results(loggers: Sequence[Logger], run: RunFolder, metrics: RunMetrics, 
             for path in plots:
                 logger.log_image(f"{PLOTS}{path.stem}", [str(path)], step)
         logger.finalize("success")
-        if isinstance(logger, EventFileLogger):
-            logger.close()

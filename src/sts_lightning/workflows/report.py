@@ -19,7 +19,7 @@ from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import gold_of
 from sts_lightning.evaluation.binary import describe
-from sts_lightning.evaluation.dev_scores import dev_tasks
+from sts_lightning.evaluation.dev_scores import MONITOR, dev_tasks
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.models.encoder import SentenceEncoder
@@ -29,9 +29,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history_rows import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
-from sts_lightning.training.dev_metrics import MONITOR
+from sts_lightning.training.callbacks import RunClock
 from sts_lightning.training.module import STSModule
-from sts_lightning.training.run_clock import RunClock
 from sts_lightning.workflows.logged import log_results
 from sts_lightning.workflows.run_page import changed_settings, write_page
 from sts_lightning.workflows.scoring import Scores, score

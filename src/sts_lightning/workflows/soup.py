@@ -18,6 +18,7 @@ from torch import Tensor
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
 from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.files import new_folder, write_atomic
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, load_part
@@ -27,7 +28,6 @@ from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
-from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.workflows.scoring import Scores, score
 from sts_lightning.workflows.soup_parents import ENCODER, Parent, mean_encoder, mean_head, mean_start
 from sts_lightning.workflows.wise_ft import dev_of_weights

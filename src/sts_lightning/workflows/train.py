@@ -31,20 +31,20 @@ from sts_lightning.errors import InterruptedRunError, TrainingError, at_setting
 from sts_lightning.host_memory import keep_freed_memory
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.freezing import freeze
+from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import NOT_REPEATABLE
 from sts_lightning.models.loading import build_encoder, edit_and_cut
-from sts_lightning.models.out_of_memory import is_out_of_memory
 from sts_lightning.planning.start import planned_micro_batch
 from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process, locked
 from sts_lightning.runs.state import begin_again, next_step
 from sts_lightning.training.assembly import make_loss, make_module
+from sts_lightning.training.callbacks import RunClock
 from sts_lightning.training.micro_batch import REMEDY
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
-from sts_lightning.training.other_processes import stop_others
-from sts_lightning.training.run_clock import RunClock
+from sts_lightning.training.recorder import stop_others
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.callback_checks import check_monitors
 from sts_lightning.workflows.cut_texts import report_cut
@@ -52,7 +52,6 @@ from sts_lightning.workflows.fit_checks import check_teacher_size
 from sts_lightning.workflows.logged import continue_history, log_settings
 from sts_lightning.workflows.report import Fitted, report
 from sts_lightning.workflows.scoring import Scores, score
-from sts_lightning.workflows.strategy_checks import is_sharding
 from sts_lightning.workflows.validate import Parts, validate
 from sts_lightning.workflows.warm_start import warm_start
 
@@ -208,7 +207,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     if machine.accelerator == "cpu":
         keep_freed_memory()
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
-    encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine, cfg.trainer.strategy))
+    encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine))
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     keep: set[str] = set()
     if cfg.init_from is not None:
@@ -229,8 +228,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         machine = without_repetition(machine, cfg.trainer, model_type)
         parts = replace(parts, machine=machine)
     data.connect(
-        encoder.prepare(machine.chunk_tokens, True, machine.chunk_multiple),
-        encoder.prepare(machine.chunk_tokens, False, machine.chunk_multiple),
+        encoder.prepare(machine.chunk_tokens, training=True),
+        encoder.prepare(machine.chunk_tokens, training=False),
     )
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
     data.epoch_batches = plan.epoch_steps
@@ -264,8 +263,7 @@ def fit(experiment: Experiment) -> Fitted:
     parts, module, trainer = experiment.parts, experiment.module, experiment.trainer
     _begin(experiment)
     untuned: Scores | None = None
-    wanted_before, sharded = parts.cfg.evaluation.untuned, is_sharding(parts.cfg.trainer)
-    if wanted_before and parts.first and not sharded:  # of a resumed run, before its weights are loaded
+    if parts.cfg.evaluation.untuned and parts.first:  # of a resumed run, before its weights are loaded
         encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
         untuned = score(encoder, parts.data, parts.cfg.evaluation)
         del encoder
@@ -275,9 +273,6 @@ def fit(experiment: Experiment) -> Fitted:
     else:
         trainer.validate(module, parts.data, verbose=False)
         check_monitors(parts.cfg, parts.callbacks, trainer.callback_metrics)
-    # By now the weights are divided, and all processes are there.
-    if wanted_before and sharded and not parts.resumed:
-        untuned = score(module.encoder, parts.data, parts.cfg.evaluation)
     last = str(parts.run.checkpoint("last")) if parts.resumed else None
     try:
         trainer.fit(module, parts.data, ckpt_path=last, weights_only=True)

@@ -32,7 +32,7 @@ OWN = {
     "logger": "set logger",
     "callbacks": "set callbacks",
     "default_root_dir": "set hydra.run.dir",
-    "strategy": "set trainer.strategy",
+    "strategy": "set trainer.devices",
     "plugins": "checkpoints are written by a plugin of the framework",
     "num_sanity_val_steps": "the untrained model is evaluated on all dev pairs",
     "enable_model_summary": "a run has no model summary",
@@ -111,7 +111,7 @@ def check_ranges(trainer: DictConfig) -> None:
         ConfigError: One of them; the message names the setting.
     """
     every, clip, limit = trainer.val_every, trainer.gradient_clip_val, trainer.limit_train_batches
-    chunks, multiple = trainer.chunk_tokens, trainer.chunk_multiple
+    chunks = trainer.chunk_tokens
     epochs, steps = trainer.max_epochs, trainer.max_steps
     bounds = {
         "devices": (trainer.devices == -1 or trainer.devices >= 1, "be positive, or -1 for all"),
@@ -129,10 +129,6 @@ def check_ranges(trainer: DictConfig) -> None:
         "keep_every": (trainer.keep_every is None or trainer.keep_every >= 1, "be at least 1, or null: none"),
         "log_every_n_steps": (trainer.log_every_n_steps >= 1, "be at least 1"),
         "chunk_tokens": (chunks == "auto" or (type(chunks) is int and chunks >= 1), "be at least 1, or auto"),
-        "chunk_multiple": (
-            multiple == "auto" or (type(multiple) is int and multiple >= 1),
-            "be at least 1, or auto",
-        ),
     }
     for key, (holds, what) in bounds.items():
         if not holds:

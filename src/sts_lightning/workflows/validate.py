@@ -25,7 +25,6 @@ from sts_lightning.training.companion import Companion
 from sts_lightning.training.optim import check_optim
 from sts_lightning.workflows.fit_checks import (
     check_companion,
-    check_dropout,
     check_extras,
     check_fit,
     check_regularizer,
@@ -34,7 +33,6 @@ from sts_lightning.workflows.fit_checks import (
     check_wise_ft,
     compares_scores,
 )
-from sts_lightning.workflows.strategy_checks import check_strategy
 from sts_lightning.workflows.trainer_checks import check_trainer
 
 TRIAL_SIZES = (65_536, 1.0)
@@ -157,9 +155,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     check_regularizer(regularizer, data)
     check_extras(cfg, loss, regularizer, own)
     check_companion(cfg, loss, companion)
-    check_dropout(cfg)
     check_wise_ft(cfg)
-    check_strategy(cfg, own)
     return Built(data, loggers, own, regularizer, companion, compares_scores(loss, data))
 
 

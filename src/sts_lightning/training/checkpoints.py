@@ -1,4 +1,4 @@
-"""The weights of the best dev score, also of a run whose folder has moved."""
+"""Checkpoints of a run: the best by dev score, those of given steps, and how each is written."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
+
+from sts_lightning.files import replacing
+from sts_lightning.runs.folder import RunFolder
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -59,3 +63,53 @@ class BestCheckpoint(ModelCheckpoint):
 
     def _here(self, path: str) -> str:
         return str(Path(str(self.dirpath)) / Path(path).name) if path else path
+
+
+class KeptWeights(Checkpoint):
+    """Saves the trained parameters before training and at regular intervals, and keeps all of them.
+
+    Args:
+        run: The run folder.
+        every: Steps between the weights that are kept, at least 1.
+        weights_only: Whether the state of the optimiser is left out.
+    """
+
+    def __init__(self, run: RunFolder, every: int, weights_only: bool = True) -> None:
+        self.run = run
+        self.every = every
+        self.weights_only = weights_only
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the untrained weights."""
+        if trainer.global_step == 0:
+            self._keep(trainer)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Keep the weights of a step that is due."""
+        if trainer.global_step % self.every == 0:
+            self._keep(trainer)
+
+    def _keep(self, trainer: pl.Trainer) -> None:
+        trainer.save_checkpoint(self.run.checkpoint(trainer.global_step), weights_only=self.weights_only)
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes to a temporary file first, so that a full disk does not destroy the earlier checkpoint.
+
+    Lightning's own writing goes by way of /tmp, which may be another file system.
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write a checkpoint.
+
+        Raises:
+            OSError: It could not be written; the earlier file is unchanged.
+        """
+        target = Path(path)
+        try:
+            with replacing(target) as temporary:
+                super().save_checkpoint(checkpoint, temporary, storage_options)
+        except OSError as error:  # Lightning's error names the temporary file
+            raise OSError(error.errno, error.strerror, str(target)) from error
