@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (
@@ -28,53 +28,6 @@ OWN_FILE = "sts_lightning.json"
 
 POOLINGS: dict[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last_token"}
 """Pooling by the name of its mode in sentence-transformers; the other modes have no equivalent here."""
-
-T = TypeVar("T", str, int, bool, dict[str, Any])
-
-KINDS: dict[type, str] = {
-    str: "a text",
-    int: "a fitting whole number",
-    bool: "true or false",
-    dict: "a mapping",
-}
-
-
-class ModelSettings(dict[str, Any]):
-    """Settings in a JSON file of a model.
-
-    Args:
-        place: Model and file, for errors.
-        values: The settings by name.
-    """
-
-    def __init__(self, place: str, values: dict[str, Any]) -> None:
-        super().__init__(values)
-        self.place = place
-
-    def take(self, key: str, kind: type[T], least: int | None = 1) -> T | None:
-        """Remove and return a setting; None if it is absent or null.
-
-        Args:
-            key: Name of the setting.
-            kind: Its type.
-            least: Smallest allowed number; None if any is.
-
-        Raises:
-            CheckpointError: It is of another type, or too small.
-        """
-        value = self.pop(key, None)
-        if value is None:
-            return None
-        if type(value) is not kind:
-            raise self.broken(f"{key} must be {KINDS[kind]}, got {str(value)[:80]!r}")
-        if isinstance(value, int) and kind is int and least is not None and value < least:
-            raise self.broken(f"{key} must be at least {least}, got {value}")
-        found: T = value
-        return found
-
-    def broken(self, reason: str) -> CheckpointError:
-        """Return an error that names the file."""
-        return CheckpointError(f"{self.place}: {reason}.", key="model.name")
 
 
 class ModelFiles:
@@ -155,7 +108,7 @@ class ModelFiles:
             raise CheckpointError(f"{path} holds null.", key="model.name")
         return found
 
-    def settings(self, relative: str) -> ModelSettings:
+    def settings(self, relative: str) -> dict[str, Any]:
         """Return a JSON file that holds a mapping; an absent file is an empty one.
 
         Raises:
@@ -164,7 +117,7 @@ class ModelFiles:
         found = self.json(relative)
         if not isinstance(found, dict | None):
             raise CheckpointError(f"{self.name}: {relative} holds no settings.", key="model.name")
-        return ModelSettings(f"{self.name}: {relative}", found or {})
+        return found or {}
 
 
 def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:

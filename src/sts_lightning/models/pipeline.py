@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import Any, Unpack
 
 import numpy as np
 import torch
+from pydantic import BaseModel, Field, ValidationError
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -33,7 +34,7 @@ from sts_lightning.models.encoder_checks import OwnSettings
 from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import most_positions
-from sts_lightning.models.model_files import OWN_FILE, POOLINGS, ModelFiles, ModelSettings
+from sts_lightning.models.model_files import OWN_FILE, POOLINGS, ModelFiles
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.projection import Projection
 from sts_lightning.models.static_embeddings import static_backbone
@@ -67,33 +68,25 @@ class Pipeline:
 
     Attributes:
         source: File that describes it.
-        pooling: See `Pooling`.
+        settings: Arguments of `SentenceEncoder`.
         row_tokens: Number of tokens after which a row is cut, special tokens and template included.
         sentence_tokens: The same for the bare sentence in a template.
         template: Text around each sentence, of this project's exports.
         prompts: Texts that can be put before a sentence, by name.
         default_prompt: Name of the prompt that is used if none is chosen.
         text_edit: Edit of each sentence.
-        projector: Dense layers on top with their activations.
-        normalize: Whether vectors are scaled to length 1.
-        layer: Layer whose output is pooled.
-        bidirectional_layers: Number of last layers of a causal model that are bidirectional.
         static: Table of static embeddings with its tokenizer, in place of a transformer.
         expected: Vectors of `TEXTS` by sentence-transformers.
     """
 
     source: str
-    pooling: Pooling = "mean"
+    settings: dict[str, Any] = field(default_factory=dict)
     row_tokens: int | None = None
     sentence_tokens: int | None = None
     template: str | None = None
     prompts: Mapping[str, str | None] = field(default_factory=dict)
     default_prompt: str | None = None
     text_edit: TextEdit = "none"
-    projector: nn.Sequential | None = None
-    normalize: bool = False
-    layer: int = -1
-    bidirectional_layers: int = 0
     static: Loaded | None = None
     expected: np.ndarray | None = None
 
@@ -149,20 +142,19 @@ def from_pipeline(
         name, config, trust_remote_code, dtype, quantization, device
     )
     if pipeline.source == name and is_causal(backbone):  # nothing describes its pipeline
-        pipeline = replace(pipeline, pooling="last_token")
+        pipeline.settings["pooling"] = "last_token"
     if prompt_name is not None and (template or pipeline.template) is not None:
         raise ConfigError(
-            f"model.prompt_name={prompt_name} and a template exclude each other.",
+            f"model.prompt_name={prompt_name} and prompt.template exclude each other.",
             key="model.prompt_name",
-            hint="Set one of model.prompt_name and prompt.template.",
         )
-    if pipeline.projector is not None and projection not in (None, "none"):
+    if "projector" in pipeline.settings and projection not in (None, "none"):
         raise ConfigError(
             f"model.projection={projection} would put new layers in place of those of {pipeline.source}.",
             key="model.projection",
             hint="Leave it null to keep them, or set it to none to drop them.",
         )
-    own_template = _template(pipeline, tokenizer, prompt_name, pooling or pipeline.pooling)
+    own_template = _template(pipeline, tokenizer, prompt_name)
     if pipeline.expected is not None:
         _compare(_build(pipeline, backbone, tokenizer, own_template, {}), pipeline.expected, name)
     given: dict[str, Any] = {
@@ -176,14 +168,9 @@ def from_pipeline(
     }
     encoder = _build(pipeline, backbone, tokenizer, own_template if template is None else template, given)
     encoder.text_edit = pipeline.text_edit
+    rows = encoder.tokenizer
     log.info(
-        "%s: pooling %s, at most %s tokens, template %r%s%s",
-        pipeline.source,
-        encoder.pooling,
-        encoder.tokenizer.limit,
-        encoder.tokenizer.template,
-        ", dense layers" if encoder.projection == "always" else "",
-        ", length 1" if encoder.normalize else "",
+        "%s: pooling %s, template %r, %s tokens", pipeline.source, encoder.pooling, rows.template, rows.limit
     )
     return encoder
 
@@ -216,7 +203,7 @@ def _read(
         return _of_export(files, own, [path for kind, path in modules if kind.endswith(".Dense")])
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
         # The packaged copy, all-MiniLM-L6-v2, needs no further library.
-        return Pipeline(f"{files.name} (the packaged copy)", row_tokens=256, normalize=True)
+        return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
     if not modules and files.settings("config.json").get("model_type") != "model2vec":
         return Pipeline(files.name)
     if has_stand_in():
@@ -235,42 +222,46 @@ def _read(
     )
 
 
-def _of_export(files: ModelFiles, own: ModelSettings, dense: Sequence[str]) -> Pipeline:
+class Exported(BaseModel, strict=True):
+    """Settings of a model or adapter that this project exported; see `SentenceEncoder`."""
+
+    pooling: Pooling = "mean"
+    template: str | None = None
+    max_length: int | None = Field(default=None, ge=1)
+    layer: int = -1
+    bidirectional_layers: int = Field(default=0, ge=0)
+    projection: Projection = "none"
+    normalize: bool = False
+    denoise_evaluation: bool = False
+    text_edit: TextEdit = "none"
+
+
+def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]) -> Pipeline:
     """Read the settings of a model or adapter that this project exported; ``dense`` are folders of layers."""
-    lost = {
-        "model.projection=always": own.take("projection", str) == "always" and not dense,
-        "prompt.denoise_evaluation=true": own.take("denoise_evaluation", bool),
-    }
-    for setting, present in lost.items():
-        if present:
-            raise ConfigError(
-                f"{files.name} was exported from a run with {setting}, which its format does not hold.",
-                key="model.name",
-                hint="Export the run with --format sentence-transformers, or use the run itself.",
-            )
-    projector = None
+    try:
+        own = Exported.model_validate(settings)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise CheckpointError(
+            f"{files.name}: {OWN_FILE}: {wrong['loc'][0]}: {wrong['msg']}, got {wrong['input']!r}.",
+            key="model.name",
+        ) from error
+    if (own.projection == "always" and not dense) or own.denoise_evaluation:
+        lost = "prompt.denoise_evaluation=true" if own.denoise_evaluation else "model.projection=always"
+        raise ConfigError(
+            f"{files.name} was exported from a run with {lost}, which its format does not hold.",
+            key="model.name",
+            hint="Export the run with --format sentence-transformers, or use the run itself.",
+        )
+    layers: dict[str, Any] = {}
     if dense:
         from sentence_transformers.base.modules import Dense
 
-        projector = _projector([Dense.load(files.source, subfolder=path) for path in dense], files.name)
-    template, length = own.take("template", str), own.take("max_length", int)
-    layer = own.take("layer", int, least=None)
-    pooling: Any = own.take("pooling", str) or "mean"
-    edit: Any = own.take("text_edit", str) or "none"
-    if edit not in get_args(TextEdit):
-        raise own.broken(f"text_edit must be one of {', '.join(get_args(TextEdit))}, got {edit!r}")
-    return Pipeline(
-        source=own.place,
-        pooling=pooling,
-        row_tokens=None if template else length,
-        sentence_tokens=length if template else None,
-        template=template,
-        text_edit=edit,
-        projector=projector,
-        normalize=own.take("normalize", bool) or False,
-        layer=-1 if layer is None else layer,
-        bidirectional_layers=own.take("bidirectional_layers", int, least=0) or 0,
-    )
+        layers = _projector([Dense.load(files.source, subfolder=path) for path in dense], files.name)
+    given = own.model_dump(include={"pooling", "normalize", "layer", "bidirectional_layers"})
+    length = {"sentence_tokens" if own.template else "row_tokens": own.max_length}
+    source = f"{files.name}: {OWN_FILE}"
+    return Pipeline(source, given | layers, template=own.template, text_edit=own.text_edit, **length)
 
 
 def _of_sentence_transformers(
@@ -331,20 +322,16 @@ def _of_sentence_transformers(
     if pooling not in POOLINGS:
         raise _reject(files.name, f"pooling {pooling}")
     static = static_backbone(parts[0]) if isinstance(parts[0], StaticEmbedding) else None
-    normalize = isinstance(parts[-1], Normalize)
+    settings = {"pooling": POOLINGS[pooling], "normalize": isinstance(parts[-1], Normalize)}
     similarity = str(model.similarity_fn_name)
-    if similarity != "cosine" and not (similarity == "dot" and normalize):  # of length 1 it is the cosine
-        log.warning(
-            "%s: it was trained for similarity %r; scores here are of the cosine.", files.name, similarity
-        )
+    if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same
+        log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
     return Pipeline(
         source=f"{files.name}: modules.json",
-        pooling=POOLINGS[pooling],
+        settings=settings | _projector([part for part in parts if isinstance(part, Dense)], files.name),
         row_tokens=None if static is not None else model.max_seq_length,
         prompts=prompts,
         default_prompt=model.default_prompt_name,
-        projector=_projector([part for part in parts if isinstance(part, Dense)], files.name),
-        normalize=normalize,
         static=static,
         expected=expected,
     )
@@ -366,25 +353,21 @@ def _check_loading(files: ModelFiles, settings: dict[str, Any]) -> None:
         raise _reject(files.name, f"a transformer with {', '.join(sorted(further))}")
 
 
-def _projector(dense: Sequence[Any], name: str) -> nn.Sequential | None:
-    """Return dense layers with their activations; None if there are none."""
+def _projector(dense: Sequence[Any], name: str) -> dict[str, Any]:
+    """Return dense layers with their activations as arguments of `SentenceEncoder`."""
     if not dense:
-        return None
+        return {}
     layers = nn.Sequential(*(layer for part in dense for layer in (part.linear, part.activation_function)))
     check_finite(layers.named_parameters(), name, "model.name")
-    return layers.to("meta" if has_stand_in() else "cpu", torch.float32)
+    layers.to("meta" if has_stand_in() else "cpu", torch.float32)
+    return {"projection": "always", "projector": layers}
 
 
-def _template(
-    pipeline: Pipeline, tokenizer: PreTrainedTokenizerBase, prompt_name: str | None, pooling: Pooling
-) -> str | None:
+def _template(pipeline: Pipeline, tokenizer: PreTrainedTokenizerBase, prompt_name: str | None) -> str | None:
     """Return the template of an export, or that of a prompt."""
     if pipeline.template is not None:
-        if pooling == "mask_token" and tokenizer.mask_token is not None:
-            return pipeline.template.replace(
-                tokenizer.mask_token, MASK
-            )  # an export contains the token itself
-        return pipeline.template
+        mask = tokenizer.mask_token  # an export contains the token itself
+        return pipeline.template if mask is None else pipeline.template.replace(mask, MASK)
     chosen = pipeline.default_prompt if prompt_name is None else prompt_name
     if chosen is None:
         return None
@@ -423,16 +406,8 @@ def _build(
             key="model.name",
             hint="Choose a shorter prompt, or set max_seq_length in sentence_bert_config.json to more.",
         )
-    chosen: dict[str, Any] = {
-        "pooling": pipeline.pooling,
-        "max_length": TRAINING_TOKENS if length is None else min(TRAINING_TOKENS, length),
-        "limit": length,
-        "normalize": pipeline.normalize,
-        "layer": pipeline.layer,
-        "bidirectional_layers": pipeline.bidirectional_layers,
-        "projection": "none" if pipeline.projector is None else "always",
-        "projector": pipeline.projector,
-    }
+    shortest = TRAINING_TOKENS if length is None else min(TRAINING_TOKENS, length)
+    chosen: dict[str, Any] = {"max_length": shortest, "limit": length, **pipeline.settings}
     chosen |= {key: value for key, value in given.items() if value is not None}
     return SentenceEncoder(backbone, tokenizer, template=template, **chosen)
 
