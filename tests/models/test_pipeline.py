@@ -30,7 +30,7 @@ from sts_lightning.models.pipeline import from_pipeline
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
-from tests.models.families import tiny, write
+from tests.models.families import FAST, NEEDED, tiny, write
 from tests.models.st_folders import TEXTS, st_folder
 
 pytestmark = pytest.mark.slow  # each loads a model in two libraries
@@ -59,11 +59,25 @@ def test_vectors_are_those_of_sentence_transformers(case: str, tmp_path: Path, c
     folder, library = st_folder(tmp_path, **PIPELINES[case])
     expected = library.encode(TEXTS)
     scale = abs(expected).max()
-    np.testing.assert_allclose(sts_lightning.load(folder).encode(TEXTS), expected, atol=2e-6 * scale)
+    np.testing.assert_allclose(sts_lightning.load(folder).encode(TEXTS), expected, atol=4e-7 * scale)
     cfg = config("model=encoder", f"model.name={folder}", "data=toy")
     encoder = edit_and_cut(build_encoder(cfg.model, cfg.prompt), "none", None).eval()
     assert encoder.dimension == expected.shape[1]
-    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=2e-6 * scale)
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=4e-7 * scale)
+
+
+@pytest.mark.parametrize("model_type", [*FAST, "deberta-v2", "falcon", "gemma3_text", "mamba", "t5", "xlnet"])
+def test_families(model_type: str, tmp_path: Path) -> None:
+    folder, library = st_folder(tmp_path, model_type, settings=NEEDED.get(model_type))
+    expected = library.encode(TEXTS)
+    vectors = sts_lightning.load(folder).encode(TEXTS)
+    np.testing.assert_allclose(vectors, expected, atol=4e-7 * abs(expected).max())
+
+
+def test_a_decoder_that_the_library_runs_too_is_rejected(tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, "bart")
+    with pytest.raises(ConfigError, match="vectors are others"):
+        sts_lightning.load(folder)
 
 
 def framing(before: str, after: str) -> PreTrainedTokenizerFast:
