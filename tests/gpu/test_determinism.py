@@ -14,7 +14,6 @@ from transformers import DynamicCache
 from sts_lightning.errors import TrainingError
 from sts_lightning.losses import all_losses
 from sts_lightning.models.attention import is_causal
-from sts_lightning.models.batch_probe import PROVEN
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.limits import NOT_REPEATABLE, number_positions
 from sts_lightning.models.pooling import Pooling
@@ -25,7 +24,7 @@ from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows import train
 from tests.gpu.steps import decoder, step
 from tests.losses.cases import make
-from tests.models.families import NEEDED, tiny
+from tests.models.families import KNOWN, NEEDED, tiny
 from tests.sentences import TEXTS
 
 REJECTED = (
@@ -92,7 +91,7 @@ def test_the_regularizers_use_none(regularizer: Regularizer) -> None:
     assert not recorder.rejected
 
 
-@pytest.mark.parametrize("model_type", sorted(PROVEN))
+@pytest.mark.parametrize("model_type", sorted(KNOWN))
 def test_families_of_models_use_none_but_those_that_are_known_to(model_type: str) -> None:
     """In training and in evaluation; a regularly loaded OPT is told its positions."""
     backbone = tiny(model_type, **NEEDED.get(model_type, {}))

@@ -16,7 +16,7 @@ from sts_lightning.models.backbone import DTYPES
 from sts_lightning.models.batch_probe import COARSE_TOLERANCE
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from tests.models.families import FAMILIES, FAST, NEEDED, family, tiny, write
+from tests.models.families import FAMILIES, NEEDED, family, tiny, write
 from tests.sentences import LOWER_CASE
 
 TEXTS = [*LOWER_CASE, "", "a long row " * 20]
@@ -50,11 +50,6 @@ def gradients(backbone: PreTrainedModel, vectors: torch.Tensor) -> dict[str, tor
     backbone.zero_grad()
     (vectors * torch.arange(vectors.numel()).reshape(vectors.shape).cos()).sum().backward()
     return {name: p.grad.clone() for name, p in backbone.named_parameters() if p.grad is not None}
-
-
-def test_there_are_enough_families() -> None:
-    assert len(FAMILIES) >= 24
-    assert len(FAST) == 6
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)

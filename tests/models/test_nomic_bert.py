@@ -32,6 +32,14 @@ CONFIG: dict[str, Any] = {
     "layer_norm_epsilon": 1e-12,
     "mlp_fc1_bias": False,
     "mlp_fc2_bias": False,
+    "hidden_size": SIZE,
+    "intermediate_size": INNER,
+    "num_attention_heads": HEADS,
+    "num_hidden_layers": LAYERS,
+    "head_dim": SIZE // HEADS,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "rope_parameters": {"rope_type": "default", "rope_theta": BASE},
     "n_embd": SIZE,
     "n_head": HEADS,
     "n_inner": INNER,
@@ -50,7 +58,7 @@ CONFIG: dict[str, Any] = {
     "use_rms_norm": False,
     "vocab_size": len(character_tokenizer()),
 }
-"""Settings of the published checkpoint under its own names, with small sizes and another rotation."""
+"""Settings of the published checkpoint and the library's own, with small sizes and another rotation."""
 
 Write = Callable[..., Path]
 
@@ -146,23 +154,25 @@ def test_every_weight_is_read(write: Write) -> None:
     assert (backbone.config.hidden_size, backbone.config.num_hidden_layers) == (SIZE, LAYERS)
 
 
-def test_the_published_sizes_are_the_librarys_own(write: Write) -> None:
-    """A configuration in the library's names, as that of version 1.5, is left as it is."""
-    renamed = {"hidden_size": SIZE, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS}
-    sizes = {"n_embd": None, "n_layer": None, "n_head": None, "n_inner": None, "intermediate_size": INNER}
-    backbone, _ = load_backbone(str(write(**sizes, **renamed)))
+def test_settings_in_the_librarys_names_alone(write: Write) -> None:
+    """As those of version 1.5."""
+    sizes = dict.fromkeys(("n_embd", "n_layer", "n_head", "n_inner", "rotary_emb_base"))
+    backbone, _ = load_backbone(str(write(**sizes)))
     assert backbone.config.head_dim == SIZE // HEADS
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("qkv_proj_bias", True),
+        ("n_embd", 768),
+        ("n_layer", 12),
+        ("n_head", 12),
+        ("n_inner", 3072),
+        ("rotary_emb_base", 1000),
         ("prenorm", True),
         ("activation_function", "gelu"),
         ("rotary_emb_fraction", 0.5),
         ("rotary_emb_interleaved", True),
-        ("moe_every_n_layers", 2),
     ],
 )
 def test_other_architectures_are_rejected(key: str, value: Any, write: Write) -> None:

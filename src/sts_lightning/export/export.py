@@ -20,7 +20,7 @@ from sts_lightning.files import check_new_folder, new_folder
 from sts_lightning.models.backbone import restrain_library
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import load_from, with_quantization
-from sts_lightning.models.pipeline_files import OWN_FILE
+from sts_lightning.models.model_files import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)

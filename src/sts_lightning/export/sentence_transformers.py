@@ -13,7 +13,6 @@ from torch import nn
 from sts_lightning.errors import ConfigError
 from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_decoder import origin_of
 from sts_lightning.models.pooling import Pooling
 
 POOLING: dict[Pooling, str] = {
@@ -90,7 +89,7 @@ def _check_representable(encoder: SentenceEncoder) -> None:
     """Reject an encoder whose vectors the library cannot compute.
 
     Raises:
-        ConfigError: A setting, or an encoder of an encoder-decoder, has no equivalent.
+        ConfigError: A setting has no equivalent.
     """
     wrong = [
         setting
@@ -104,12 +103,6 @@ def _check_representable(encoder: SentenceEncoder) -> None:
     ]
     if wrong:
         raise ConfigError(f"sentence-transformers has no form for {', '.join(wrong)}; use --format merged.")
-    origin = origin_of(encoder.plain_backbone)
-    if origin is not None:
-        raise ConfigError(
-            f"sentence-transformers would run the decoder of {origin.model} too and pool its output; use "
-            "--format merged, and AutoModel.from_pretrained(folder).get_encoder() to load the encoder."
-        )
 
 
 def _add_source(folder: Path, source: Path, class_name: str) -> None:

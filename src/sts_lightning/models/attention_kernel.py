@@ -15,52 +15,29 @@ NAMES = ("attn_implementation", "_attn_implementation")
 """Names of the setting in transformers, as an argument and as an attribute of a model's configuration."""
 
 
-def check_attention(settings: Mapping[str, Any]) -> None:
-    """Reject an implementation that is not supported here.
-
-    Args:
-        settings: Settings of the model's configuration.
-
-    Raises:
-        ConfigError: It is another one than `Attention` has.
-    """
-    for wanted in _asked_for(settings):
-        if wanted not in get_args(Attention):
-            raise ConfigError(
-                f"{KEY}={wanted} must be {' or '.join(get_args(Attention))}.",
-                key=KEY,
-                hint="On a GPU, torch's sdpa itself runs a fused kernel: that of FlashAttention 2 for causal "
-                "models in half precision, a memory-efficient one for rows with padding.",
-            )
-
-
 def set_attention(backbone: PreTrainedModel, settings: Mapping[str, Any], name: str) -> None:
     """Give a backbone the implementation that the settings of its configuration ask for.
 
     Args:
         backbone: Model, changed in place.
-        settings: Settings of the model's configuration, as for `check_attention`.
+        settings: Settings of the model's configuration.
         name: Name of the model, for the message.
 
     Raises:
-        ConfigError: transformers has no such implementation for this model.
+        ConfigError: It is not in `Attention`, or transformers has no such implementation for this model.
     """
-    for wanted in _asked_for(settings):
+    for wanted in (settings[key] for key in NAMES if settings.get(key) is not None):
         try:
+            if wanted not in get_args(Attention):
+                raise ValueError
             backbone.set_attn_implementation(wanted)
+            if backbone.config._attn_implementation != wanted:
+                raise ValueError
         except ValueError as error:
-            raise _not_supported(wanted, backbone, name) from error
-        if backbone.config._attn_implementation != wanted:
-            raise _not_supported(wanted, backbone, name)
-
-
-def _asked_for(settings: Mapping[str, Any]) -> list[Any]:
-    return [settings[name] for name in NAMES if settings.get(name) is not None]
-
-
-def _not_supported(wanted: str, backbone: PreTrainedModel, name: str) -> ConfigError:
-    return ConfigError(
-        f"{KEY}={wanted}: {type(backbone).__name__} ({name}) has no such implementation.",
-        key=KEY,
-        hint="Leave it out to use the one that the model has.",
-    )
+            raise ConfigError(
+                f"{KEY}={wanted}: {type(backbone).__name__} ({name}) has no such implementation here; "
+                f"{' and '.join(get_args(Attention))} are known.",
+                key=KEY,
+                hint="Leave it out: on a GPU, torch's sdpa itself runs a fused kernel, for causal models in "
+                "half precision that of FlashAttention 2.",
+            ) from error

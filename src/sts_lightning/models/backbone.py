@@ -26,7 +26,7 @@ from sts_lightning.choices import Precision, Quantization
 from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models import jina_bert, nomic_bert
-from sts_lightning.models.attention_kernel import NAMES, check_attention, set_attention
+from sts_lightning.models.attention_kernel import NAMES, set_attention
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.inference import is_out_of_memory
@@ -137,9 +137,9 @@ def load_backbone(
     except Exception as error:  # each library has errors of its own for damaged files
         if is_out_of_memory(error):
             raise
-        raise _explain(name, error) from error
+        raise explain(name, error) from error
     backbone: Any = take_encoder(model, name)
-    missing = used_keys(backbone, set(report["missing_keys"]))
+    missing = used_keys(model, set(report["missing_keys"]))
     if missing:
         raise CheckpointError(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
@@ -147,7 +147,7 @@ def load_backbone(
         )
     for architecture, present in (
         (jina_bert, isinstance(backbone, jina_bert.JinaBertModel)),
-        (nomic_bert, nomic_bert.is_nomic_bert(backbone.config)),
+        (nomic_bert, backbone.config.model_type == "nomic_bert"),
     ):
         if present:
             architecture.check_weights(name, set(report["unexpected_keys"]))
@@ -197,9 +197,8 @@ def configure(
     """
     if not trust_remote_code:
         _forget_code(name, model_config)
-        if nomic_bert.is_nomic_bert(model_config):
-            nomic_bert.translate(model_config, name)
-    check_attention(settings)
+    if model_config.model_type == "nomic_bert" and not trust_remote_code:
+        nomic_bert.check_config(model_config, name)
     settings = {key: value for key, value in settings.items() if key not in NAMES}
     unknown = [key for key in settings if not hasattr(model_config, key)]
     if unknown:
@@ -257,7 +256,7 @@ def _conversion(name: str) -> str:
     return f'python -c "{code}"'
 
 
-def _explain(name: str, error: Exception) -> ConfigError | CheckpointError:
+def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
     """Translate a loading error of the library into one that names the remedy."""
     text = str(error).strip()
     first_line = text.splitlines()[0] if text else type(error).__name__

@@ -19,13 +19,13 @@ from sts_lightning.models.adapter_folder import load_model
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DtypeName
 from sts_lightning.models.backbone_module import BackboneModule
-from sts_lightning.models.batch_probe import is_proven, probe
+from sts_lightning.models.batch_probe import probe
 from sts_lightning.models.cosines import cosines
 from sts_lightning.models.cpu_attention import half_attention
 from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
 from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
-from sts_lightning.models.pipeline_files import warn_of_pipeline
+from sts_lightning.models.model_files import warn_of_pipeline
 from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.projection import Projection, make_projection
@@ -121,7 +121,7 @@ class SentenceEncoder(BackboneModule):
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         self.eval()  # as transformers and sentence-transformers leave a model; whoever trains calls train()
         without_weights = backbone.device.type == "meta"  # there is nothing to compare
-        if not without_weights and not is_proven(backbone):
+        if not without_weights:
             self._takes_embeddings = probe(self.tokenizer, self.embed_chunk, self.backbone, backbone)
 
     @classmethod
@@ -142,7 +142,7 @@ class SentenceEncoder(BackboneModule):
         backbone, tokenizer = load_model(name, config, trust_remote_code, dtype, quantization, device)
         encoder = cls(backbone, tokenizer, **settings)
         if encoder.device.type != "meta":
-            warn_of_pipeline(name, encoder.pooling, encoder.projection, settings.get("template"))
+            warn_of_pipeline(name, encoder.pooling, settings.get("template"))
         return encoder
 
     @property

@@ -1,12 +1,10 @@
-"""Encoders of encoder-decoder models: class to load, part to keep, format to save."""
+"""Encoders of encoder-decoder models: class to load, and part to keep."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
@@ -22,22 +20,6 @@ SHARED_STATE = (
     "is_loaded_in_8bit",
 )
 """Attributes that the library sets on a loaded model, and that its encoder needs too."""
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Model that an encoder was taken from.
-
-    Attributes:
-        model: Name of its class, such as ``BartModel``.
-        config: Configuration of the model, which may contain that of the encoder.
-        names: Name of each weight in the encoder, by its name in the model. A tied weight occurs more than
-            once.
-    """
-
-    model: str
-    config: PreTrainedConfig
-    names: dict[str, str]
 
 
 def loader(config: PreTrainedConfig) -> Any:
@@ -77,65 +59,30 @@ def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
             f"{name} is an encoder-decoder ({type(model).__name__}) whose encoder cannot be used alone; "
             "choose another model."
         )
-    own = {id(weight): key for key, weight in _weights(encoder).items()}
-    names = {key: own[id(weight)] for key, weight in _weights(model).items() if id(weight) in own}
-    decoder = {key for key in names if key.startswith("decoder.")}  # its tied copy of the embeddings
     for attribute in SHARED_STATE:
         if hasattr(model, attribute):
             setattr(encoder, attribute, getattr(model, attribute))
-    origin = Origin(type(model).__name__, model.config, {key: names[key] for key in names.keys() - decoder})
-    object.__setattr__(encoder, "origin", origin)
     return encoder
 
 
-def origin_of(backbone: nn.Module) -> Origin | None:
-    """Return the encoder-decoder that an encoder was taken from, or None."""
-    origin = getattr(backbone, "origin", None)
-    return origin if isinstance(origin, Origin) else None
-
-
-def used_keys(backbone: PreTrainedModel, missing: set[str]) -> list[str]:
-    """Return the missing weights that the backbone uses: neither a decoder's nor a pooler's."""
-    origin = origin_of(backbone)
-    return sorted(
-        key for key in missing if not key.startswith("pooler.") and (origin is None or key in origin.names)
-    )
+def used_keys(model: PreTrainedModel, missing: set[str]) -> list[str]:
+    """Return the missing weights of a model that its encoder uses: neither a decoder's nor a pooler's."""
+    unused = ("pooler.", "decoder.") if getattr(model.config, "is_encoder_decoder", False) else ("pooler.",)
+    return sorted(key for key in missing if not key.startswith(unused))
 
 
 def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
-    """Save a model as a folder that ``AutoModel`` loads.
-
-    The encoder of an encoder-decoder is saved under the names of the whole model, without the decoder:
-    ``AutoModel.from_pretrained(folder).get_encoder()`` is the encoder. T5's family has encoders as models of
-    their own, which ``AutoModelForTextEncoding`` loads.
-
-    Args:
-        backbone: Model, not quantised.
-        folder: Output folder.
+    """Save a model as a folder that ``AutoModel`` loads; T5's encoder, one for ``AutoModelForTextEncoding``.
 
     Raises:
-        ConfigError: The library has no such architecture.
+        ConfigError: The library has no such architecture, or only as half of an encoder-decoder.
     """
     own = backbone.config.model_type not in CONFIG_MAPPING and not hasattr(backbone.config, "auto_map")
-    if isinstance(backbone, JinaBertModel) or own:
+    half = getattr(backbone.config, "is_encoder_decoder", False)
+    if isinstance(backbone, JinaBertModel) or own or half:
         raise ConfigError(
-            f"{type(backbone).__name__} is an architecture that transformers lacks, so no other library "
-            "could load the export; use the run itself with sts_lightning.load, or --format adapter where "
-            "it has an adapter."
+            f"{type(backbone).__name__} is an architecture that transformers lacks, or has only beside a "
+            "decoder, so no other library could load the export; use the run itself with sts_lightning.load, "
+            "or --format adapter where it has an adapter."
         )
-    origin = origin_of(backbone)
-    if origin is None:
-        backbone.save_pretrained(folder)
-        return
-    weights = backbone.state_dict()
-    whole = {key: weights[name].clone() for key, name in origin.names.items()}
-    backbone.save_pretrained(folder, state_dict=whole)
-    origin.config.architectures = [origin.model]
-    origin.config.save_pretrained(folder)
-
-
-def _weights(module: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and saved buffers by each of their names, without the scales of quantised ones."""
-    saved = module.state_dict()
-    named = (*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False))
-    return {name: weight for name, weight in named if name in saved}
+    backbone.save_pretrained(folder)

@@ -35,8 +35,6 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         "attention": encoder.bidirectional_layers,
         "denoise": rows.denoise if encoder.denoise_evaluation else None,
         "text": [rows.template, encoder.evaluation_text],
-        # How a tokenizer of words looks them up is not among what it was built from.
-        "lookup": getattr(rows.tokenizer, "lookup", None),
         "tokenizer": _rules(rows.tokenizer.backend_tokenizer.to_str()),
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())

@@ -19,8 +19,8 @@ from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.finite_weights import check_finite
 from sts_lightning.models.freezing import freeze
-from sts_lightning.models.pipeline_files import OWN_FILE
-from sts_lightning.models.pretrained import from_pipeline
+from sts_lightning.models.model_files import OWN_FILE
+from sts_lightning.models.pipeline import from_pipeline
 from sts_lightning.runs.folder import RunFolder
 
 
@@ -88,7 +88,10 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
         UntrustedError: The folder asks for more than the arguments allow; the message names it.
     """
     if _is_model(source):
-        encoder = from_pipeline(str(source), trust_remote_code=trust_remote_code)
+        try:
+            encoder = from_pipeline(str(source), trust_remote_code=trust_remote_code)
+        except ValueError as error:  # all its settings are those of the model's files
+            raise CheckpointError(f"{source}: {error}", key="model.name") from error
         encoder.tokenizer.set_evaluation_length(None)
         return encoder.eval()
     folder = RunFolder(source).last_stage()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, snapshot_download, try_to_load_from_cache
 from huggingface_hub.errors import (
@@ -15,56 +16,18 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models.backbone import find
+from sts_lightning.models.pooling import Pooling
 from sts_lightning.strict_json import read_json
 
-T = TypeVar("T", str, int, bool, dict[str, Any])
+log = logging.getLogger(__name__)
 
-KINDS: dict[type, str] = {
-    str: "a text",
-    int: "a fitting whole number",
-    bool: "true or false",
-    dict: "a mapping",
-}
+OWN_FILE = "sts_lightning.json"
+"""File of this project's exports with the settings that determine a vector."""
 
-
-class ModelSettings(dict[str, Any]):
-    """Settings in a JSON file of a model.
-
-    Args:
-        place: Model and file, for errors.
-        values: The settings by name.
-    """
-
-    def __init__(self, place: str, values: dict[str, Any]) -> None:
-        super().__init__(values)
-        self.place = place
-
-    def take(self, key: str, kind: type[T], least: int | None = 1) -> T | None:
-        """Remove and return a setting; None if it is absent or null.
-
-        Args:
-            key: Name of the setting.
-            kind: Its type.
-            least: Smallest allowed number; None if any is.
-
-        Raises:
-            CheckpointError: It is of another type, or too small.
-        """
-        value = self.pop(key, None)
-        if value is None:
-            return None
-        if type(value) is not kind:
-            raise self.broken(f"{key} must be {KINDS[kind]}, got {str(value)[:80]!r}")
-        if isinstance(value, int) and kind is int and least is not None and value < least:
-            raise self.broken(f"{key} must be at least {least}, got {value}")
-        found: T = value
-        return found
-
-    def broken(self, reason: str) -> CheckpointError:
-        """Return an error that names the file."""
-        return CheckpointError(f"{self.place}: {reason}.", key="model.name")
+POOLINGS: dict[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last_token"}
+"""Pooling by the name of its mode in sentence-transformers; the other modes have no equivalent here."""
 
 
 class ModelFiles:
@@ -145,7 +108,7 @@ class ModelFiles:
             raise CheckpointError(f"{path} holds null.", key="model.name")
         return found
 
-    def settings(self, relative: str) -> ModelSettings:
+    def settings(self, relative: str) -> dict[str, Any]:
         """Return a JSON file that holds a mapping; an absent file is an empty one.
 
         Raises:
@@ -154,4 +117,19 @@ class ModelFiles:
         found = self.json(relative)
         if not isinstance(found, dict | None):
             raise CheckpointError(f"{self.name}: {relative} holds no settings.", key="model.name")
-        return ModelSettings(f"{self.name}: {relative}", found or {})
+        return found or {}
+
+
+def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:
+    """Log that a model has another pooling than an encoder that takes only the transformer of it."""
+    try:
+        found = ModelFiles(name).settings("1_Pooling/config.json")
+    except UserError:  # whatever is wrong there, the transformer could be loaded
+        return
+    flags = [key for key, value in found.items() if key.startswith("pooling_mode_") and value]
+    modes = str(found.get("pooling_mode") or flags)
+    own = next((ours for theirs, ours in POOLINGS.items() if theirs in modes), None)
+    if template is None and own not in (None, pooling):
+        log.warning(
+            "%s: its own pipeline has pooling %s, not %s; model=encoder takes it.", name, own, pooling
+        )

@@ -118,7 +118,7 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
         cfg = RunFolder(source).last_stage().load_config(encoder_only=True)
         return build_skeleton(cfg.model, cfg.prompt)
     # With a pooling of its own a plan needs no more of the model than its shape.
-    own = "SentenceEncoder.from_pretrained" if teacher.pooling else "pretrained.from_pipeline"
+    own = "SentenceEncoder.from_pretrained" if teacher.pooling else "pipeline.from_pipeline"
     model = {"_target_": f"sts_lightning.models.{own}", "name": source}
     model |= {name: getattr(teacher, name) for name in ("pooling", "max_length") if getattr(teacher, name)}
     try:

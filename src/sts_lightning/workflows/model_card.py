@@ -19,8 +19,7 @@ from sts_lightning.data.overlap import filter_of
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.bootstrap import Interval, score_intervals
 from sts_lightning.markdown import code
-from sts_lightning.models.model_files import ModelFiles
-from sts_lightning.models.pipeline_files import OWN_FILE
+from sts_lightning.models.model_files import OWN_FILE, ModelFiles
 from sts_lightning.published import TrainingCount
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
@@ -125,7 +124,6 @@ def model_card(
         original_base: Whether an adapter was merged into the weights before quantisation.
     """
     settings = json.loads((folder / OWN_FILE).read_text("utf-8"))
-    config = folder / "config.json"
     page = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # Markdown: no HTML
     page.filters.update(code=code, json=json.dumps, leak_audit=leak_audit)
     template = files("sts_lightning.export").joinpath("card.md.jinja").read_text("utf-8")
@@ -140,7 +138,6 @@ def model_card(
         encoding={key: value for key, value in settings.items() if value not in (None, "none", False)},
         own_file=OWN_FILE,
         own_code=any(folder.glob("*.py")),
-        encoder_decoder=config.is_file() and json.loads(config.read_text("utf-8")).get("is_encoder_decoder"),
         original_base=original_base,
     )
     return str(ModelCard(f"{text.rstrip()}\n"))
