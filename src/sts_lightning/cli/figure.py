@@ -102,8 +102,7 @@ def make_figure(options: argparse.Namespace) -> Figure:
     _check(options, spec)
 
     from sts_lightning.config.trust import Trust
-    from sts_lightning.runs.distinct import check_distinct
-    from sts_lightning.runs.folder import RunFolder
+    from sts_lightning.runs.folder import RunFolder, check_distinct
     from sts_lightning.workflows import figures
 
     if spec.drawn_from == "nothing":

@@ -30,8 +30,7 @@ def run(options: argparse.Namespace) -> None:
     """Print the scores of runs, their mean and their standard deviation."""
     from sts_lightning.data.files import short_names  # --help does not wait for these
     from sts_lightning.reproduce.collect import evaluation_text
-    from sts_lightning.runs.distinct import check_distinct
-    from sts_lightning.runs.folder import RunFolder
+    from sts_lightning.runs.folder import RunFolder, check_distinct
 
     runs = [folder for folder in options.runs if not folder.is_file()]
     if len(runs) < 2:

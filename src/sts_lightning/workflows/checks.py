@@ -22,7 +22,7 @@ from sts_lightning.config.keys import suggest, unknown_key
 from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
 from sts_lightning.config.trust import check_links
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.nli_triplets import NLITripletsData
+from sts_lightning.data.nli import NLITripletsData
 from sts_lightning.data.pair_tables import SCORE_RANGE, values_of
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.losses import all_losses

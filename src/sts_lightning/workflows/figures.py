@@ -24,8 +24,7 @@ from sts_lightning.losses.base import TOP_SCORE
 from sts_lightning.losses.siamese import ZeroZoneLoss
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
 from sts_lightning.losses.translated_relu import TranslatedReLULoss
-from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.no_run import no_run
+from sts_lightning.runs.folder import RunFolder, no_run
 
 Sentences = Literal["test", "dev"]
 """Sentences whose rank and score are drawn: those of the test sets, or the dev pairs of the rank monitor."""
