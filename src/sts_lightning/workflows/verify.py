@@ -27,8 +27,6 @@ from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.no_run import no_run
 from sts_lightning.runs.predictions import load_predictions
 
-Outcome = Literal["ok", "wrong", "not checked"]
-
 ROUNDING = 1e-6
 """Largest difference of a correlation times 100 that is computed twice from the same numbers."""
 
@@ -44,7 +42,7 @@ class Check:
     """
 
     name: str
-    outcome: Outcome
+    outcome: Literal["ok", "wrong", "not checked"]
     text: str
 
 
