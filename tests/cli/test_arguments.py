@@ -55,7 +55,7 @@ WITHOUT_EFFECT = [
     ("figure --on dev", "--on"),
     ("figure regression_figure2 --on dev", "--on"),
     ("figure regression_figure2 --trust a.B", "--trust"),
-    ("figure rank_figure1 --runs a --to a.png --folder b", "--folder"),
+    ("figure rank_figure3 --runs a --to a.png --folder b", "--folder"),
 ]
 
 

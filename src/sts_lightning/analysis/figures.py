@@ -69,29 +69,17 @@ def rank_dynamics(traces: Sequence[Trace], rank: str, score: str, title: str) ->
     """
     figure = new_figure(8, 6.5)
     axes = figure.subplots(2, sharex=True)
-    systems = list(dict.fromkeys(trace.system for trace in traces))
     colours = _colours(traces)
     for axis, value, label in zip(axes, ("rank", "score"), (rank, score), strict=True):
         for trace in traces:
-            axis.plot(
-                trace.steps,
-                trace.values[value],
-                color=colours[trace.system],
-                linewidth=1.2,
-                label=trace.system,
-            )
+            axis.plot(trace.steps, trace.values[value], color=colours[trace.system], linewidth=1.2)
         axis.set_ylabel(label)
         axis.grid(alpha=0.25)
     axes[0].set_title(title)
     axes[1].set_xlabel(STEP)
-    handles = dict(zip([trace.system for trace in traces], axes[0].get_lines(), strict=True))
-    figure.legend(
-        [handles[name] for name in systems],
-        [_counted(name, traces) for name in systems],
-        loc="outside lower center",
-        ncols=min(3, len(systems)),
-        fontsize=9,
-    )
+    handles = {trace.system: line for trace, line in zip(traces, axes[0].get_lines(), strict=True)}
+    names = [_counted(name, traces) for name in handles]
+    figure.legend(list(handles.values()), names, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
 
@@ -147,27 +135,10 @@ def _two_axes(axis: Axes, traces: Sequence[Trace], names: tuple[str, str]) -> No
     axis.grid(alpha=0.25)
 
 
-def _legend_below(axis: Axes) -> None:
-    """Write the legend below the axes, where it covers no line."""
-    found = dict(zip(*reversed(axis.get_legend_handles_labels()), strict=True))
-    axis.legend(
-        list(found.values()),
-        list(found),
-        loc="upper center",
-        bbox_to_anchor=(0.5, 0),
-        borderaxespad=5,  # in letters: below the label of the axis
-        ncols=2,
-        fontsize=8,
-        frameon=False,
-    )
-
-
 def _mark_peaks(axis: Axes, traces: Sequence[Trace]) -> None:
     for trace in traces:
         if trace.phases is not None:
-            axis.axvline(
-                trace.phases.boundary, color="grey", linestyle="--", linewidth=1, label="highest rank"
-            )
+            axis.axvline(trace.phases.boundary, color="grey", linestyle="--", label="highest rank")
 
 
 def groups_over_steps(
@@ -189,19 +160,12 @@ def groups_over_steps(
         for axis, (heading, tasks) in zip(line, groups.items(), strict=True):
             for number, task in enumerate(tasks):
                 for place, trace in enumerate(own):
-                    axis.plot(
-                        trace.steps,
-                        trace.values[task],
-                        color=f"C{number}",
-                        marker="o",
-                        markersize=4,
-                        linewidth=1.3,
-                        label=task if place == 0 else f"_{task}",
-                    )
+                    label_once = task if place == 0 else f"_{task}"
+                    axis.plot(trace.steps, trace.values[task], "o-", color=f"C{number}", label=label_once)
             _mark_peaks(axis, own[:1])
             axis.set_title(heading if len(systems) == 1 else f"{system}\n{heading}", fontsize=10)
             axis.grid(alpha=0.25)
-            _legend_below(axis)
+            axis.legend(fontsize=8)
         line[0].set_ylabel(label)
     for axis in panels[-1]:
         axis.set_xlabel(STEP)
@@ -227,19 +191,11 @@ def phase_ends(traces: Sequence[Trace], score: str, title: str) -> Figure:
             end = trace.phases.end
             colour = f"C{number % 10}"
             axis.plot(trace.steps, trace.values["score"], color=colour, linewidth=1, alpha=0.6)
-            axis.plot(
-                [end],
-                [trace.values["score"][list(trace.steps).index(end)]],
-                "*",
-                color=colour,
-                markersize=13,
-                markeredgecolor="black",
-                markeredgewidth=0.6,
-                label=f"{trace.run}: step {end}",
-            )
+            best = trace.values["score"][list(trace.steps).index(end)]
+            axis.plot([end], [best], "*", color=colour, markersize=13, label=f"{trace.run}: step {end}")
         axis.set(xlabel=STEP, title=system)
         axis.grid(alpha=0.25)
-        _legend_below(axis)
+        axis.legend(fontsize=8)
     panels[0].set_ylabel(score)
     figure.suptitle(title)
     return figure

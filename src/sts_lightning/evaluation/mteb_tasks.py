@@ -106,12 +106,19 @@ def find_mteb_tasks(
     tasks: dict[str, Any] = {}
     for name in names:
         benchmark, _, kind = name.rpartition("/") if "/" in name else (name, "", "")
-        members = _members(benchmarks[benchmark], kind) if benchmark in benchmarks else [_task(mteb, name)]
+        if benchmark in benchmarks:
+            of = benchmarks[benchmark].tasks
+            members = [copy.deepcopy(task) for task in of if kind in ("", task.metadata.type)]
+            if not members:
+                types = ", ".join(sorted({task.metadata.type for task in of}))
+                raise ConfigError(
+                    f"tasks: {benchmark} has no tasks of the type {kind}, but {types}.", "tasks"
+                )
+        else:
+            members = [_task(mteb, name)]
+        usual = None if benchmark in benchmarks or subsets is not None else ["eng"]
         for task in members:
-            if benchmark not in benchmarks or languages is not None or subsets is not None:
-                _choose_subsets(task, languages, subsets)
-            if splits is not None:
-                _choose_splits(task, splits)
+            _choose(task, languages or usual, subsets, splits)
             tasks.setdefault(task.metadata.name, task)
     for key, wanted, found in (
         ("subsets", subsets, {subset for task in tasks.values() for subset in task.hf_subsets}),
@@ -135,43 +142,34 @@ def _task(mteb: Any, name: str) -> Any:
         ) from error
 
 
-def _members(benchmark: Any, kind: str) -> list[Any]:
-    """Return the tasks of a benchmark, all or those of a type."""
-    types = sorted({task.metadata.type for task in benchmark.tasks})
-    if kind and kind not in types:
-        raise ConfigError(
-            f"tasks: {benchmark.name} has no tasks of the type {kind}; its types are {', '.join(types)}.",
-            key="tasks",
-        )
-    return [copy.deepcopy(task) for task in benchmark.tasks if kind in ("", task.metadata.type)]
-
-
-def _choose_subsets(task: Any, languages: Sequence[str] | None, subsets: Sequence[str] | None) -> None:
+def _choose(
+    task: Any,
+    languages: Sequence[str] | None,
+    subsets: Sequence[str] | None,
+    splits: Sequence[str] | None,
+) -> None:
+    """Restrict a task to subsets and splits; None: as they are."""
     name, known = task.metadata.name, task.metadata.hf_subsets_to_langscripts
+    key, chosen = ("languages", languages) if subsets is None else ("subsets", subsets)
     try:
-        if subsets is None:
-            task.filter_languages(list(languages or ["eng"]), exclusive_language_filter=True)
-        else:
-            task.filter_languages(None, hf_subsets=list(subsets))
+        if chosen is not None:
+            task.filter_languages(languages, hf_subsets=subsets, exclusive_language_filter=subsets is None)
     except ValueError as error:  # an unknown code, or nothing is left
-        chosen = f"languages={list(languages or ['eng'])}" if subsets is None else f"subsets={list(subsets)}"
         have = "; ".join(f"{subset} ({', '.join(codes)})" for subset, codes in list(known.items())[:20])
         raise ConfigError(
-            f"{chosen} leaves nothing of MTEB's {name}, which has {have}. "
+            f"{key}={list(chosen or ())} leaves nothing of MTEB's {name}, which has {have}. "
             "Choose with subsets=[...] or languages=[...].",
-            key="languages" if subsets is None else "subsets",
+            key=key,
         ) from error
-
-
-def _choose_splits(task: Any, splits: Sequence[str]) -> None:
-    known = task.metadata.eval_splits
-    if not set(splits) & set(known):
-        raise ConfigError(
-            f"splits={list(splits)} leaves nothing of MTEB's {task.metadata.name}, which has "
-            f"{', '.join(known)}.",
-            key="splits",
-        )
-    task.filter_eval_splits([split for split in splits if split in known])
+    if splits is not None:  # MTEB would look for one that is not there
+        there = task.metadata.eval_splits
+        kept = [split for split in splits if split in there]
+        if not kept:
+            raise ConfigError(
+                f"splits={list(splits)} leaves nothing of MTEB's {name}, which has {', '.join(there)}.",
+                key="splits",
+            )
+        task.filter_eval_splits(kept)
 
 
 def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBResult:

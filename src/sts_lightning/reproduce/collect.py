@@ -15,7 +15,7 @@ from sts_lightning.data.leaked_rows import published_leaks
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.evaluation.ceiling import ceiling
-from sts_lightning.evaluation.clean_subset import clean_scores
+from sts_lightning.evaluation.clean_subset import clean_average
 from sts_lightning.published import TrainingCount
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.spec import CITED, RUNS
@@ -214,8 +214,8 @@ def _selection(run: Planned, problems: list[str]) -> str:
 
 def _clean_average(predictions: Predictions) -> list[float]:
     """Return the average on clean pairs; nothing for other test sets."""
-    found = clean_scores(predictions, published_leaks())
-    return [] if found is None else [found["average"].clean]
+    found = clean_average(predictions, published_leaks())
+    return [] if found is None else [found]
 
 
 def _readable(problems: list[str], read: Callable[[A], T], what: A) -> T | None:

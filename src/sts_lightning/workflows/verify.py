@@ -26,8 +26,6 @@ from sts_lightning.runs.folder import RunFolder, no_run
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import load_predictions
 
-Outcome = Literal["ok", "wrong", "not checked"]
-
 ROUNDING = 1e-6
 """Largest difference of a correlation times 100 that is computed twice from the same numbers."""
 
@@ -43,7 +41,7 @@ class Check:
     """
 
     name: str
-    outcome: Outcome
+    outcome: Literal["ok", "wrong", "not checked"]
     text: str
 
 
