@@ -109,7 +109,7 @@ def _cut(settings: PreTrainedConfig, layers: int) -> None:
 def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTrainedConfig:
     """Read a model's config.json, from a folder, the hub or its cache; else take the published shape."""
     try:
-        return _read(AutoConfig, name, trust_remote_code)
+        found: PreTrainedConfig = _read(AutoConfig, name, trust_remote_code)
     except (OSError, ValueError) as error:
         published = published_shape(name)
         if published is None:
@@ -121,16 +121,18 @@ def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTraine
             ) from error
         notes.append("the shape is the published one (config.json is not on this machine)")
         return published
+    return found
 
 
 def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
     try:
-        return _read(AutoTokenizer, name, trust_remote_code)
+        found: PreTrainedTokenizerBase = _read(AutoTokenizer, name, trust_remote_code)
     except (OSError, ValueError):
         notes.append(
             "tokens are counted by a simple tokenizer, since that of the model is not on this machine"
         )
         return counting_tokenizer(causal)
+    return found
 
 
 def _read(kind: Any, name: str, trust_remote_code: bool) -> Any:

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from sts_lightning.conf_folders import files_of
-from sts_lightning.config.compose import compose_train
 from sts_lightning.counted import counted
+from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
 from sts_lightning.reproduce.plan import VARYING, Planned, Table
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, load_spec
@@ -43,7 +43,7 @@ def _rows(spec: TableSpec) -> list[str]:
 
 
 def print_plan(table: Table, jobs: int | None, cost: Cost) -> None:
-    """Print every run of a table with its state, each once it is composed, and how long the rest will take.
+    """Print every run of a table with its state, then the cost of those of each row and the time of all.
 
     Args:
         table: Table to plan.
@@ -53,7 +53,15 @@ def print_plan(table: Table, jobs: int | None, cost: Cost) -> None:
     planned: dict[Path, Planned] = {}
     for run in _planned(table):
         if planned.setdefault(run.folder, run) is run:
-            print_run(run.run_folder, run.command, _costs(run, cost))
+            print_run(run.run_folder, run.command, ())
+    known: set[tuple[str, ...]] = set()
+    for run in planned.values():
+        fixed = tuple(text for text in run.overrides if text.partition("=")[0] not in VARYING)
+        if run.entry == "train" and fixed not in known:  # the runs of a row cost the same
+            known.add(fixed)
+            print_line(command_line("train", *fixed))
+            for name, cfg in compose_runs(fixed).items():
+                print_line(f"{'':10}{cost(cfg) if name == 'run' else f'{name}: {cost(cfg)}'}", style="dim")
     left = sum(not run.done for run in planned.values())
     hours, source = _hours(table, planned.values())
     at_once = 1 if jobs is None else jobs
@@ -66,7 +74,7 @@ def print_plan(table: Table, jobs: int | None, cost: Cost) -> None:
 
 
 def costs_on(card: str | None) -> Cost:
-    """Return a function that says what a run costs. It imports torch when it is called, after the first line.
+    """Return a function that says what a run costs. It imports torch when it is called, after the list.
 
     Args:
         card: Device by name or memory; None: the visible GPU, or none.
@@ -84,13 +92,6 @@ def costs_on(card: str | None) -> Cost:
     if card is not None:
         costs()  # an unknown card is rejected before anything is printed
     return lambda cfg: costs()(cfg)
-
-
-def _costs(run: Planned, cost: Cost) -> Iterator[str]:
-    if run.entry == "train":
-        fixed = [text for text in run.overrides if text.partition("=")[0] not in VARYING]
-        for name, cfg in compose_train(fixed).items():
-            yield cost(cfg) if name == "run" else f"{name}: {cost(cfg)}"
 
 
 def _planned(table: Table) -> Iterator[Planned]:
