@@ -56,13 +56,9 @@ class HubTable:
         self.path, self.columns = path, columns
         self._local = Path(path).exists()
         if self._local and revision is not None:
-            raise DataError(f"a folder has no revision {revision}; leave it out.", path, key="data.revision")
+            raise self._error(f"a folder has no revision {revision}; leave it out.", "data.revision")
         if not self._local and not NAME.fullmatch(path):
-            raise DataError(
-                "neither a folder or file nor the name of a data set on the hub (owner/name).",
-                path,
-                key="data.path",
-            )
+            raise self._error("neither a folder or file nor the name of a data set on the hub (owner/name).")
         # Tables of a folder are prepared anew: the library's cache takes a file whose time of modification
         # is the same, as after `cp -p`, for the same file.
         with TemporaryDirectory() as folder, _explained(path, None if self._local else HINT):
@@ -87,9 +83,7 @@ class HubTable:
             DataError: A split or column does not exist, or the split has no rows.
         """
         if split not in self._splits:
-            raise DataError(
-                f"it has no split {split!r}.", self.path, key=setting, hint=_suggest(split, self._splits)
-            )
+            raise self._error(f"it has no split {split!r}.", setting, _suggest(split, self._splits))
         table, place = self._splits[split], f"{self.path}, split {split}"
         names = table.column_names
         missing = [column for column in self.columns if column not in names]
@@ -119,6 +113,9 @@ class HubTable:
                 ]
                 yield where, None, texts
 
+    def _error(self, message: str, key: str = "data.path", hint: str | None = None) -> DataError:
+        return DataError(message, self.path, key=key, hint=hint)
+
     def _open(self, config: str | None, revision: str | None, cache: str | None) -> DatasetBuilder:
         where, files = self.path, None
         if self._local:
@@ -147,16 +144,13 @@ class HubTable:
     def _check(self, builder: DatasetBuilder, revision: str | None) -> None:
         kind, commit = _kind(builder), str(builder.hash)
         if kind not in TABLES:
-            raise DataError(
-                f"its files are of the kind {kind}, which is no table of pairs.", self.path, key="data.path"
-            )
+            raise self._error(f"its files are of the kind {kind}, which is no table of pairs.")
         known = revision is None or (COMMIT.fullmatch(revision) and commit.startswith(revision))
         if kind == "cache" and not known:
-            raise DataError(
+            raise self._error(
                 f"the hub cannot be reached; its cache holds the commit {commit}, perhaps not {revision}.",
-                self.path,
-                key="data.revision",
-                hint="Give that commit, or connect to the hub.",
+                "data.revision",
+                "Give that commit, or connect to the hub.",
             )
         for split, files in (builder.config.data_files or {}).items():
             names = {Path(str(file)).name for file in files}
@@ -164,11 +158,7 @@ class HubTable:
                 for number in range(int(match["count"])):
                     name = f"{match['start']}{number:05d}-of-{match['count']}{match['end']}"
                     if name not in names:
-                        raise DataError(
-                            f"the file {name} of the split {str(split)!r} is missing.",
-                            self.path,
-                            key="data.path",
-                        )
+                        raise self._error(f"the file {name} of the split {str(split)!r} is missing.")
 
 
 def _text(value: str | None) -> str:

@@ -189,9 +189,15 @@ def _read_table(path: Path, columns: list[str], numbers: Collection[str], hint: 
         for index in decimals:
             if _DECIMAL_COMMA.fullmatch(fields[index]):
                 fields[index] = fields[index].replace(",", ".")
-        quoted += not quoting and any(map(looks_quoted, fields))
+        quoted += not quoting and any(map(_looks_quoted, fields))
         yield number, fields
-    warn_of_quotes(quoted, path)
+    if quoted:
+        log.warning(
+            'WARNING: %s: %s quoted as in CSV ("like ""this"""), but TSV has no quoting, and the quotes '
+            "count as text. If they do not belong to the sentences, save the file as .csv.",
+            path,
+            f"{counted(quoted, 'row')} {'looks' if quoted == 1 else 'look'}",
+        )
 
 
 def _find_header(
@@ -250,28 +256,12 @@ def _kinds(fields: list[str], separator: str) -> list[bool | None]:
     ]
 
 
-def looks_quoted(field: object) -> bool:
+def _looks_quoted(field: str) -> bool:
     """Return whether a field has the quotes of CSV: around it, and doubled within."""
-    if not isinstance(field, str) or not (field.startswith('"') and field.endswith('"')):
+    if not (field.startswith('"') and field.endswith('"')):
         return False
     inner = field[1:-1]
     return '""' in inner and '"' not in inner.replace('""', "")
-
-
-def warn_of_quotes(rows: int, place: Path | str) -> None:
-    """Warn of rows of a TSV file whose fields look quoted; their quotes are read as part of the sentence.
-
-    Args:
-        rows: Number of such rows.
-        place: Name of the file.
-    """
-    if rows:
-        log.warning(
-            'WARNING: %s: %s quoted as in CSV ("like ""this"""), but TSV has no quoting, and the quotes '
-            "count as text. If they do not belong to the sentences, save the file as .csv.",
-            place,
-            f"{counted(rows, 'row')} {'looks' if rows == 1 else 'look'}",
-        )
 
 
 def _select(path: Path, columns: list[str], header: list[str] | None, rows: Iterator[Row]) -> Iterator[Row]:
