@@ -8,8 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.runs.distinct import check_distinct
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.folder import RunFolder, check_distinct
 
 
 def test_a_run_and_its_last_stage_are_the_same(tmp_path: Path) -> None:

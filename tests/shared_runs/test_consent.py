@@ -46,7 +46,7 @@ def test_a_run_with_a_class_of_the_users_own(
         run = shutil.copytree(tmp_path / "first", tmp_path / entry)
         if entry == "resume":
             (run / "metrics.json").unlink()
-        if entry in ("resume", "soup"):  # an average is selected on the run's data
+        if entry in ("resume", "average"):  # an average is selected on the run's data
             with pytest.raises(UntrustedError, match=own):
                 read(run, tmp_path / f"out{number}")
             read(run, tmp_path / f"out{number}", name)

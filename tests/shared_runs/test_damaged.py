@@ -128,11 +128,6 @@ DAMAGES: dict[str, dict[str, Callable[[Path], object]]] = {
         "deep": text("[" * 100_000),
     },
     "predictions.npz": {**EVERY, "an array": lambda path: np.save(path.open("wb"), np.zeros(3))},
-    "history.csv": {
-        "noise": EVERY["noise"],
-        "cut": text("step,dev/spearman\n1,50\n2"),
-        "no step": text("a\n1\n"),
-    },
     "checkpoints/best.ckpt": {
         **EVERY,
         "nan": tensors(lambda checkpoint: weight(checkpoint)[3:4].fill_(torch.nan)),

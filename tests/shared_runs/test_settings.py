@@ -47,11 +47,11 @@ SETTINGS: dict[str, tuple[str, object]] = {
     "logger.csv.save_dir": ("logger.csv.save_dir", "/elsewhere"),
     "logger.tb.name": (
         "logger.tb",
-        {"_target_": "sts_lightning.training.event_file.EventFileLogger", "name": "../../x"},
+        {"_target_": "lightning.pytorch.loggers.TensorBoardLogger", "name": "../../x"},
     ),
     "logger.tb.version": (
         "logger.tb",
-        {"_target_": "sts_lightning.training.event_file.EventFileLogger", "version": "/elsewhere"},
+        {"_target_": "lightning.pytorch.loggers.TensorBoardLogger", "version": "/elsewhere"},
     ),
     "logger.wandb.dir": (
         "logger.wandb",

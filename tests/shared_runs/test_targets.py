@@ -30,7 +30,7 @@ CASES = [
     *((place, "load") for place in OF_ENCODER),
     *((place, "resume") for place in PLACES),
     *(("model", entry) for entry in ENTRIES if entry not in ("load", "resume")),
-    *((place, "soup") for place in ("data", "loss")),
+    *((place, "average") for place in ("data", "loss")),
 ]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.runs.folder import RunFolder
@@ -94,14 +94,14 @@ def test_a_run_of_another_version_is_not_resumed(config: Callable[..., DictConfi
     run = RunFolder(tmp_path)
     run.save_config(full)
     assert load_run_config(run) == full
-    with open_dict(full):
-        micro = full.trainer.pop("micro_batch_size")
-    run.save_config(full)
+    older = OmegaConf.create(OmegaConf.to_container(full))
+    older.trainer.pop("micro_batch_size")
+    run.save_config(older)
     with pytest.raises(CheckpointError, match=r"another version .* differ in trainer\.micro_batch_size\."):
         load_run_config(run)
-    with open_dict(full):
-        full.trainer.micro_batch_size, full.trainer.later = micro, 1
-    run.save_config(full)
+    newer = OmegaConf.create(OmegaConf.to_container(full))
+    newer.trainer.later = 1
+    run.save_config(newer)
     with pytest.raises(CheckpointError, match=r"another version .* differ in trainer\.later\."):
         load_run_config(run)
 

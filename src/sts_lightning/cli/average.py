@@ -32,7 +32,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Write the average and print the dev scores of the runs and of what was tried."""
-    from sts_lightning.runs.distinct import check_distinct  # --help does not wait for these
+    from sts_lightning.runs.folder import check_distinct  # --help does not wait for these
 
     check_distinct(options.runs)
     if len(options.runs) < 2 and not options.with_start:

@@ -31,7 +31,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print scores, differences and their 95 % intervals; a star marks intervals without zero."""
     from sts_lightning.evaluation.compare import compare  # --help does not wait for these
-    from sts_lightning.runs.distinct import check_distinct
+    from sts_lightning.runs.folder import check_distinct
 
     first, second = options.first, options.to
     check_distinct(first)

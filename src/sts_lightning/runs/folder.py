@@ -18,9 +18,10 @@ report.html                 scores, plots, pairs of disagreement, cost and setti
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +39,7 @@ from sts_lightning.config.trust import (
     read_stages,
     stage_folders,
 )
-from sts_lightning.errors import CheckpointError
+from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import replacing, write_atomic
 from sts_lightning.runs.history_rows import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
@@ -437,3 +438,22 @@ def write_checkpoint(path: Path, content: Mapping[str, Any]) -> None:
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from error
             raise
+
+
+def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:
+    """Reject a list with a run that would count twice, by whatever path, and also as its last stage.
+
+    Args:
+        runs: Run folders as the user named them.
+        key: What the list is called.
+
+    Raises:
+        ConfigError: A run is named twice.
+    """
+    found: dict[str, Path] = {}
+    for run in runs:
+        place = os.path.realpath(RunFolder(run).last_stage().path)
+        if place in found:
+            same = "" if run == found[place] else f", as {found[place]} and {run}"
+            raise ConfigError(f"{key}: {run} is named twice{same}, and would count as often.", key=key)
+        found[place] = run

@@ -104,8 +104,10 @@ def _configuration(run: RunFolder, trust: Trust) -> DictConfig:
     try:
         merged = OmegaConf.merge(OmegaConf.structured(EvalConfig if evaluation else TrainConfig), cfg)
     except OmegaConfBaseException as error:
-        raise CheckpointError(f"{error.full_key}: {str(error).splitlines()[0]}", error.full_key) from error
+        raise run.of_another_version(str(error.full_key)) from error
     assert isinstance(merged, DictConfig)
+    if missing := OmegaConf.missing_keys(merged):
+        raise run.of_another_version(min(missing))
     return cfg if evaluation else check_config(merged)
 
 
