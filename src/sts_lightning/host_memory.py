@@ -30,7 +30,7 @@ def keep_freed_memory() -> bool:
 
 
 def bound_kernel_caches() -> None:
-    """Limit the kernels that are kept for products in bfloat16 and 8 bits, one for each shape.
+    """Limit the kernels that are kept for products in bfloat16, one for each shape.
 
     By default there are 1,024 of each kind, and since nearly every chunk has another shape they take
     gigabytes within a hundred steps, hardly ever used again. The variables are read before the first such

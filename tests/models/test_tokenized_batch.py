@@ -22,17 +22,16 @@ def test_limited_rows_are_the_same_rows() -> None:
     torch.testing.assert_close(encoder(limited), encoder(rows), atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("budget", [1, 7, 12, 1000])
-def test_chunks_hold_every_row_once_within_the_budget(side: str, budget: int) -> None:
+def test_chunks_hold_every_row_once_within_the_budget(budget: int) -> None:
     rows = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4, 1])]
-    chunks = chunk(rows, budget, pad_id=0, padding_side=side)
+    chunks = chunk(rows, budget, pad_id=0)
     assert chunks.num_tokens == 21
     seen = []
     for part in chunks.chunks:
         ids, mask = part["input_ids"], part["attention_mask"]
         assert len(ids) == 1 or ids.numel() <= budget
-        assert mask[:, 0 if side == "right" else -1].all()
+        assert mask[:, 0].all()
         assert torch.equal(ids != 0, mask.bool())
         assert mask.sum(dim=1).max() == ids.shape[1]  # padded to its own longest row
         seen += [[token for token in row if token] for row in ids.tolist()]
@@ -41,7 +40,7 @@ def test_chunks_hold_every_row_once_within_the_budget(side: str, budget: int) ->
 
 def test_sorting_saves_padding() -> None:
     rows = [[1] * length for length in [2, 30, 3, 28, 2, 29]]
-    padded = sum(part["input_ids"].numel() for part in chunk(rows, 100, 0, "right").chunks)
+    padded = sum(part["input_ids"].numel() for part in chunk(rows, 100, 0).chunks)
     assert padded == 3 * 30 + 3 * 3
 
 
@@ -72,7 +71,7 @@ def test_no_rows_form_no_chunk() -> None:
 
 def test_head_has_the_first_rows_in_order() -> None:
     ids = [[row + 1] * length for row, length in enumerate([3, 1, 5, 5, 2, 4])]
-    whole = chunk(ids, 8, pad_id=0, padding_side="right")
+    whole = chunk(ids, 8, pad_id=0)
     part = whole.head(4)
     found = [[token for token in row if token] for c in part.chunks for row in c["input_ids"].tolist()]
     assert [found[position] for position in part.restore.tolist()] == ids[:4]
@@ -80,7 +79,7 @@ def test_head_has_the_first_rows_in_order() -> None:
 
 
 def test_values_by_chunk_are_those_of_its_rows() -> None:
-    whole = chunk([[1, 2, 3], [4], [5, 6], [7, 8, 9], [10, 11]], 6, 0, "right")
+    whole = chunk([[1, 2, 3], [4], [5, 6], [7, 8, 9], [10, 11]], 6, 0)
     assert len(whole.chunks) > 1
     values = torch.cat(list(whole.by_chunk(torch.arange(5) * 10)))
     assert whole.arrange(values[:, None]).flatten().tolist() == [0, 10, 20, 30, 40]

@@ -138,16 +138,6 @@ def test_the_state_is_that_of_the_own_card(monkeypatch: pytest.MonkeyPatch) -> N
     assert generators.states == {0: 11, 1: 11}
 
 
-@pytest.mark.parametrize(("stored", "expected"), [([5, 6, 7], 6), ([5], 5), ([], 11)])
-def test_checkpoints_of_all_cards_are_read(
-    stored: list[int], expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    generators = Generators(monkeypatch)
-    old = {"cpu": torch.get_rng_state(), "cuda": [torch.tensor([value]) for value in stored]}
-    resume(CUDA, {"processes": [old]})
-    assert generators.states == {0: 10, 1: expected}
-
-
 def test_a_run_on_a_gpu_resumes_on_a_cpu() -> None:
     state = {"cpu": torch.get_rng_state(), "cuda": torch.zeros(16, dtype=torch.uint8)}
     torch.rand(3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -43,11 +43,10 @@ def _replace(layer: Any, keeps_dtype: bool) -> None:
     replaced = False
     for name, dropout in list(layer.lora_dropout.items()):
         factor = layer.lora_A[name]
-        usual = (
-            type(factor) is nn.Linear and factor.bias is None and type(dropout) in (nn.Dropout, nn.Identity)
-        )
         rate = getattr(dropout, "p", 0.0)
-        if usual and rate < 1 and name not in layer.lora_variant:
+        known = type(dropout) in (nn.Dropout, nn.Identity) and rate < 1 and name not in layer.lora_variant
+        usual = known and type(factor) is nn.Linear and factor.bias is None
+        if usual:
             layer.lora_A[name] = DroppedLinear(factor, rate, keeps_dtype)
             layer.lora_dropout[name] = nn.Identity()
             replaced = True
@@ -91,14 +90,15 @@ class _DroppedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, rate: float, dtype: torch.dtype) -> Tensor:
         ctx.save_for_backward(x, weight)
-        ctx.state, ctx.rate, ctx.dtype = _random_state(x.device), rate, dtype
+        ctx.state, ctx.rate, ctx.dtype = _random_state(x.device) if rate else None, rate, dtype
         return F.linear(F.dropout(x.to(dtype), rate), weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         x, weight = ctx.saved_tensors
-        with _drawn_again(x.device, ctx.state), torch.autocast(x.device.type, enabled=False):
+        again = _drawn_again(x.device, ctx.state) if ctx.rate else nullcontext()
+        with again, torch.autocast(x.device.type, enabled=False):
             dropped, through = _drop(x.to(ctx.dtype), ctx.rate)
             rows = grad.reshape(-1, grad.shape[-1])  # in the dtype of the product, bfloat16 under autocast
             grad_x = grad_weight = None

@@ -272,7 +272,6 @@ class SentenceTokenizer:
         chunk_tokens: int,
     ) -> TokenizedBatch:
         """Cut the rows of views, each with its template, into chunks."""
-        side = self.tokenizer.padding_side
         rows = [row for view in ids for row in view]
         at = [
             position
@@ -280,7 +279,7 @@ class SentenceTokenizer:
             for position in self._mask_at(template, view)
         ]
         mask_at = at if len(at) == len(rows) else None
-        return chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, side, mask_at)
+        return chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, mask_at)
 
     def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
         """Return the position of the template's last mask token in each row; nothing if it has none.

@@ -110,7 +110,6 @@ def chunk(
     ids: list[list[int]],
     chunk_tokens: int,
     pad_id: int,
-    padding_side: str,
     mask_at: Sequence[int] | None = None,
 ) -> TokenizedBatch:
     """Cut rows into chunks, longest rows first, and pad each chunk to its longest row.
@@ -119,7 +118,6 @@ def chunk(
         ids: Token ids of each row.
         chunk_tokens: Maximum number of tokens of a chunk, padding included; a longer row is its own chunk.
         pad_id: Id of the pad token.
-        padding_side: ``left`` or ``right``.
         mask_at: Position of each row's mask token that is pooled, with padding on the right; None without.
     """
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
@@ -129,7 +127,6 @@ def chunk(
             [ids[row] for row in order[span]],
             int(lengths[order[span.start]]),
             pad_id,
-            padding_side,
             None if mask_at is None else [mask_at[row] for row in order[span]],
         )
         for span in spans(lengths[order], chunk_tokens)
@@ -170,16 +167,14 @@ def pad(
     rows: Sequence[Sequence[int]],
     length: int,
     pad_id: int,
-    padding_side: str = "right",
     mask_at: Sequence[int] | None = None,
 ) -> dict[str, Tensor]:
-    """Pad rows of token ids to one length.
+    """Pad rows of token ids to one length, on the right.
 
     Args:
         rows: Token ids of each row.
         length: Length of the padded rows.
         pad_id: Id of the pad token.
-        padding_side: ``left`` or ``right``.
         mask_at: As for `chunk`.
 
     Returns:
@@ -188,15 +183,13 @@ def pad(
     input_ids = np.full((len(rows), length), pad_id, dtype=np.int64)
     attention_mask = np.zeros((len(rows), length), dtype=np.int64)
     for index, row in enumerate(rows):
-        span = slice(length - len(row), None) if padding_side == "left" else slice(len(row))
-        input_ids[index, span] = row
-        attention_mask[index, span] = 1
+        input_ids[index, : len(row)] = row
+        attention_mask[index, : len(row)] = 1
     padded = {"input_ids": torch.from_numpy(input_ids), "attention_mask": torch.from_numpy(attention_mask)}
     return padded if mask_at is None else padded | {"mask_at": torch.tensor(mask_at)[:, None]}
 
 
 def _trim(chunk: dict[str, Tensor]) -> dict[str, Tensor]:
     """Drop the columns that are padding in every row."""
-    used = chunk["attention_mask"].any(dim=0).nonzero()
-    span = slice(int(used[0]), int(used[-1]) + 1)
-    return {name: values[:, span] for name, values in chunk.items()}
+    length = int(chunk["attention_mask"].sum(dim=1).max())
+    return {name: values[:, :length] for name, values in chunk.items()}

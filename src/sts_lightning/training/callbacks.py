@@ -136,11 +136,7 @@ class RandomState(Callback):
             own = self._restore[trainer.global_rank]
             torch.set_rng_state(own["cpu"].cpu())
             if "cuda" in own and self._device.type == "cuda":  # the run may resume on other hardware
-                state = own["cuda"]
-                if isinstance(state, list):  # of all cards, as earlier versions stored it
-                    state = state[min(self._device.index or 0, len(state) - 1)] if state else None
-                if state is not None:
-                    torch.cuda.set_rng_state(state.cpu(), self._device)
+                torch.cuda.set_rng_state(own["cuda"].cpu(), self._device)
             if "mps" in own and self._device.type == "mps":
                 torch.mps.set_rng_state(own["mps"].cpu())
             self._restore = None
