@@ -290,7 +290,7 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
             files.name,
         )
     given = own.model_dump(include={"pooling", "normalize", "layer", "bidirectional_layers"})
-    length = {"sentence_tokens" if own.template else "row_tokens": own.max_length}
+    length: dict[str, Any] = {"sentence_tokens" if own.template else "row_tokens": own.max_length}
     source = f"{files.name}: {OWN_FILE}"
     return Pipeline(source, given | layers, template=own.template, text_edit=own.text_edit, **length)
 
