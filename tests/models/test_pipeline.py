@@ -266,6 +266,13 @@ def adapter(folder: Path) -> None:
     (folder / "adapter_config.json").write_text('{"auto_mapping": {"parent_library": "mine"}}')
 
 
+def sub_folder(folder: Path) -> None:
+    path = folder / "modules.json"
+    path.write_text(
+        json.dumps([module | {"path": module["path"] or "0"} for module in json.loads(path.read_text())])
+    )
+
+
 def shorter_vectors(folder: Path) -> None:
     (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 4}')
 
@@ -289,6 +296,7 @@ def named_activation(folder: Path) -> None:
         (kernel, "a transformer with _attn_implementation"),
         (kernel_in_config, "asks for the kernel org/x, which is code"),
         (method, "a transformer with push_to_hub"),
+        (sub_folder, "its transformer in the sub-folder 0"),
         (adapter, r"a transformer with adapter_config\.json"),
         (shorter_vectors, "vectors are others"),
         (max_pooling, "pooling max"),

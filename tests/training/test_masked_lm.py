@@ -40,7 +40,7 @@ def test_equals_one_sentence_at_a_time_without_padding(chunk_tokens: int) -> Non
     given = step(encoder)
     model, total, count = encoder.backbone, 0.0, 0
     for chunk in given.rows.chunks:
-        keys = given.keys[torch.argsort(given.rows.restore)]
+        keys = row_keys(0, 0, 0, 2, range(3))[torch.argsort(given.rows.restore)]
         masked, chosen = mask_words(
             chunk["input_ids"], companion.special, companion.mask_id, companion.words, 0.5, keys
         )
@@ -96,6 +96,19 @@ def test_the_lower_layers_keep_their_start() -> None:
             parameter.add_(1.0)
     for name, value in companion.lower.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+def test_the_masked_words_of_a_seed_step_and_example_stay() -> None:
+    keys = row_keys(7, 1, 3, 2, range(2, 4))
+    assert keys.tolist() == [
+        3895836571203274571,
+        1154831742032578340,
+        -917217310072996302,
+        6113983487529236622,
+    ]
+    masked, _ = mask_words(torch.arange(10, 34).view(4, 6), [1, 2], 9, 100, 0.4, keys)
+    assert masked[0].tolist() == [9, 11, 12, 13, 14, 15]
+    assert masked[2].tolist() == [22, 9, 24, 9, 9, 12]
 
 
 def test_masked_words() -> None:

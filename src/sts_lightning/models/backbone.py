@@ -240,7 +240,8 @@ def _forget_code(name: str, config: PreTrainedConfig) -> None:
         if isinstance(kernel, str) and "/" in kernel:
             raise ConfigError(
                 f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
-                "with model.trust_remote_code=true, or remove the entry."
+                "with model.trust_remote_code=true, or remove the entry.",
+                key="model.name",
             )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
@@ -199,8 +200,9 @@ def _read(
         modules = [(str(module["type"]), str(module["path"])) for module in found or ()]
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
+    dense = [path for kind, path in modules if kind.endswith(".Dense")]
     if own and (not modules or modules[0][0] == EXPORTED):
-        return _of_export(files, own, [path for kind, path in modules if kind.endswith(".Dense")])
+        return _of_export(files, own, dense)
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
         # The packaged copy, all-MiniLM-L6-v2, needs no further library.
         return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
@@ -213,9 +215,11 @@ def _read(
     ours = all(kind.startswith("sentence_transformers.") for kind, _ in modules)
     if modules and not (ours and re.fullmatch(ORDER, names)):
         raise _reject(files.name, f"the modules {', '.join(kind for kind, _ in modules)}")
-    for kind, path in modules:
+    if names.startswith("Transformer") and modules[0][1]:
+        raise _reject(files.name, f"its transformer in the sub-folder {modules[0][1]}")
+    for path in dense:
         activation = files.settings(f"{path}/config.json").get("activation_function", "torch.nn.")
-        if kind.endswith(".Dense") and not str(activation).startswith("torch.nn."):  # tanh would replace it
+        if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
             raise _reject(files.name, f"the activation {activation} in {path}")
     return _of_sentence_transformers(
         files, modules[0][0] if modules else None, prompt_name, config, trust_remote_code, dtype
@@ -236,6 +240,33 @@ class Exported(BaseModel, strict=True):
     text_edit: TextEdit = "none"
 
 
+def _library(files: ModelFiles) -> Any:
+    """Return the modules of sentence-transformers."""
+    try:
+        from sentence_transformers.sentence_transformer import modules
+    except ImportError as error:
+        raise ConfigError(
+            f"{files.name} is a folder of sentence-transformers, which is needed to read it.",
+            key="model.name",
+            hint="pip install 'sts-lightning[st]'",
+        ) from error
+    return modules
+
+
+@contextmanager
+def _reading(files: ModelFiles) -> Iterator[None]:
+    """Explain the library's errors, and keep a run's own random numbers from those that it draws."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    except UserError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise explain(files.name, error) from error
+
+
 def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]) -> Pipeline:
     """Read the settings of a model or adapter that this project exported; ``dense`` are folders of layers."""
     try:
@@ -253,13 +284,13 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
             key="model.name",
             hint="Export the run with --format sentence-transformers, or use the run itself.",
         )
-    layers: dict[str, Any] = {}
-    if dense:
-        from sentence_transformers.base.modules import Dense
-
-        layers = _projector([Dense.load(files.source, subfolder=path) for path in dense], files.name)
+    with _reading(files):
+        layers = _projector(
+            [_library(files).Dense.load(files.source, subfolder=path, **files.options) for path in dense],
+            files.name,
+        )
     given = own.model_dump(include={"pooling", "normalize", "layer", "bidirectional_layers"})
-    length = {"sentence_tokens" if own.template else "row_tokens": own.max_length}
+    length: dict[str, Any] = {"sentence_tokens" if own.template else "row_tokens": own.max_length}
     source = f"{files.name}: {OWN_FILE}"
     return Pipeline(source, given | layers, template=own.template, text_edit=own.text_edit, **length)
 
@@ -273,62 +304,50 @@ def _of_sentence_transformers(
     dtype: DtypeName,
 ) -> Pipeline:
     """Let the library load a model, and take over its parts; ``first`` is the class of the first module."""
-    try:
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.base.modules import Dense, Normalize, Transformer
-        from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
-        from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    except ImportError as error:
-        raise ConfigError(
-            f"{files.name} is a folder of sentence-transformers, which is needed to read it.",
-            key="model.name",
-            hint="pip install 'sts-lightning[st]'",
-        ) from error
+    library = _library(files)
+    from sentence_transformers import SentenceTransformer
+
     restrain_library()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     options = {"local_files_only": Path(files.source).is_dir(), **files.options}
-    try:
-        with torch.random.fork_rng(devices=[]):  # a run's own random numbers do not depend on the library
-            if first is not None:
-                if not trust_remote_code and "Transformer" in first:
-                    _check_loading(files, Transformer.load_config(files.source, **options))
-                loading = {
-                    "use_safetensors": True,
-                    "dtype": DTYPES_BY_NAME[dtype],
-                    "attn_implementation": "eager",  # takes precedence over a kernel that the files name
-                }
-                model = SentenceTransformer(
-                    files.source,
-                    device="cpu",
-                    trust_remote_code=trust_remote_code,
-                    model_kwargs=loading,
-                    config_kwargs={key: value for key, value in config.items() if key not in NAMES},
-                    **options,
-                )
-            else:  # model2vec's own format
-                normal = [Normalize()] if files.settings("config.json").get("normalize") else []
-                model = SentenceTransformer(modules=[StaticEmbedding.load(files.source, **options), *normal])
-            prompts = model.prompts
-            known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
-            expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
-    except UserError:
-        raise
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        raise explain(files.name, error) from error
+    with _reading(files):
+        if first is not None:
+            if not trust_remote_code and "Transformer" in first:
+                _check_loading(files, library.Transformer.load_config(files.source, **options))
+            loading = {
+                "use_safetensors": True,
+                "dtype": DTYPES_BY_NAME[dtype],
+                "attn_implementation": "eager",  # takes precedence over a kernel that the files name
+            }
+            model = SentenceTransformer(
+                files.source,
+                device="cpu",
+                trust_remote_code=trust_remote_code,
+                model_kwargs=loading,
+                config_kwargs={key: value for key, value in config.items() if key not in NAMES},
+                **options,
+            )
+        else:  # model2vec's own format
+            normal = [library.Normalize()] if files.settings("config.json").get("normalize") else []
+            model = SentenceTransformer(
+                modules=[library.StaticEmbedding.load(files.source, **options), *normal]
+            )
+        prompts = model.prompts
+        known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
+        expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
     parts: list[Any] = list(model)
-    pooling = next((part.pooling_mode for part in parts if isinstance(part, PoolingModule)), "mean")
+    pooling = next((part.pooling_mode for part in parts if isinstance(part, library.Pooling)), "mean")
     if pooling not in POOLINGS:
         raise _reject(files.name, f"pooling {pooling}")
-    static = static_backbone(parts[0]) if isinstance(parts[0], StaticEmbedding) else None
-    settings = {"pooling": POOLINGS[pooling], "normalize": isinstance(parts[-1], Normalize)}
+    static = static_backbone(parts[0]) if isinstance(parts[0], library.StaticEmbedding) else None
+    settings = {"pooling": POOLINGS[pooling], "normalize": isinstance(parts[-1], library.Normalize)}
     similarity = str(model.similarity_fn_name)
     if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same
         log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
     return Pipeline(
         source=f"{files.name}: modules.json",
-        settings=settings | _projector([part for part in parts if isinstance(part, Dense)], files.name),
+        settings=settings
+        | _projector([part for part in parts if isinstance(part, library.Dense)], files.name),
         row_tokens=None if static is not None else model.max_seq_length,
         prompts=prompts,
         default_prompt=model.default_prompt_name,
