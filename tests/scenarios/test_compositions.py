@@ -103,8 +103,10 @@ def test_processes_and_micro_batches_give_the_gradient_of_one_process(tmp_path: 
     assert found.keys() == {*all_losses(), QUEUE}
     for row, theirs in found.items():
         expected = gradients(row, Shard(), None)
+        # Before training all cosines are nearly equal, and losses of their ranks multiply rounding errors; an
+        # example that is missing or counted twice changes a gradient by a tenth.
         largest = max(float(grad.abs().max()) for grad in expected.values())
         assert largest > 1e-6, row
         for name, grad in expected.items():
             apart = float((theirs[name] - grad).abs().max()) / largest
-            assert apart <= 1e-5, f"{row}, {name}: {apart}"
+            assert apart <= 1e-3, f"{row}, {name}: {apart}"

@@ -21,7 +21,9 @@ from tests.conftest import SHORT_RUN
 
 def test_a_resumed_run_adds_the_time_up_to_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(
+        callbacks, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter)
+    )
     first = RunClock()
     now[0] += 50
     state = first.state_dict()
@@ -39,7 +41,11 @@ def test_the_duration_of_a_run_that_was_interrupted(
     knows: bool, config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, before, later = time.monotonic, train._begin, [0.0]
-    monkeypatch.setattr(callbacks, "time", SimpleNamespace(monotonic=lambda: clock() + later[0]))
+    monkeypatch.setattr(
+        callbacks,
+        "time",
+        SimpleNamespace(monotonic=lambda: clock() + later[0], perf_counter=time.perf_counter),
+    )
 
     def slowly(experiment: train.Experiment) -> None:
         later[0] += 1000.0

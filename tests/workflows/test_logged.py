@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a run, read from its event file by TensorBoard's own reader."""
+"""What TensorBoard shows of a run, read from its folder by TensorBoard's own reader."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ Config = Callable[..., DictConfig]
 
 
 def events(run: Path) -> EventAccumulator:
-    (path,) = (run / "tensorboard").glob("events.*")
-    found = EventAccumulator(str(path), size_guidance={"scalars": 0, "images": 0, "tensors": 0})
-    return found.Reload()
+    sizes = {"scalars": 0, "images": 0, "tensors": 0}
+    return EventAccumulator(str(run / "tensorboard"), size_guidance=sizes).Reload()
 
 
 def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
@@ -40,7 +39,7 @@ def scalars(run: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 @pytest.mark.slow
-def test_one_file_with_settings_scores_and_plots_also_after_a_stop(
+def test_settings_scores_and_plots_also_after_a_stop(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "do not tell")
