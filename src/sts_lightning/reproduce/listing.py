@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from sts_lightning.conf_folders import files_of
+from sts_lightning.config.compose import compose_train
 from sts_lightning.counted import counted
 from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
@@ -60,7 +61,7 @@ def print_plan(table: Table, jobs: int | None, cost: Cost) -> None:
         if run.entry == "train" and fixed not in known:  # the runs of a row cost the same
             known.add(fixed)
             print_line(command_line("train", *fixed))
-            for name, cfg in compose_runs(fixed).items():
+            for name, cfg in compose_train(fixed).items():
                 print_line(f"{'':10}{cost(cfg) if name == 'run' else f'{name}: {cost(cfg)}'}", style="dim")
     left = sum(not run.done for run in planned.values())
     hours, source = _hours(table, planned.values())
