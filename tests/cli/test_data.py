@@ -35,7 +35,7 @@ def test_from_nothing_to_the_seven_tasks(hub: Hub, tmp_path: Path) -> None:
     listed = call(["--root", root], cwd=tmp_path)
     assert "complete" in listed.stdout
     hub.requests.clear()
-    again = call(["--root", root, "get", "sts"], cwd=tmp_path)
+    again = call(["get", "--root", root, "sts"], cwd=tmp_path)
     assert again.returncode == 0
     assert hub.requests == []
 
@@ -45,8 +45,6 @@ def test_from_nothing_to_the_seven_tasks(hub: Hub, tmp_path: Path) -> None:
     [
         (["get", "wiki"], "wiki1m_for_simcse.txt"),
         (["get", "wikis"], "unknown data 'wikis'"),
-        (["get", "wiki", "--source", "wiki.rows=3"], "wiki.rows=3"),
-        (["get", "wiki", "--sources", "none.yaml"], "none.yaml"),
     ],
 )
 def test_mistakes_end_with_one_message(
@@ -60,7 +58,7 @@ def test_mistakes_end_with_one_message(
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("place", ["", " ", "file", "file/below"])
+@pytest.mark.parametrize("place", [" ", "file", "file/below"])
 @pytest.mark.parametrize("action", [[], ["get", "sts"]])
 def test_a_root_that_is_no_folder(
     place: str, action: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -70,20 +68,3 @@ def test_a_root_that_is_no_folder(
     with pytest.raises(SystemExit, match="is not a folder"):
         main(["data", *action, "--root", place])
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_another_source(hub: Hub, tmp_path: Path) -> None:
-    hub.add("me/wiki", {"lines.txt": b"a line\n" * 1_000_000})
-    main(
-        [
-            "data",
-            "get",
-            "wiki",
-            "--root",
-            str(tmp_path),
-            "--source",
-            "wiki.repo=me/wiki",
-            "wiki.file=lines.txt",
-        ]
-    )
-    assert (tmp_path / "wiki1m_for_simcse.txt").stat().st_size == 7_000_000

@@ -1,4 +1,4 @@
-"""`sts-lightning score` and `sts-lightning search` on a run that was not trained."""
+"""`sts-lightning score` on a run that was not trained."""
 
 from __future__ import annotations
 
@@ -89,18 +89,6 @@ def test_standard_output_holds_the_csv_alone(
     assert f"{pairs}: the columns are separated by semicolons" in said.err
 
 
-def test_search_in_a_file(run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("\n".join(["", *TEXTS]) + "\n")
-    with caplog.at_level("INFO"):
-        main(["search", str(run), str(corpus), "rain", "--top", "2"])
-    shown = [line for message in caplog.messages for line in message.splitlines()]
-    first = next(index for index, line in enumerate(shown) if line == "rain")
-    assert shown[first + 1] == "  1.0000  line 5: rain"
-    others = [cosine(run, "rain", text) for text in TEXTS[:3]]
-    assert shown[first + 2].startswith(f"  {max(others):.4f}")
-
-
 def test_mistakes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("sentence1,sentence2\na dog,\n,\n")
@@ -109,6 +97,6 @@ def test_mistakes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
     same = ["--columns", "q", "q"]
     assert "named twice" in leaves("score", str(run), str(pairs), *same, capsys=capsys)
-    assert "absent" in leaves("search", str(run), str(tmp_path / "absent"), "rain", capsys=capsys)
+    assert "absent" in leaves("score", str(run), str(tmp_path / "absent"), capsys=capsys)
     pairs.write_text("sentence1,sentence2\na dog,a cat\n")
     assert "not a run folder" in leaves("score", str(tmp_path), str(pairs), capsys=capsys)

@@ -72,7 +72,7 @@ def list_tables() -> None:
             console.print(f"{'':22}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
     scales = ", ".join(files_of("reproduce/scale"))
     console.print(
-        "\nsts-lightning reproduce TABLE --plan shows the runs, --model MODEL runs the rows at a small scale "
+        "\nsts-lightning reproduce plan TABLE shows the runs, --model MODEL runs the rows at a small scale "
         f"({scales}).\n",
         soft_wrap=True,
     )
@@ -169,7 +169,7 @@ def reproduce(table: Table, jobs: int | None, launcher: str, settings: Sequence[
         if not torch.cuda.is_available():
             raise ConfigError(
                 f"each run of this table needs {_needs(needs)}, and no GPU is visible. --model minilm runs "
-                "the same rows at a small scale, --plan shows the runs."
+                "the same rows at a small scale, sts-lightning reproduce plan shows the runs."
             )
     return run_table(table, find_launcher(table, jobs, launcher, settings))
 

@@ -1,4 +1,4 @@
-"""The command `sts-lightning soup`."""
+"""`sts-lightning average`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ def test_writes_a_run_and_prints_what_was_tried(
 ) -> None:
     runs = [str(write_run(tmp_path / f"seed{seed}", 0.02, seed)) for seed in (1, 2)]
     with caplog.at_level("INFO"):
-        main(["soup", *runs, "--to", str(tmp_path / "soup"), "--greedy", "--with-start", "0.5"])
+        main(["average", *runs, "--to", str(tmp_path / "mean"), "--with-start", "0.5", "--with-start", "0.7"])
     printed = capsys.readouterr().out
-    assert caplog.text.count("dev Spearman") == 4  # two runs, their average, and that with the start
-    assert printed.count("average ") == 3
-    assert "alpha 0.5" in printed
-    assert len(RunFolder(tmp_path / "soup").history()) == 3
-    main(["verify", str(tmp_path / "soup")])
+    assert caplog.text.count("dev Spearman") == 5  # two runs, their average, and two with the start
+    assert all(f"average, alpha {alpha}" in printed for alpha in ("0.5", "0.7", "1"))
+    assert len(RunFolder(tmp_path / "mean").history()) == 3
+    main(["runs", "check", str(tmp_path / "mean")])
     groups = group_seeds(find_runs(tmp_path))
     assert sorted(len(group.runs) for group in groups) == [1, 2]  # no seed of its parents' system
-    assert leaves("soup", *runs, "--to", str(tmp_path / "soup"), capsys=capsys).startswith("error: ")
-    assert "exists already" in leaves("soup", *runs, "--to", str(tmp_path / "soup"), capsys=capsys)
+    assert leaves("average", *runs, "--to", str(tmp_path / "mean"), capsys=capsys).startswith("error: ")
+    assert "exists already" in leaves("average", *runs, "--to", str(tmp_path / "mean"), capsys=capsys)
 
 
 @pytest.mark.parametrize(
@@ -37,10 +36,9 @@ def test_writes_a_run_and_prints_what_was_tried(
     [
         (["a"], "one run has no average"),
         (["a", "./a"], "runs: a is named twice, and"),
-        (["a", "--greedy", "--with-start", "0.5"], "--greedy selects among runs"),
         (["a", "b"], "a is not a run folder"),
         (["loop", "b"], "loop is not a run folder"),
-        (["a", "b", "--with-start", "1.5"], "not a number from 0 to 1"),
+        (["a", "b", "--with-start", "1.5"], "--with-start"),
     ],
 )
 def test_rejects(
@@ -52,5 +50,5 @@ def test_rejects(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("loop").symlink_to("loop")
-    assert message in leaves("soup", *arguments, "--to", "soup", capsys=capsys)
-    assert not Path("soup").exists()
+    assert message in leaves("average", *arguments, "--to", "mean", capsys=capsys)
+    assert not Path("mean").exists()
