@@ -8,7 +8,7 @@ OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-int8 bench-train bench-gradient-cache bench-decoder \
-	bench-prefix bench-lora-dropout bench-heads bench-mistral bench-audit bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
+	bench-prefix bench-lora-dropout bench-mistral bench-selection compositions tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
 help:  ## list the targets
@@ -93,14 +93,10 @@ bench-prefix: install  ## time encoding with the template's prefix read once (2 
 bench-lora-dropout: install  ## memory that LoRA's dropout keeps against peft's layers (1 minute)
 	$(BIN)/python benchmarks/lora_dropout.py
 
-bench-heads: install  ## time 126 regression heads on a frozen MiniLM at once against their runs one by one (5 minutes)
-	$(BIN)/python benchmarks/head_grid.py runs/bench_heads/$$(date +%s)
-
 bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-7B's shape, random weights
 	$(BIN)/python benchmarks/decoder_step.py --shape mistral7b --device cuda --nf4 --mixed --checkpointing \
 	    --compute bfloat16 --batch 256 --papers-batch 64 --micro 16 --chunk-tokens 16384
 
-AUDIT_RUNS = runs/audit_power
 SELECTION_RUNS = runs/selection
 SELECTION_LOSSES = pearson,smooth_k2,l1,translated_relu,cosent,cosine_mse,mse,angle,spearman,kendall,concordance,listmle,listnet,rank_margin,gated_angle
 bench-selection: install  ## how well dev=suite and STS-B dev choose among 60 short runs of MiniLM; resumable [STEPS=40 JOBS=1 PRECISION=32-true] (3 hours)
@@ -112,24 +108,17 @@ bench-selection: install  ## how well dev=suite and STS-B dev choose among 60 sh
 compositions: install  ## every loss under every division of a batch, against one process; resumable, writes docs/compositions.md (30 minutes)
 	$(BIN)/python benchmarks/compositions.py --out runs/compositions --write docs/compositions.md
 
-bench-audit: install  ## power and false alarms of `audit` over RUNS runs with and without leaked pairs; resumable [RUNS=20 STEPS=100 JOBS=2]
-	@test -f $(AUDIT_RUNS)/start/metrics.json || $(BIN)/python eval.py model=minilm hydra.run.dir=$(AUDIT_RUNS)/start
-	$(BIN)/python train.py -m data.filter=none,exact seed=$$(seq -s, 1 $(or $(RUNS),20)) trainer.max_steps=$(or $(STEPS),100) \
-	    data.batch_size=32 trainer.val_every=$(or $(STEPS),100) precision=32-true logger=csv \
-	    hydra.sweep.dir=$(AUDIT_RUNS) hydra.launcher.jobs=$(or $(JOBS),2)
-	$(BIN)/python benchmarks/audit_power.py $(AUDIT_RUNS)
-
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
-	$(BIN)/sts-lightning seeds runs/stage2/*
+	$(BIN)/sts-lightning runs mean runs/stage2/*
 
 tables: install  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
 	$(BIN)/sts-lightning reproduce
 
-reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu] [EVALUATE="quantization=none precision=32-true"]
+reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu]
 	@test -n "$(TABLE)" || { echo 'which table? make reproduce TABLE=... (make tables lists them)'; exit 2; }
-	$(BIN)/sts-lightning reproduce $(TABLE) $(if $(MODEL),--model $(MODEL)) $(if $(PLAN),--plan) $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(if $(SET),--set $(SET)) $(if $(EVALUATE),--evaluate $(EVALUATE))
+	$(BIN)/sts-lightning reproduce $(if $(PLAN),plan,run) $(TABLE) $(if $(MODEL),--model $(MODEL)) $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(addprefix --set ,$(SET))
 
 reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PLAN=1 as above
 	@$(MAKE) --no-print-directory reproduce TABLE=pcc_table2

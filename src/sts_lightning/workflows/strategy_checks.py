@@ -65,7 +65,7 @@ def check_strategy(cfg: DictConfig, callbacks: Sequence[Callback]) -> None:
         f"callbacks.{''.join(averages[:1])}": (bool(averages), "copies the model"),
         "trainer.wise_ft": (
             bool(cfg.trainer.wise_ft),
-            "averages all weights; sts-lightning soup RUN --with-start does so afterwards",
+            "averages all weights; sts-lightning average RUN --with-start does so afterwards",
         ),
     }
     for key, (present, reason) in reasons.items():
