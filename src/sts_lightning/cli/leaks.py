@@ -6,7 +6,6 @@ import csv
 import io
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -22,21 +21,6 @@ from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load
 from sts_lightning.data.readers.text_files import read_lines
 from sts_lightning.errors import ConfigError
 from sts_lightning.files import check_output, write_atomic
-
-
-@dataclass(frozen=True)
-class Source:
-    """Training pairs and their file.
-
-    Attributes:
-        pairs: Pairs of sentences.
-        path: File of the pairs, None for the STS corpus.
-        ends: Last line of each pair in the file.
-    """
-
-    pairs: Pairs
-    path: Path | None = None
-    ends: Sequence[int] = ()
 
 
 @click.command("leaks")
@@ -74,23 +58,32 @@ def leaks_command(
         raise ConfigError("--write needs a training file, and a name other than that of the training file.")
     if columns[0] == columns[1]:
         raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.", key="columns")
-    source = _read_source(file, columns, data_root)
-    tests = _read_tests(tests_file, columns, data_root)
-    leaks = find_leaks(source.pairs, tests, near or None)
-    strongest = _strongest(leaks)
-    _print(source, tests, leaks, strongest, [kind for kind in KINDS if kind != "near" or near])
-    if listing is not None:
-        _write_list(source, leaks, listing)
-    if clean is not None:
-        _write_clean(source, set(strongest), clean)
-
-
-def _read_source(path: Path | None, columns: tuple[str, str], data_root: str) -> Source:
-    if path is None:
+    pairs: Pairs
+    ends: Sequence[int] = ()  # last line of each pair in the file
+    if file is None:
         tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
-        return Source([pair for table in tables for pair in pairs_of(table)])
-    pairs, lines = read_text_pairs(path, columns)
-    return Source(pairs, path, lines)
+        pairs = [pair for table in tables for pair in pairs_of(table)]
+    else:
+        pairs, ends = read_text_pairs(file, columns)
+    tests = _read_tests(tests_file, columns, data_root)
+    leaks = find_leaks(pairs, tests, near or None)
+    strongest: dict[int, str] = {}  # kind of each row
+    for leak in leaks:
+        strongest[leak.row] = min(strongest.get(leak.row, leak.kind), leak.kind, key=KINDS.index)
+    table = Table(title=f"Training pairs, of {len(pairs):,}, that also occur in a test set")
+    kinds = [kind for kind in KINDS if kind != "near" or near]
+    for heading in ("", *kinds, "any"):
+        table.add_column(heading, justify="right" if heading else "left")
+    found_in: dict[str, list[str]] = {
+        task: [leak.kind for leak in leaks if leak.task == task] for task in tests
+    }
+    for name, found in [*found_in.items(), ("distinct pairs", list(strongest.values()))]:
+        table.add_row(name, *(str(found.count(kind)) for kind in kinds), str(len(found)))
+    Console().print(table)
+    if listing is not None:
+        _write_list(leaks, pairs, ends, listing)
+    if clean is not None and file is not None:
+        _write_clean(file, ends, set(strongest), clean)
 
 
 def _read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> dict[str, list[Dataset]]:
@@ -100,49 +93,21 @@ def _read_tests(path: Path | None, columns: tuple[str, str], data_root: str) -> 
     return {path.name: [make_table({"sentence1": first, "sentence2": second})]}
 
 
-def _strongest(leaks: Sequence[Leak]) -> dict[int, str]:
-    """Return the strongest kind of leak of each row that has one."""
-    found: dict[int, str] = {}
-    for leak in leaks:
-        found[leak.row] = min(found.get(leak.row, leak.kind), leak.kind, key=KINDS.index)
-    return found
-
-
-def _print(
-    source: Source,
-    tests: dict[str, list[Dataset]],
-    leaks: Sequence[Leak],
-    strongest: dict[int, str],
-    kinds: Sequence[str],
-) -> None:
-    """Print the number of leaks by test set and kind."""
-    table = Table(title=f"Training pairs, of {len(source.pairs):,}, that also occur in a test set")
-    for heading in ("", *kinds, "any"):
-        table.add_column(heading, justify="right" if heading else "left")
-    rows: dict[str, list[str]] = {task: [leak.kind for leak in leaks if leak.task == task] for task in tests}
-    for name, found in [*rows.items(), ("distinct pairs", [*strongest.values()])]:
-        table.add_row(name, *(str(found.count(kind)) for kind in kinds), str(len(found)))
-    Console().print(table)
-
-
-def _write_list(source: Source, leaks: Sequence[Leak], path: Path) -> None:
+def _write_list(leaks: Sequence[Leak], pairs: Pairs, ends: Sequence[int], path: Path) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "line", "kind", "test_set", "sentence1", "sentence2", "test1", "test2"])
     for leak in leaks:
-        line = source.ends[leak.row] if source.ends else ""
-        pair = source.pairs[leak.row]
-        writer.writerow([leak.row, line, leak.kind, leak.task, *pair, *leak.test_pair])
+        line = ends[leak.row] if ends else ""
+        writer.writerow([leak.row, line, leak.kind, leak.task, *pairs[leak.row], *leak.test_pair])
     write_atomic(path, text.getvalue())
 
 
-def _write_clean(source: Source, leaking: set[int], path: Path) -> None:
-    assert source.path is not None
-    lines = read_lines(source.path)
-    starts = [1, *(end + 1 for end in source.ends[:-1])]
-    starts[0] = 1 if source.path.suffix.lower() == ".jsonl" else 2  # after the header line
-    gone = {
-        line for row in leaking for line in range(starts[row], source.ends[row] + 1)
-    }  # a quoted field may span lines
+def _write_clean(source: Path, ends: Sequence[int], leaking: set[int], path: Path) -> None:
+    lines = read_lines(source)
+    starts = [1, *(end + 1 for end in ends[:-1])]
+    starts[0] = 1 if source.suffix.lower() == ".jsonl" else 2  # after the header line
+    # A quoted field may span lines.
+    gone = {line for row in leaking for line in range(starts[row], ends[row] + 1)}
     kept = [line for number, line in enumerate(lines, start=1) if number not in gone]
     write_atomic(path, "\n".join(kept) + "\n")

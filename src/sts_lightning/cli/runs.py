@@ -125,18 +125,13 @@ def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None
     table = Table(
         title=f"{counted(sum(len(group.runs) for group in groups), 'run')} in {folder}", title_justify="left"
     )
-    for heading in (
-        "run",
-        "settings",
-        "state" if any(g.state != "finished" for g in groups) else "",
-        "seeds",
-    ):
-        if heading:
-            table.add_column(heading, overflow="fold")
+    all_finished = all(group.state == "finished" for group in groups)
+    for heading in ("run", "settings", "seeds") if all_finished else ("run", "settings", "state", "seeds"):
+        table.add_column(heading, overflow="fold")
     for heading in (*shown, *COST):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
-        state = [group.state] if any(g.state != "finished" for g in groups) else []
+        state = [] if all_finished else [group.state]
         row = [group.name(folder), group.settings_text, *state, " ".join(map(str, group.seeds))]
         table.add_row(*row, *(group.cell(name) or "-" for name in (*shown, *COST)))
     width = None if Console().is_terminal else 160
