@@ -14,7 +14,7 @@ import torch
 
 from sts_lightning import cpu
 from sts_lightning.cpu import CACHES, SPINS, THREADS, TURNS, count_cores, set_cpu_defaults
-from tests.conftest import ROOT, SHORT_RUN
+from tests.conftest import ROOT
 
 VARIABLES = (*CACHES, SPINS, THREADS, "OMP_WAIT_POLICY")
 
@@ -29,7 +29,7 @@ def sixteen_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def new_process(*command: str, **given: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *command], env=os.environ | given, capture_output=True, text=True, check=True
+        [sys.executable, *command], env=os.environ | given, capture_output=True, text=True, check=False
     )
 
 
@@ -208,6 +208,6 @@ def test_threads_wait_no_longer(given: dict[str, str], expected: str) -> None:
 @pytest.mark.slow
 @OTHER_OPENMP
 def test_commands_set_it_before_torch_is_loaded(tmp_path: Path) -> None:
-    how = [*SHORT_RUN, "trainer.max_steps=1", "evaluation.final=false"]
-    assert turns(str(ROOT / "train.py"), *how, f"hydra.run.dir={tmp_path}") == TURNS
-    assert turns("-m", "sts_lightning.cli.main", "plan", *how) == TURNS
+    absent = ["model=tiny_bert", "data=pairs_file", "path=absent.csv", f"hydra.run.dir={tmp_path}"]
+    assert turns(str(ROOT / "train.py"), *absent) == TURNS
+    assert turns("-m", "sts_lightning.cli.main", "export", "--help") == TURNS

@@ -111,18 +111,18 @@ def _name_own_folder() -> None:
         log.info("configuration: %s, then that of the package", own)
 
 
-def storage_error(error: OSError, folder: str | None) -> StorageError:
+def storage_error(error: OSError, folder: str) -> StorageError:
     """Return the error for a failed write. Files written earlier are intact: every write is atomic.
 
     Args:
         error: Error raised by the operating system.
-        folder: Run folder, if there is one.
+        folder: Run folder.
     """
     where = f": {error.filename}" if error.filename else ""
     message = f"{error.strerror}{where}. Files written earlier are intact."
-    state = "new" if folder is None else RunFolder(Path(folder)).state
+    state = RunFolder(Path(folder)).state
     if state == "cut":
-        message += f" Fix it, then resume with: {command_line('train', path_override('resume', str(folder)))}"
+        message += f" Fix it, then resume with: {command_line('train', path_override('resume', folder))}"
     elif state != "finished":
         message += " Fix it, then start again with the same command."
     return StorageError(message)
