@@ -14,7 +14,6 @@ import torch
 from sts_lightning.cli.errors import reporting
 from sts_lightning.errors import ConfigError, FinishedRunError, InterruptedRunError
 from sts_lightning.interrupts import Stopped
-from tests.cli.test_runs_mean import save
 
 
 def after(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:
@@ -50,7 +49,10 @@ def test_memory_that_does_not_suffice(error: BaseException, capsys: pytest.Captu
     assert "memory ran out" in said
 
 
-@pytest.mark.parametrize("error", [RuntimeError("shape"), ConnectionRefusedError(111, "refused")])
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("shape"), ConnectionRefusedError(111, "refused"), BrokenPipeError(32, "of a socket")],
+)
 def test_a_mistake_in_the_code_keeps_its_stack_trace(error: Exception) -> None:
     with pytest.raises(type(error)), reporting(debug=False):
         raise error
@@ -74,20 +76,28 @@ def test_only_the_first_process_tells_a_stop(
     assert after(InterruptedRunError("stopped."), capsys) == (130, "")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["mean", "list"])
-def test_a_reader_that_ends_first(command: str, tmp_path: Path) -> None:
-    """As in `| head`: no stack trace."""
-    for seed in ("1", "2"):
-        save(tmp_path / seed, 88.0, 80.0 + int(seed))
-    arguments = {"mean": [str(tmp_path / "1"), str(tmp_path / "2")], "list": [str(tmp_path)]}[command]
+def without_reader(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     reading, writing = os.pipe()
     os.close(reading)
-    program = [sys.executable, "-m", "sts_lightning.cli.main", "runs", command, *arguments]
+    program = [sys.executable, "-c", script, *arguments]
     done = subprocess.run(program, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
-    assert done.stderr == ""
-    assert done.returncode in (0, 1)
+    return done
+
+
+PRINT = """
+from rich.console import Console
+from sts_lightning.cli.errors import reporting
+with reporting(debug=False):
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", ["print('little')", "print('much' * 100_000)", "Console().print('a table')"])
+def test_a_reader_that_ends_first(text: str) -> None:
+    """As in `| head`: no stack trace."""
+    done = without_reader(PRINT + f"    {text}\n")
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 LOG = """
@@ -104,16 +114,7 @@ with reporting(debug=False):
 
 @pytest.mark.slow
 def test_a_run_goes_on_without_the_reader_of_its_log(tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-c", LOG, str(tmp_path / "results")],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    os.close(writing)
+    done = without_reader(LOG, str(tmp_path / "results"))
     assert (tmp_path / "results").is_file()
     assert "BrokenPipeError" not in done.stderr
     assert "a mistake in the code" in done.stderr

@@ -37,15 +37,20 @@ def reporting(debug: bool) -> Iterator[None]:
     try:
         with unmasked():
             yield
+        sys.stdout.flush()
     except UserError as error:
         _exit(error, debug)
     except KeyboardInterrupt as error:  # a run that has begun raises its own error
         number = stopping_signal(error) or signal.SIGINT
         message = f"stopped by {signal_name(number)}. The same command starts it again."
         _exit(InterruptedRunError(message, number), debug)
-    except BrokenPipeError:  # the reader of the output has ended, as in `| head`
-        _drop_output()
-        sys.exit(1)
+    except BrokenPipeError:
+        try:
+            print(flush=True)
+        except BrokenPipeError:  # the reader of the output has ended, as in `| head`
+            _drop_output()
+            sys.exit(1)
+        raise  # of another pipe
     except OSError as error:
         if not is_of_a_file(error):
             raise
