@@ -93,15 +93,15 @@ bench-mistral: install  ## on a GPU: memory and speed of both stages at Mistral-
 
 reproduce-stage2: install  ## the table in docs/results.md: MiniLM, Pearson loss, 3 seeds (15 minutes)
 	$(BIN)/python train.py -m experiment=stage2 seed=1,2,3 hydra.sweep.dir=runs/stage2
-	$(BIN)/sts-lightning seeds runs/stage2/*
+	$(BIN)/sts-lightning runs mean runs/stage2/*
 
 tables: install  ## list the tables that can be re-run and the figures that can be drawn, with what each needs
 	$(BIN)/sts-lightning reproduce
 
 reproduce: install  ## re-run a table: make reproduce TABLE=pcc_table3 [MODEL=minilm] [PLAN=1] [JOBS=2] [LAUNCHER=slurm SET=partition=gpu]
 	@test -n "$(TABLE)" || { echo 'which table? make reproduce TABLE=... (make tables lists them)'; exit 2; }
-	$(BIN)/sts-lightning reproduce $(TABLE) $(if $(MODEL),--model $(MODEL)) $(if $(PLAN),--plan) $(if $(JOBS),--jobs $(JOBS)) \
-		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(if $(SET),--set $(SET))
+	$(BIN)/sts-lightning reproduce $(if $(PLAN),plan,run) $(TABLE) $(if $(MODEL),--model $(MODEL)) $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(LAUNCHER),--launcher $(LAUNCHER)) $(addprefix --set ,$(SET))
 
 reproduce-table2:  ## Pcc-tuning, Table 2 (7B models, GPUs); MODEL=minilm and PLAN=1 as above
 	@$(MAKE) --no-print-directory reproduce TABLE=pcc_table2

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -166,40 +164,6 @@ def test_a_job_without_the_process_that_started_it_stops(monkeypatch: pytest.Mon
         monkeypatch.setenv(PARENT, str(os.getppid()))
         stop_with_parent()
         assert asked == [1, signal.SIGTERM] * 2
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_that_arrives_while_an_object_is_freed_is_raised_again(
-    number: signal.Signals, capfd: pytest.CaptureFixture[str]
-) -> None:
-    class Freed:
-        pass
-
-    ignoring = sys.unraisablehook
-    with listening():
-        freed = Freed()
-        reference = weakref.ref(freed, lambda _: signal.raise_signal(number))
-        del freed  # Python ignores what the callback raises
-        assert reference() is None
-        with pytest.raises(KeyboardInterrupt) as caught:
-            time.sleep(10)
-    assert stopping_signal(caught.value) == number
-    assert sys.unraisablehook is ignoring
-    assert "Exception ignored" not in capfd.readouterr().err
-
-
-def test_other_ignored_errors_are_shown(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)  # pytest has its own
-
-    class Broken:
-        def __del__(self) -> None:
-            raise ValueError("broken")
-
-    with listening():
-        Broken()
-    assert "ValueError: broken" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), Stopped(signal.SIGTERM)])

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import contextlib
 import ctypes
-import functools
 import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -37,9 +34,6 @@ PARENT = "STS_LIGHTNING_PARENT"
 
 PR_SET_PDEATHSIG = 1
 """Option of Linux's prctl: the signal that a process gets when the one that started it ends."""
-
-AGAIN = 0.05
-"""Seconds after which a stop that Python ignored is raised again."""
 
 _received: signal.Signals | None = None
 _listener: int | None = None  # the process that listens; its forked children do not
@@ -83,7 +77,6 @@ def stopping_signal(error: BaseException | None) -> signal.Signals | None:
 def listening() -> Iterator[None]:
     """Raise `Stopped` at the first stop signal; ignore later ones, which would interrupt the clean-up.
 
-    Python ignores what is raised while an object is freed; a stop that arrives there is raised again.
     Handlers installed by others are kept. Only the main thread can listen.
     """
     global _received, _listener
@@ -96,12 +89,9 @@ def listening() -> Iterator[None]:
     _received, _listener = None, os.getpid()
     for number in mine:
         signal.signal(number, _stop)
-    hook = sys.unraisablehook
-    sys.unraisablehook = functools.partial(_raise_again, hook)
     try:
         yield
     finally:
-        sys.unraisablehook = hook
         _listener = None
         # A process that is cleaning up at its end has nothing left to say about Ctrl-C.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
@@ -221,25 +211,3 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if _received is None:
         _received = signal.Signals(number)
         raise Stopped(_received)
-
-
-def _raise_again(hook: Callable[[Any], object], unraisable: Any) -> None:
-    """Hook of ignored exceptions: an ignored stop comes again, others are left to the hook that was there."""
-    global _received
-    number = stopping_signal(unraisable.exc_value)
-    if number is None or os.getpid() != _listener:
-        hook(unraisable)
-        return
-    _received = None
-    # Not threading.Thread: its locks may be held where the object was freed.
-    _thread.start_new_thread(_interrupt_later, (number,))
-
-
-def _interrupt_later(number: signal.Signals) -> None:
-    time.sleep(AGAIN)
-    if os.getpid() != _listener:  # the command has ended
-        return
-    if sys.platform == "win32":
-        _thread.interrupt_main(number)
-    else:
-        signal.pthread_kill(threading.main_thread().ident or 0, number)  # also ends a wait of the system

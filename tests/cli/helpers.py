@@ -13,11 +13,12 @@ from sts_lightning.runs.folder import RunFolder
 
 
 def leaves(*arguments: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command says as it leaves; one line, besides argparse's usage."""
+    """What a command says as it leaves."""
     with pytest.raises(SystemExit) as left:
         main(list(arguments))
     message = str(left.value) if isinstance(left.value.code, str) else capsys.readouterr().err
-    return message.splitlines()[-1]
+    assert message.count("\n") <= 1
+    return message.rstrip()
 
 
 def write_run(folder: Path, noise: float, seed: int, gold: np.ndarray) -> dict[str, float]:

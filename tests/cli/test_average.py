@@ -1,4 +1,4 @@
-"""The command `sts-lightning average`."""
+"""`sts-lightning average`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.cli.main import main
+from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import find_runs, group_seeds
 from tests.cli.helpers import leaves
-from tests.workflows.averaged_runs import write_run
+from tests.workflows.soup_runs import write_run
 
 
 @pytest.mark.slow  # takes seconds
@@ -18,11 +19,12 @@ def test_writes_a_run_and_prints_what_was_tried(
 ) -> None:
     runs = [str(write_run(tmp_path / f"seed{seed}", 0.02, seed)) for seed in (1, 2)]
     with caplog.at_level("INFO"):
-        main(["average", *runs, "--to", str(tmp_path / "mean"), "--with-start", "0.5"])
+        main(["average", *runs, "--to", str(tmp_path / "mean"), "--with-start", "0.5", "--with-start", "0.7"])
     printed = capsys.readouterr().out
-    assert printed.count("average, share ") == 2
-    assert "average, share 0.5" in printed
-    main(["verify", str(tmp_path / "mean")])
+    assert caplog.text.count("dev Spearman") == 5  # two runs, their average, and two with the start
+    assert all(f"average, alpha {alpha}" in printed for alpha in ("0.5", "0.7", "1"))
+    assert len(RunFolder(tmp_path / "mean").history()) == 3
+    main(["runs", "check", str(tmp_path / "mean")])
     groups = group_seeds(find_runs(tmp_path))
     assert sorted(len(group.runs) for group in groups) == [1, 2]  # no seed of its parents' system
     assert leaves("average", *runs, "--to", str(tmp_path / "mean"), capsys=capsys).startswith("error: ")
@@ -36,7 +38,7 @@ def test_writes_a_run_and_prints_what_was_tried(
         (["a", "./a"], "runs: a is named twice, and"),
         (["a", "b"], "a is not a run folder"),
         (["loop", "b"], "loop is not a run folder"),
-        (["a", "b", "--with-start", "1.5"], "not a number from 0 to 1"),
+        (["a", "b", "--with-start", "1.5"], "--with-start"),
     ],
 )
 def test_rejects(

@@ -35,7 +35,7 @@ def test_from_nothing_to_the_seven_tasks(hub: Hub, tmp_path: Path) -> None:
     listed = call(["--root", root], cwd=tmp_path)
     assert "complete" in listed.stdout
     hub.requests.clear()
-    again = call(["--root", root, "get", "sts"], cwd=tmp_path)
+    again = call(["get", "--root", root, "sts"], cwd=tmp_path)
     assert again.returncode == 0
     assert hub.requests == []
 
@@ -58,7 +58,7 @@ def test_mistakes_end_with_one_message(
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("place", ["", " ", "file", "file/below"])
+@pytest.mark.parametrize("place", [" ", "file", "file/below"])
 @pytest.mark.parametrize("action", [[], ["get", "sts"]])
 def test_a_root_that_is_no_folder(
     place: str, action: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

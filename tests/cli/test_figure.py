@@ -1,3 +1,5 @@
+"""`sts-lightning reproduce figure`."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -5,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
+from sts_lightning.cli.reproduce_table import open_table
 
 from sts_lightning.cli.main import main
 from sts_lightning.entry_points import typed_here
-from sts_lightning.reproduce.plan import Cell, open_table
+from sts_lightning.reproduce.plan import Cell
 from sts_lightning.workflows.figure_list import FIGURES
 from tests.figure_folders import write_folder
 
@@ -26,48 +29,42 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def fails(*arguments: str) -> str:
     with pytest.raises(SystemExit) as caught:
-        main(["figure", *arguments])
-    assert caught.value.code not in (0, None, 2)
+        main(["reproduce", "figure", *arguments])
+    assert isinstance(caught.value.code, str)
     return str(caught.value.code)
 
 
-def test_figures_are_listed_alone_and_with_the_tables(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["figure"])
-    alone = capsys.readouterr().out
+def test_figures_are_listed_with_the_tables(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["reproduce", "list"])
+    listed = capsys.readouterr().out
+    assert "pcc_table3" in listed
     for name, spec in FIGURES.items():
-        assert name in alone
-        assert all(typed_here(command) in alone for command in spec.commands)
-    main(["reproduce"])
-    assert alone in capsys.readouterr().out
+        assert name in listed
+        assert all(typed_here(command) in listed for command in spec.commands)
 
 
 def test_a_figure_without_runs(project: Path) -> None:
-    main(["figure", "regression_figure2", "--to", "here/losses.png"])
+    main(["reproduce", "figure", "regression_figure2", "--to", "here/losses.png"])
     assert (project / "here/losses.png").read_bytes().startswith(b"\x89PNG")
-    main(["figure", "regression_figure2"])
+    main(["reproduce", "figure", "regression_figure2"])
     assert (project / "runs/reproduce/figures/regression_figure2.png").is_file()
-    assert "runs" in fails("regression_figure2", "--runs", "x")
+    assert "no run" in fails("regression_figure2", "x")
 
 
 @pytest.mark.parametrize("name", [name for name, spec in FIGURES.items() if spec.drawn_from != "nothing"])
 def test_missing_runs_are_one_clear_error(name: str, project: Path) -> None:
     assert typed_here(FIGURES[name].commands[0]) in fails(name)
-    source = "--table" if FIGURES[name].drawn_from == "table" else "--runs"
-    assert "absent" in fails(name, source, "absent")
+    assert "absent" in fails(name, "absent")
     assert not list(project.rglob("*.png"))
 
 
 def test_options_that_do_not_fit(project: Path) -> None:
     assert "rank_figure1" in fails("rank_figure99")
-    assert "--table" in fails("rank_figure1", "--rows", "SimCSE")
-    assert "--runs has no effect" in fails("rank_figure1", "--runs", "x")
-    assert "--table has no effect" in fails("rank_figure4", "--table", "rank_table2")
-    assert "--to has no effect without the name of a figure" in fails("--to", "losses.png")
+    assert "not both" in fails("rank_figure1", "run", "--table", "rank_table2")
+    assert "suite=probing" in fails("rank_figure4", "--table", "rank_table2")
     assert ".png" in fails("regression_figure2", "--to", "losses.pdf")
-    assert "SimCSE + RR" in fails("rank_figure7", "--table", "rank_table2", "--rows", "Absent")
-    unfinished = fails("rank_figure7", "--table", "rank_table2", "--model", "minilm", "--rows", "SimCSE")
+    assert "SimCSE + RR" in fails("rank_figure7", "--table", "rank_table2", "--row", "Absent")
+    unfinished = fails("rank_figure7", "--table", "rank_table2", "--model", "minilm", "--row", "SimCSE")
     assert "3 of 3 runs" in unfinished
     assert "sts-lightning reproduce rank_table2 --model minilm" in unfinished
 
@@ -83,7 +80,8 @@ def test_runs_of_a_table_are_found_by_its_plan(project: Path, config: Config) ->
         for planned, cfg in zip(table.seed_runs(Cell(row, "minilm")), configurations, strict=True):
             scores = [50.0, 60.0, 70.0 + cfg.seed, 60.0]
             write_folder(planned.folder, cfg, [1, 4, 3, 2], scores, (70.0, 90.0))
+    rows = [word for row in own for word in ("--row", row)]
     for name in ("rank_figure1", "rank_figure2", "rank_figure7"):
-        arguments = [name, "--table", "rank_table2", "--model", "minilm", "--rows", *own]
-        main(["figure", *arguments, "--to", f"{name}.png"])
+        arguments = [name, "--table", "rank_table2", "--model", "minilm", *rows]
+        main(["reproduce", "figure", *arguments, "--to", f"{name}.png"])
         assert (project / f"{name}.png").read_bytes().startswith(b"\x89PNG")

@@ -93,7 +93,8 @@ def script(
         monkeypatch.setattr(sys, "argv", [name, *arguments, *quiet])
         with pytest.raises(SystemExit) as left:
             runpy.run_path(str(ROOT / name), run_name="__main__")
-        return left.value.code, capsys.readouterr().err
+        code, said = left.value.code, capsys.readouterr().err
+        return (1, f"{said}{code}\n") if isinstance(code, str) else (code, said)  # as Python ends
 
     yield call
     GlobalHydra.instance().clear()
@@ -268,14 +269,12 @@ def test_a_group_that_is_not_a_name(
     named: str,
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sys.argv", ["train.py", "seed=2", "data=toy", argument])
     with pytest.raises(SystemExit) as left:
         app.run(lambda: config("seed=2", argument), "train")
-    assert left.value.code == 1
-    printed = capsys.readouterr().err
-    assert f"error: {argument}: {argument.partition('=')[0]} is chosen by name among" in printed
+    printed = str(left.value.code)
+    assert printed.startswith(f"error: {argument}: {argument.partition('=')[0]} is chosen by name among")
     assert named in printed
 
 
@@ -285,15 +284,3 @@ def test_other_value_errors_are_not_swallowed() -> None:
 
     with pytest.raises(ValueError, match="something else"):
         app.run(fails, "train")
-
-
-def test_a_file_that_grows_too_large_or_has_too_long_a_name(capsys: pytest.CaptureFixture[str]) -> None:
-    for number in (27, 36):  # EFBIG, ENAMETOOLONG
-
-        def fails(number: int = number) -> None:
-            raise OSError(number, "too much", "the/file")
-
-        with pytest.raises(SystemExit) as left:
-            app.run(fails, "train")
-        assert left.value.code == 1
-        assert "the/file" in capsys.readouterr().err

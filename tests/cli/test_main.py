@@ -6,19 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
-from sts_lightning.cli import main as program
-from sts_lightning.cli.main import COMMANDS, HYDRA, main
+from sts_lightning.cli import groups
+from sts_lightning.cli.main import COMMANDS, DATA, PROGRAM, REPRODUCE, RUNS, main
 from sts_lightning.entry_points import ENTRIES, Entry, script_of
 from tests.cli.helpers import leaves
 from tests.runs.test_predictions import write_predictions
 
-PROGRAM = """
+HELP = """
 import sys
 from sts_lightning.cli.main import main
 try:
-    main(["--help"])
+    main(sys.argv[1:])
 except SystemExit as error:
     assert error.code == 0
 loaded = {"torch", "datasets", "hydra", "numpy", "transformers"} & set(sys.modules)
@@ -26,25 +27,78 @@ assert not loaded, loaded
 """
 
 
-def test_help_names_every_command_and_imports_nothing_heavy() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    first_words = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
-    assert {*COMMANDS, *HYDRA} <= set(first_words)
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["--help"], COMMANDS), (["runs", "--help"], RUNS), (["reproduce", "--help"], REPRODUCE)],
+)
+def test_help_names_every_command_and_imports_none(arguments: list[str], named: dict[str, object]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *arguments], capture_output=True, text=True, check=True
+    )
+    listed = done.stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed if line[2] != " "] == [*named]
+
+
+def test_there_are_eleven_commands() -> None:
+    names = "train eval data plan reproduce export score leaks runs average ceiling"
+    assert [*COMMANDS] == names.split()
+
+
+PATHS = [
+    *([name] for name, known in COMMANDS.items() if isinstance(known, str)),
+    *(["data", name] for name in DATA),
+    *(["reproduce", name] for name in REPRODUCE),
+    *(["runs", name] for name in RUNS),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_each_command_is_there_and_takes_no_option_that_swallows_what_follows(path: list[str]) -> None:
+    command: click.Command = PROGRAM
+    context = click.Context(PROGRAM)
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, name)
+        assert found is not None
+        command, context = found, click.Context(found, context, name)
+    assert command.name == path[-1]
+    assert command.help
+    assert [one for one in command.params if isinstance(one, click.Option) and one.nargs < 0] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["runs", "--de"], "error: No such option '--de'"),
+        (["runs", "--bes"], "'--best'"),
+        (["data", "--detail"], "'--details'"),
+        (["runz"], "there is no command 'runz'. Did you mean runs? See `sts-lightning --help`."),
+        (["seeds"], "There are: train, eval, data, "),
+        (["score"], "Missing argument 'MODEL'. See `sts-lightning score --help`."),
+        ([], "Missing command"),
+        (["runs", "compare", "a"], "--to"),
+    ],
+)
+def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.startswith("error: ") and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["compare", "RUN", "--to", "RUN", "--resamples", "0"], "--resamples"),
-        (["compare", "RUN", "--to", "RUN", "--resamples", "-5"], "--resamples"),
-        (["compare", "RUN", "--to", "RUN", "--resamples", "1.5"], "--resamples"),
-        (["compare", "NAN", "--to", "RUN"], "nan/predictions.npz"),
+        (["runs", "compare", "RUN", "--to", "RUN", "--resamples", "0"], "--resamples"),
+        (["runs", "compare", "NAN", "--to", "RUN"], "nan/predictions.npz"),
         (["leaks", "FILE", "--against", "FILE", "--write", "MISSING/w.csv"], "--write"),
         (["leaks", "FILE", "--against", "FILE", "--list", "FOLDER"], "--list"),
-        (["leaks", "FILE", "--against", "FILE", "--list", "MISSING/l.csv"], "--list"),
         (["leaks", "FILE", "--near", "nan"], "--near"),
         (["leaks", "FILE", "--near", "2"], "--near"),
         (["leaks", "FILE", "--columns", "sentence1", "sentence1"], "--columns"),
+        (["runs", "FOLDER", "--csv", "MISSING/a.csv"], "--csv"),
         (["export", "FOLDER", "FILE/x"], "config.yaml"),
     ],
 )
@@ -68,6 +122,7 @@ def test_commands(
     [
         ([], ["-m", "seed=1,2", "--config-dir", "x"], ["-m", "seed=1,2", "--config-dir", "x"]),
         ([], ["--help"], ["--help"]),
+        ([], ["--cfg", "job", "--", "~x"], ["--cfg", "job", "--", "~x"]),
         ([], [], []),
         (["--debug"], ["data=toy"], ["data=toy", "debug=true"]),
     ],
@@ -78,8 +133,7 @@ def test_hydra_commands_get_their_arguments_as_they_are(
 ) -> None:
     seen = []
     monkeypatch.setattr("sys.argv", ["bin/sts-lightning"])
-    monkeypatch.setattr(program.runpy, "run_path", lambda path, run_name: seen.append((path, run_name)))
+    monkeypatch.setattr(groups.runpy, "run_path", lambda path, run_name: seen.append((path, run_name)))
     main([*before, entry, *after])
     assert seen == [(str(script_of(entry)), "__main__")]
     assert sys.argv == [str(script_of(entry)), *passed]
-    assert set(HYDRA) == set(ENTRIES)

@@ -35,13 +35,13 @@ def test_tables_are_listed(capsys: Capture) -> None:
 @pytest.mark.slow
 def test_plans_and_reports(tmp_path: Path, capsys: Capture) -> None:
     folder = ["--folder", str(tmp_path / "absent")]
-    main(["reproduce", "regression_table3", "--plan", "--model", "minilm", *folder])
+    main(["reproduce", "plan", "regression_table3", "--model", "minilm", *folder])
     planned = capsys.readouterr().out
     assert planned.count("new ") == 21
     assert "no plan: aten" not in planned
     assert "21 runs, 21 left; about 1.3 hours, 1 at a time" in planned
     assert not (tmp_path / "absent").exists()
-    main(["reproduce", "regression_table3", "--report", *folder])
+    main(["reproduce", "report", "regression_table3", *folder])
     report = capsys.readouterr().out
     assert "| jina_v2, + regression | published, jina_v2 | 75.17 |" in report
     assert "| jina_v2, + regression | here | missing |" in report
@@ -53,7 +53,11 @@ def test_mistakes(tmp_path: Path, capsys: Capture) -> None:
         return leaves("reproduce", *arguments, capsys=capsys)
 
     assert "error: there is no table no_such_table; there are: best_minilm, " in mistake("no_such_table")
-    assert "argument --jobs: '0' is not" in mistake("losses_minilm", "--jobs", "0")
+    assert "--jobs" in mistake("run", "losses_minilm", "--jobs", "0")
+    Path(tmp_path / "file").touch()
+    assert "file is not a folder" in mistake("report", "losses_minilm", "--folder", str(tmp_path / "file"))
+    assert "--launcher process" in mistake("plan", "losses_minilm", "--set", "nope")
+    assert "hydra.launcher.nope: no such setting" in mistake("plan", "losses_minilm", "--set", "nope=1")
     absent = tmp_path / "absent"
     large = mistake("pcc_table2", "--folder", str(absent))
     assert "needs 1 GPU with 24 GB, 6 h, and no GPU is visible. --model minilm" in large

@@ -38,7 +38,8 @@ def test_sorted_and_filtered(folder: Path, capsys: pytest.CaptureFixture[str]) -
     main(["runs", str(folder), "--sort", "minutes", "--each"])
     text = capsys.readouterr().out
     assert text.index("80.00") < text.index("81.50") < text.index("82.00")
-    main(["runs", str(folder), "--where", "loss=InfoNCELoss", "optim.lr=0.00001", "init_from=null"])
+    where = ["--where", "loss=InfoNCELoss", "--where", "optim.lr=0.00001", "--where", "init_from=null"]
+    main(["runs", "list", str(folder), *where])
     text = capsys.readouterr().out
     assert "81.50" in text
     assert "82.00" not in text
@@ -82,8 +83,3 @@ def test_mistakes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     parts = ["absent", "KEY=VALUE", "loss=Other", "--sort speed"]
     assert [part for part, one in zip(parts, said, strict=True) if part not in one] == []
     assert all(one.startswith("error: ") for one in said)
-
-
-def test_the_file_is_checked_first(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    absent = str(tmp_path / "no" / "x.csv")
-    assert "--csv" in leaves("runs", str(folder), "--csv", absent, capsys=capsys)

@@ -8,13 +8,14 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sts_lightning.cli.main import make_parser
+from sts_lightning.cli.main import PROGRAM
 from sts_lightning.config.constraints import check_config
 from sts_lightning.entry_points import ENTRIES
 
@@ -81,7 +82,12 @@ TOOLS = [
 
 @pytest.mark.parametrize("line", TOOLS)
 def test_tool(line: str) -> None:
-    make_parser().parse_args(words(line)[1:])
+    command: click.Command = PROGRAM
+    context = command.make_context("sts-lightning", words(line)[1:])
+    while isinstance(command, click.Group):
+        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert found is not None
+        command, context = found, found.make_context(name, rest, parent=context)
 
 
 @pytest.mark.parametrize("line", starting_with("make"))

@@ -32,7 +32,8 @@ def test_one_message_names_all_that_has_to_be_added(tmp_path: Path) -> None:
     message = str(caught.value)
     names = ["my.model", own, "trainer.extra.plugins"]
     assert f"trust=[{','.join(names)}] trust_remote_code=true (train, eval)" in message
-    assert f"--trust {' '.join(names)} --trust-remote-code (sts-lightning export)" in message
+    options = " ".join(f"--trust {name}" for name in names)
+    assert f"{options} --trust-remote-code (sts-lightning export)" in message
     assert f"trust={names!r}, trust_remote_code=True (sts_lightning.load)" in message
     trust = Trust.of(names, True)
     assert RunFolder(tmp_path).load_config(trust).loss._target_ == own

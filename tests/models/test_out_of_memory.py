@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -157,10 +156,10 @@ def test_what_counts_as_out_of_memory(error: BaseException, expected: bool) -> N
 
 def test_a_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(error: BaseException) -> str:
-        def run(options: argparse.Namespace) -> None:
+        def find(root: object) -> None:
             raise error
 
-        monkeypatch.setattr("sts_lightning.cli.runs.run", run)
+        monkeypatch.setattr("sts_lightning.cli.runs.find_runs", find)
         with pytest.raises(SystemExit) as left:
             program.main(["runs", "."])
         return str(left.value)

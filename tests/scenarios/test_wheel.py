@@ -165,7 +165,7 @@ def test_training_and_evaluation(program: Program, tmp_path: Path) -> None:
     assert evaluated.returncode == 0, evaluated.stderr
     assert "mine" in RunFolder(tmp_path / "scores").metrics().scores
     assert program("train", "resume=run").returncode == 3
-    assert program("verify", "run").returncode == 0
+    assert program("runs", "check", "run").returncode == 0
 
 
 def test_mistakes_and_hydras_options(program: Program, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_job_of_a_sweep_has_the_package_and_the_users_folder(program: Program,
 
 
 def test_tables_and_data(program: Program, tmp_path: Path) -> None:
-    planned = program("reproduce", "mine", "--plan", "--card", "cpu")
+    planned = program("reproduce", "plan", "mine", "--card", "24GB")
     assert planned.returncode == 0, planned.stderr
     assert "sts-lightning train " in planned.stdout
     assert "1 run, 1 left" in planned.stdout

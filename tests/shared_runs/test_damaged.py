@@ -60,23 +60,23 @@ COMMANDS: dict[str, Command] = {
     "export": program("export", "RUN", "OUTPUT", "--format", "merged"),
     "export_run": export_run,
     "score": program("score", "RUN", "PAIRS"),
-    "compare": program("compare", "RUN", "--to", "OTHER", "--resamples", "5"),
-    "verify": program("verify", "RUN"),
+    "compare": program("runs", "compare", "RUN", "--to", "OTHER", "--resamples", "5"),
+    "check": program("runs", "check", "RUN"),
     "runs": program("runs", "RUN"),
-    "seeds": program("seeds", "RUN", "OTHER"),
+    "mean": program("runs", "mean", "RUN", "OTHER"),
     "resume": resume,
     "init_from": init_from,
     "final": final,
 }
 
-ENCODING = ("load", "eval", "export", "export_run", "score", "verify", "init_from")
+ENCODING = ("load", "eval", "export", "export_run", "score", "check", "init_from")
 READ_BY: dict[str, tuple[str, ...]] = {
     "config.yaml": (*ENCODING, "runs", "resume", "final"),
-    "metrics.json": ("export", "runs", "seeds", "verify"),
-    "predictions.npz": ("compare", "export", "verify"),
+    "metrics.json": ("export", "runs", "mean", "check"),
+    "predictions.npz": ("compare", "export", "check"),
     "checkpoints/best.ckpt": ENCODING,
     "checkpoints/last.ckpt": ("final", "resume"),
-    "stages.yaml": (*ENCODING[:-1], "runs", "compare", "seeds"),
+    "stages.yaml": (*ENCODING[:-1], "runs", "compare", "mean"),
 }
 """Commands that read each file."""
 

@@ -163,5 +163,5 @@ def test_reproduce_collects_numbers_only(run: Path, payload: str, marker: Path, 
     (planned.folder / "metrics.json").write_text(json.dumps(metrics))
     assert [problem for problem in collect(table, 10).problems if "metrics.json is broken" in problem]
     with pytest.raises(SystemExit, match=r"metrics\.json is broken"):
-        main(["seeds", str(planned.folder), str(run)])
+        main(["runs", "mean", str(planned.folder), str(run)])
     assert not marker.exists()

@@ -1,113 +1,88 @@
-"""Training, evaluation, and tools for data, finished runs, test sets and published tables."""
+"""The program `sts-lightning`."""
 
 from __future__ import annotations
 
-import argparse
 import logging
-import runpy
-import signal
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
-from sts_lightning.batch_job import requeue
-from sts_lightning.cli.cpu_defaults import set_cpu_defaults
-from sts_lightning.entry_points import ENTRIES, Entry, script_of
-from sts_lightning.errors import InterruptedRunError, UserError
-from sts_lightning.interrupts import listening, signal_name, stopping_signal, unmasked
-from sts_lightning.output import lasting_output
+import click
 
-COMMANDS = (
-    "average",
-    "ceiling",
-    "compare",
-    "data",
-    "export",
-    "figure",
-    "leaks",
-    "plan",
-    "reproduce",
-    "runs",
-    "score",
-    "seeds",
-    "verify",
-)
-"""Commands, each in a module of its name."""
+from sts_lightning.cli.errors import reporting
+from sts_lightning.cli.groups import HydraCommand, LazyGroup
+from sts_lightning.cpu import set_cpu_defaults
+from sts_lightning.entry_points import ENTRIES
+from sts_lightning.interrupts import listening
 
-HYDRA: dict[Entry, str] = {
-    "train": "fine-tune a sentence encoder; `sts-lightning train --help` lists the settings",
-    "eval": "evaluate a model or a run on the STS tasks; likewise",
+USAGE = 2
+"""Exit status for a command or an option that does not exist."""
+
+DATA = {
+    "status": "the published data, what is here of each, and who needs it",
+    "get": "fetch parts of the data: sts, nli, wiki, transfer or all",
 }
-"""Commands that Hydra runs: their arguments are overrides of the configuration and Hydra's own options."""
+
+REPRODUCE = {
+    "list": "the tables and figures, and what each needs",
+    "plan": "the runs of a table, with memory, steps and time",
+    "run": "run what is left of a table, and report it",
+    "report": "collect what has finished of a table",
+    "figure": "draw a figure of a paper from finished runs",
+}
+
+RUNS = {
+    "list": "every run in a folder with its settings, scores and cost",
+    "compare": "the difference of two runs, or of two sets of runs, with paired bootstrap intervals",
+    "check": "whether a run folder is whole, fits its model and has the scores of its predictions",
+    "mean": "scores of several runs, their mean and standard deviation",
+}
+
+COMMANDS: dict[str, str | click.Command] = {
+    "train": HydraCommand("train", "fine-tune a sentence encoder; `train --help` lists the settings"),
+    "eval": HydraCommand("eval", "evaluate a model or a run on the STS tasks; likewise"),
+    "data": LazyGroup("data", "list the published data, or fetch them", DATA, "status", "status"),
+    "plan": "memory, largest micro batch and hours of a run, without a GPU",
+    "reproduce": LazyGroup("reproduce", "re-run a published table, and compare", REPRODUCE, "list", "run"),
+    "export": "write a run for peft, transformers or sentence-transformers, with a model card",
+    "score": "the similarity of each pair of a file, by a run or any model",
+    "leaks": "training pairs that also occur in the test sets: exact, swapped, normalised, nearly equal",
+    "runs": LazyGroup("runs", "list, compare, check and average finished runs", RUNS, "list", "list"),
+    "average": "average the weights of runs of one model, or of a run and what it started from",
+    "ceiling": "the best Spearman that a scorer of two values could reach on the test sets",
+}
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
-    parser = argparse.ArgumentParser("sts-lightning", description=__doc__)
-    parser.add_argument("--debug", action="store_true", help="show stack traces")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for entry, text in HYDRA.items():
-        commands.add_parser(entry, help=text)  # for the list: `main` hands these to Hydra
-    for command in COMMANDS:
-        import_module(f"sts_lightning.cli.{command}").add_parser(commands)
-    return parser
+@click.pass_context
+def _begin(context: click.Context, debug: bool) -> None:
+    if context.invoked_subcommand not in ENTRIES:  # for these Hydra sets up the log
+        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+
+
+PROGRAM = LazyGroup(
+    "sts-lightning",
+    "training, evaluation, and tools for data, finished runs, test sets and published tables",
+    COMMANDS,
+    callback=_begin,
+    params=[click.Option(["--debug"], is_flag=True, help="Show stack traces.")],
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; exit with one message and status 1 after a user's mistake, 128 + N after signal N."""
+    """Run a command; `reporting` has the exit statuses, and 2 is for a command line that is wrong."""
     set_cpu_defaults()
     given = sys.argv[1:] if arguments is None else list(arguments)
-    entry = next((name for name in ENTRIES if given[:1] == [name] or given[:2] == ["--debug", name]), None)
-    if entry is not None:
-        _start(entry, given)
-        return
-    options = make_parser().parse_args(given)
-    with lasting_output(), listening():
-        logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    with listening(), reporting(given[:1] == ["--debug"]):
         try:
-            with unmasked():
-                options.run(options)
-        except UserError as error:
-            if options.debug:
-                raise
-            if error.exit_status == 1:
-                sys.exit(f"error: {error}")
-            print(error, file=sys.stderr)
-            if isinstance(error, InterruptedRunError):
-                _requeue(error.number)
-            sys.exit(error.exit_status)
-        except OSError as error:  # commands only touch files that the user named
-            if options.debug:
-                raise
-            where = f"{error.filename2 or error.filename}: " if error.filename else ""
-            sys.exit(f"error: {where}{error.strerror or error}.")
-        except (RuntimeError, MemoryError) as error:
-            from sts_lightning.models.inference import is_out_of_memory, shortage  # torch is there by now
-
-            if options.debug or not is_out_of_memory(error):
-                raise
-            sys.exit(f"error: {shortage(error)}")
-        except KeyboardInterrupt as error:
-            number = stopping_signal(error) or signal.SIGINT
-            print(f"stopped by {signal_name(number)}.", file=sys.stderr)
-            _requeue(number)
-            sys.exit(128 + number)
-
-
-def _start(entry: Entry, given: Sequence[str]) -> None:
-    """Run the script of a Hydra command in this process, as ``python SCRIPT ...`` would.
-
-    The script's name goes first in ``sys.argv``: processes of further devices and jobs of a sweep start it.
-    """
-    position = given.index(entry)  # 1 after --debug
-    sys.argv = [str(script_of(entry)), *given[position + 1 :], *(["debug=true"] * position)]
-    runpy.run_path(sys.argv[0], run_name="__main__")
-
-
-def _requeue(number: signal.Signals) -> None:
-    message = requeue(number)
-    if message is not None:
-        print(message, file=sys.stderr)
+            with PROGRAM.make_context("sts-lightning", given) as context:
+                PROGRAM.invoke(context)
+        except click.exceptions.Exit as done:  # after --help
+            sys.exit(done.exit_code)
+        except click.UsageError as error:
+            of = "sts-lightning" if error.ctx is None else error.ctx.command_path
+            message = error.format_message()
+            stop = "" if message.endswith((".", "?", ")")) else "."
+            print(f"error: {message}{stop} See `{of} --help`.", file=sys.stderr)
+            sys.exit(USAGE)
 
 
 if __name__ == "__main__":

@@ -1,91 +1,267 @@
-"""`sts-lightning reproduce`: run a published table again and compare."""
+"""`sts-lightning reproduce`: run a published table again and compare, draw a published figure."""
 
 from __future__ import annotations
 
-import argparse
+import logging
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from sts_lightning.cli.arguments import Commands, at_least, reject_unused
-from sts_lightning.cli.figure import list_figures
-from sts_lightning.errors import ConfigError, UserError
+import click
+from rich.console import Console
+
+from sts_lightning.cli.options import FILE, RESAMPLES, TRUST
+from sts_lightning.config.trust import Trust
+from sts_lightning.entry_points import typed_here
+from sts_lightning.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.reproduce.formats import write_report
+from sts_lightning.reproduce.listing import costs_on, list_tables, print_plan
+from sts_lightning.reproduce.plan import open_table
+from sts_lightning.reproduce.run import open_launcher, reproduce
+from sts_lightning.runs.folder import RunFolder, check_distinct
+from sts_lightning.workflows.figure_list import FIGURES
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from sts_lightning.workflows.figure_list import FigureSpec
+    from sts_lightning.workflows.figures import FigureRun
+
+log = logging.getLogger(__name__)
 
 
-def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add the command to the program."""
-    parser = commands.add_parser("reproduce", help="re-run a published table, and compare")
-    parser.add_argument("table", nargs="?", help="a file of conf/reproduce; default: list them")
-    parser.add_argument("--model", help="run the rows at the scale of conf/reproduce/scale/MODEL.yaml")
-    parser.add_argument(
-        "--plan", action="store_true", help="only print the runs, with memory, steps and time"
+def _folder(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"--folder {folder} is not a folder.", key="folder")
+    return folder
+
+
+MODEL = click.option("--model", help="The rows at the scale of conf/reproduce/scale/MODEL.yaml.")
+RUNS = click.option(
+    "--folder",
+    type=FILE,
+    default="runs/reproduce",
+    show_default=True,
+    callback=_folder,
+    help="Folder of the runs of all tables.",
+)
+
+
+def _of_a_table(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.argument("table")(MODEL(RUNS(command)))
+
+
+def _launched(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add how the runs are started."""
+    jobs = click.option(
+        "--jobs", type=click.IntRange(1), help="Jobs at a time. Default: one per GPU, or per two cores."
     )
-    parser.add_argument(
-        "--card", help="with --plan: card to plan for, as 24GB or rtx4090; default: the visible GPU, or none"
+    launcher = click.option(
+        "--launcher",
+        type=click.Choice(["process", "slurm", "ray"]),
+        default="process",
+        help="Default: processes of this machine.",
     )
-    parser.add_argument("--report", action="store_true", help="only collect what has finished")
-    parser.add_argument(
-        "--jobs", type=at_least(1), help="number of jobs at a time; default: one per GPU, or per two cores"
-    )
-    parser.add_argument(
-        "--launcher", choices=("process", "slurm", "ray"), default="process", help="default: this machine"
-    )
-    parser.add_argument(
+    settings = click.option(
         "--set",
-        nargs="+",
-        default=[],
+        "settings",
+        multiple=True,
         metavar="KEY=VALUE",
-        help="settings of the launcher, such as partition=gpu",
+        help="A setting of the launcher, such as partition=gpu; may be given several times.",
     )
-    parser.add_argument(
-        "--resamples", type=at_least(1), default=1000, help="bootstrap resamples; default: %(default)s"
-    )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        default=Path("runs/reproduce"),
-        help="folder of the runs of all tables; default: %(default)s",
-    )
-    parser.set_defaults(run=run, parser=parser)
+    return jobs(launcher(settings(command)))
 
 
-def run(options: argparse.Namespace) -> None:
-    """List the tables and figures, or plan, run and report one."""
-    _check(options)
-    from sts_lightning.reproduce import listing, plan  # --help does not wait for these
+@click.command("list")
+def list_command() -> None:
+    """List the tables and the figures of the papers, and what each needs."""
+    list_tables()
+    _list_figures()
 
-    if options.table is None:
-        listing.list_tables()
-        list_figures()
-        return
-    table = plan.open_table(options.table, options.model, options.folder)
-    from sts_lightning.reproduce import run as running
 
-    settings = [*([] if options.jobs is None else [f"jobs={options.jobs}"]), *options.set]
-    if options.plan:
-        running.open_launcher(table, options.launcher, settings)
-        listing.print_plan(table, options.jobs, listing.costs_on(options.card))
-        return
-    finished = options.report or running.reproduce(table, options.launcher, settings)
-    from sts_lightning.reproduce.formats import write_report
+@click.command("plan")
+@_of_a_table
+@_launched
+@click.option("--card", help="Card to plan for, as 24GB or rtx4090. Default: the visible GPU, or none.")
+def plan_command(
+    table: str,
+    model: str | None,
+    folder: Path,
+    jobs: int | None,
+    launcher: str,
+    settings: Sequence[str],
+    card: str | None,
+) -> None:
+    """Print the runs of TABLE, a file of conf/reproduce, with memory, steps and time."""
+    planned = open_table(table, model, folder)
+    open_launcher(planned, launcher, settings)  # a mistake in its settings is told first
+    print_plan(planned, jobs, costs_on(card))
 
-    write_report(table, options.table, options.resamples)
+
+@click.command("run")
+@_of_a_table
+@_launched
+@RESAMPLES
+def run_command(
+    table: str,
+    model: str | None,
+    folder: Path,
+    jobs: int | None,
+    launcher: str,
+    settings: Sequence[str],
+    resamples: int,
+) -> None:
+    """Run what is left of TABLE, a file of conf/reproduce, and report it."""
+    opened = open_table(table, model, folder)
+    finished = reproduce(opened, launcher, [*([] if jobs is None else [f"jobs={jobs}"]), *settings])
+    write_report(opened, table, resamples)
     if not finished:
         raise UserError(
             "some runs have not finished; the messages above name them.", hint="The same command continues."
         )
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Reject options that the others leave without effect, and a file in place of the folder."""
-    run, report = ("jobs", "launcher", "set"), ("report", "resamples")
-    if options.table is None:
-        everything = ("model", "plan", "card", *run, *report, "folder")
-        hint = "sts-lightning reproduce lists the tables."
-        reject_unused(options, everything, "without the name of a table", hint)
-    if options.plan:
-        reject_unused(options, report, "with --plan")
+@click.command("report")
+@_of_a_table
+@RESAMPLES
+def report_command(table: str, model: str | None, folder: Path, resamples: int) -> None:
+    """Collect what has finished of TABLE, a file of conf/reproduce."""
+    write_report(open_table(table, model, folder), table, resamples)
+
+
+@click.command("figure")
+@click.argument("name")
+@click.argument("runs", type=FILE, nargs=-1, metavar="[RUN]...")
+@click.option("--table", help="Draw the runs of this file of conf/reproduce.")
+@MODEL
+@click.option(
+    "--row",
+    "rows",
+    multiple=True,
+    help="With --table: one of its rows; may be given several times. Default: all.",
+)
+@click.option(
+    "--on",
+    type=click.Choice(["test", "dev"]),
+    default="test",
+    show_default=True,
+    help="Sentences whose rank and score are drawn by rank_figure1 and 6.",
+)
+@RUNS
+@click.option("--to", type=FILE, metavar="FILE.png", help="Default: figures/NAME.png in --folder.")
+@TRUST
+def figure_command(
+    name: str,
+    runs: Sequence[Path],
+    table: str | None,
+    model: str | None,
+    rows: Sequence[str],
+    on: Any,
+    folder: Path,
+    to: Path | None,
+    trust: Sequence[str],
+) -> None:
+    """Draw the figure NAME from finished RUNs, which are run folders, or from those of a table.
+
+    `sts-lightning reproduce list` shows the figures, and the commands that make each.
+    """
+    path = to or folder / "figures" / f"{name}.png"
+    if path.suffix != ".png":
+        raise ConfigError(f"--to must name a .png file, got {path}.", key="to")
+    spec = FIGURES.get(name)
+    if spec is None:
+        raise ConfigError(f"there is no figure {name}; there are: {', '.join(FIGURES)}.", key="name")
+    _check_figure(name, spec, bool(runs), table is not None)
+    from sts_lightning.analysis.plots import save_figure  # matplotlib, which tables do not wait for
+    from sts_lightning.workflows import figures
+
+    drawn: Figure
+    if spec.drawn_from == "nothing":
+        drawn = figures.regression_figure2()
+    elif table is not None:
+        drawn = figures.OF_RUNS[name](*_of_rows(table, model, rows, folder), on)
     else:
-        reject_unused(options, ("card",), "without --plan")
-    if options.report:
-        reject_unused(options, run, "with --report")
-    if options.folder.exists() and not options.folder.is_dir():
-        raise ConfigError(f"--folder {options.folder} is not a folder.", key="folder")
+        drawn = _of_folders(name, spec, runs, on, Trust.of(trust, False))
+    save_figure(drawn, path)
+    log.info("%s", path)
+
+
+def _list_figures() -> None:
+    """Print the figures with what each needs and the commands that make it."""
+    console = Console()
+    for name, spec in FIGURES.items():
+        console.print(f"{name:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
+        for line in (f"needs {spec.needs}", *map(typed_here, spec.commands)):
+            console.print(f"{'':22}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _check_figure(name: str, spec: FigureSpec, runs: bool, table: bool) -> None:
+    """Reject runs that do not fit the figure."""
+    source = {"nothing": "no run", "table": "the runs of a table, by --table"}
+    drawn = source.get(spec.drawn_from, "run folders")
+    if runs != (spec.drawn_from in ("runs", "evaluations")) or table != (spec.drawn_from == "table"):
+        made = f"They are made by: {'; '.join(map(typed_here, spec.commands[:-1]))}"
+        raise ConfigError(
+            f"{name} is drawn from {drawn}; it needs {spec.needs}.",
+            key="table" if spec.drawn_from == "table" else "runs",
+            hint=None if spec.drawn_from == "nothing" else made,
+        )
+
+
+def _of_folders(name: str, spec: FigureSpec, runs: Sequence[Path], on: Any, trust: Trust) -> Figure:
+    """Draw a figure from run folders, which a pattern may match beside files."""
+    from sts_lightning.workflows import figures
+
+    paths = [path for path in runs if not path.is_file()]
+    if not paths:
+        raise CheckpointError("these are files; name run folders.", key="runs")
+    check_distinct(paths)
+    folders = [RunFolder(path) for path in paths]
+    source = ", ".join(str(path) for path in paths)
+    if len(paths) > 3:
+        above = os.path.relpath(os.path.commonpath([path.absolute() for path in paths]))
+        source = f"{len(paths)} folders in {above}"
+    if spec.drawn_from == "evaluations":
+        return figures.rank_figure4(folders, source, trust)
+    return figures.OF_RUNS[name](figures.name_runs(folders, trust), source, on)
+
+
+def _of_rows(name: str, model: str | None, rows: Sequence[str], folder: Path) -> tuple[list[FigureRun], str]:
+    """Return the finished runs of a table, and the title of what is drawn.
+
+    Raises:
+        ConfigError: There is no such table or row.
+        CheckpointError: A run has not finished.
+    """
+    from sts_lightning.workflows.figures import read_run
+
+    table = open_table(name, model, folder)
+    cells = [
+        cell for cell in table.cells if table.spec.rows[cell.row].trains and table.spec.rows[cell.row].shown
+    ]
+    known = list(dict.fromkeys(cell.row for cell in cells))
+    unknown = sorted(set(rows) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"--row: {unknown[0]} is not a trained row of {name}; there are: {'; '.join(known)}.", key="rows"
+        )
+    cells = [cell for cell in cells if not rows or cell.row in rows]
+    several = len({cell.model for cell in cells}) > 1
+    planned = [
+        (f"{cell.row}, {cell.model}" if several else cell.row, run)
+        for cell in cells
+        for run in table.seed_runs(cell)
+    ]
+    missing = [run for _, run in planned if not run.done]
+    if missing:
+        command = f"sts-lightning reproduce {name}" + (f" --model {model}" if model else "")
+        raise CheckpointError(
+            f"{len(missing)} of {len(planned)} runs have not finished, the first in {missing[0].folder}.",
+            key="table",
+            hint=f"{command} runs them; --row draws some rows only.",
+        )
+    seeds = ", ".join(str(seed) for seed in table.run_seeds)
+    models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))
+    source = ", ".join(part for part in (name, models, f"seeds {seeds}") if part)
+    return [read_run(run.run_folder, row, run.trust) for row, run in planned], source

@@ -1,79 +1,77 @@
-"""`sts-lightning runs`: every run in a folder with its settings, scores and cost."""
+"""`sts-lightning runs`: list, compare, check and average finished runs."""
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import logging
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 
-from sts_lightning.cli.arguments import Commands, add_runs_folder, reject_unused
+from sts_lightning.cli.options import FILE, RESAMPLES, TRUST, TRUST_REMOTE_CODE
+from sts_lightning.config.trust import Trust
+from sts_lightning.console import print_scores
 from sts_lightning.counted import counted
-from sts_lightning.errors import UserError
-from sts_lightning.files import check_output, write_atomic
+from sts_lightning.data.files import short_names
+from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.files import check_output, last_name, write_atomic
+from sts_lightning.reproduce.collect import evaluation_text
+from sts_lightning.runs.folder import RunFolder, check_distinct
+from sts_lightning.runs.listing import (
+    COST,
+    Group,
+    ListedRun,
+    find_runs,
+    group_seeds,
+    sort_column,
+    sort_groups,
+)
 
 if TYPE_CHECKING:
-    from sts_lightning.runs.listing import Group, ListedRun
+    from sts_lightning.evaluation.bootstrap import Interval
 
 log = logging.getLogger(__name__)
 
 
-def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add the command to the program."""
-    parser = commands.add_parser("runs", help="every run in a folder with its settings, scores and cost")
-    add_runs_folder(parser)
-    parser.add_argument(
-        "--where",
-        metavar="KEY=VALUE",
-        nargs="+",
-        default=[],
-        help="runs with these settings alone, such as loss=PearsonLoss or optim.lr=5e-5",
-    )
-    parser.add_argument(
-        "--sort", metavar="COLUMN", help="a score, minutes or GB; default: average, else dev, else the path"
-    )
-    parser.add_argument("--each", action="store_true", help="a row for each seed")
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the table to a file")
-    parser.add_argument(
-        "--best", action="store_true", help="print the folder of the best run on dev, for scripts"
-    )
-    parser.set_defaults(run=run, parser=parser)
-
-
-def run(options: argparse.Namespace) -> None:
-    """Print the runs in a folder, best first, or the path of the best one."""
-    from sts_lightning.runs.listing import (  # --help does not wait for these
-        find_runs,
-        group_seeds,
-        sort_column,
-        sort_groups,
-    )
-
-    if options.best:
-        reject_unused(options, ("sort", "each", "csv"), "with --best")
-    check_output("--csv", options.csv)
-    runs = [one for one in find_runs(options.folder) if _fits(one.settings, options.where)]
+@click.command("list")
+@click.argument("folder", type=FILE, default="runs")
+@click.option(
+    "--where",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Runs with this setting alone, such as loss=PearsonLoss; may be given several times.",
+)
+@click.option(
+    "--sort",
+    metavar="COLUMN",
+    help="A score, minutes or GB. Default: average, else dev, else the path.",
+)
+@click.option("--each", is_flag=True, help="A row for each seed.")
+@click.option("--csv", "table", type=FILE, help="Write the table to a file.")
+@click.option("--best", is_flag=True, help="Print the folder of the best run on dev alone, for scripts.")
+def list_command(
+    folder: Path, where: Sequence[str], sort: str | None, each: bool, table: Path | None, best: bool
+) -> None:
+    """List the runs in FOLDER, by default those in runs, best first."""
+    check_output("--csv", table)
+    runs = [one for one in find_runs(folder) if _fits(one.settings, where)]
     if not runs:
-        raise UserError(
-            f"{options.folder} has no run{' with ' + ' '.join(options.where) if options.where else ''}."
-        )
-    if options.best:
-        log.info("%s", _best(runs).folder.path)
-        return
-    groups = group_seeds(runs, options.each)
+        raise UserError(f"{folder} has no run{' with ' + ' '.join(where) if where else ''}.")
     scores = list(dict.fromkeys(name for one in runs if one.metrics for name in one.metrics.scores))
     scores.sort(key=lambda name: name not in ("dev", "average"))
-    by = sort_column(options.sort, scores)
-    groups = sort_groups(groups, by)
-    if options.csv is not None:
-        _write(options.csv, groups, scores)
-    _print(groups, scores, options.folder)
+    groups = sort_groups(group_seeds(runs, each), sort_column(sort, scores))
+    if table is not None:
+        _write(table, groups, scores)
+    if best:
+        log.info("%s", _best(runs).folder.path)
+        return
+    _print(groups, scores, folder)
     for one in runs:
         if one.problem:
             log.warning("WARNING: %s", one.problem)
@@ -122,24 +120,17 @@ def _dev_pairs(settings: Mapping[str, Any]) -> object:
 
 
 def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
-    from sts_lightning.runs.listing import COST
-
     shown = [name for name in ("dev", "average", "rank") if name in scores] or list(scores[:1])
     table = Table(
         title=f"{counted(sum(len(group.runs) for group in groups), 'run')} in {folder}", title_justify="left"
     )
-    for heading in (
-        "run",
-        "settings",
-        "state" if any(g.state != "finished" for g in groups) else "",
-        "seeds",
-    ):
-        if heading:
-            table.add_column(heading, overflow="fold")
+    all_finished = all(group.state == "finished" for group in groups)
+    for heading in ("run", "settings", "seeds") if all_finished else ("run", "settings", "state", "seeds"):
+        table.add_column(heading, overflow="fold")
     for heading in (*shown, *COST):
         table.add_column(heading, justify="right", no_wrap=True)
     for group in groups:
-        state = [group.state] if any(g.state != "finished" for g in groups) else []
+        state = [] if all_finished else [group.state]
         row = [group.name(folder), group.settings_text, *state, " ".join(map(str, group.seeds))]
         table.add_row(*row, *(group.cell(name) or "-" for name in (*shown, *COST)))
     width = None if Console().is_terminal else 160
@@ -147,8 +138,6 @@ def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None
 
 
 def _write(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
-    from sts_lightning.runs.listing import COST
-
     keys = list(dict.fromkeys(key for group in groups for key in group.settings))
     columns = [*scores, *COST]
     text = io.StringIO()
@@ -162,3 +151,113 @@ def _write(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
         seeds = " ".join(map(str, group.seeds))
         writer.writerow([first, len(group.runs), group.state, seeds, *settings, *cells])
     write_atomic(path, text.getvalue())
+
+
+@click.command("compare")
+@click.argument("runs", type=FILE, nargs=-1, required=True, metavar="RUN...")
+@click.option(
+    "--to",
+    "others",
+    type=FILE,
+    multiple=True,
+    required=True,
+    metavar="RUN",
+    help="A run folder of the other system; may be given several times.",
+)
+@RESAMPLES
+def compare_command(runs: Sequence[Path], others: Sequence[Path], resamples: int) -> None:
+    """Print the scores of RUNs, those of the other system, and the differences, with 95 % intervals."""
+    from sts_lightning.evaluation.compare import compare  # takes longer than the other imports together
+
+    check_distinct(runs)
+    check_distinct(others, "--to")
+    one, two, difference = compare(runs, others, resamples)
+    table = Table(
+        title="Spearman x 100 with 95 % intervals over test pairs; *: the interval excludes zero",
+        caption="Seeds may vary more than test pairs: compare several runs of each system.",
+    )
+    for heading in ("", _name(runs), _name(others), "difference"):
+        table.add_column(heading, justify="right" if heading else "left")
+    for task, interval in difference.items():
+        mark = " *" if interval.low > 0 or interval.high < 0 else "  "
+        table.add_row(task, _unsigned(one[task]), _unsigned(two[task]), f"{interval}{mark}")
+    width = None if Console().is_terminal else 120
+    Console(width=width, markup=False, emoji=False).print(table)  # names may contain brackets
+
+
+def _name(runs: Sequence[Path]) -> str:
+    first = last_name(runs[0])
+    return first if len(runs) == 1 else f"{first}, ... ({len(runs)} runs)"
+
+
+def _unsigned(interval: Interval) -> str:
+    return f"{interval.estimate:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+
+
+@click.command("check")
+@click.argument("run", type=FILE)
+@TRUST
+@TRUST_REMOTE_CODE
+def check_command(run: Path, trust: Sequence[str], trust_remote_code: bool) -> None:
+    """Check that RUN is whole, fits its model and has the scores of its predictions.
+
+    It is the folder of a run or an evaluation.
+    """
+    from sts_lightning.workflows.verify import verify  # loads torch
+
+    outcomes = []
+    for check in verify(RunFolder(run), Trust.of(trust, trust_remote_code)):
+        log.info("%-12s %s: %s", check.outcome, check.name, check.text)
+        outcomes.append(check.outcome)
+    wrong = outcomes.count("wrong")
+    if wrong:
+        raise CheckpointError(f"{wrong} of {len(outcomes)} checks of {run} have failed.")
+
+
+@click.command("mean")
+@click.argument("runs", type=FILE, nargs=-1, required=True, metavar="RUN...")
+def mean_command(runs: Sequence[Path]) -> None:
+    """Print the scores of run folders, their mean and their standard deviation; files are left out."""
+    folders = [folder for folder in runs if not folder.is_file()]
+    if len(folders) < 2:
+        raise UserError("name at least two run folders.")
+    check_distinct(folders)
+    names = short_names(map(str, folders))
+    names |= {path: str(Path(path).resolve()) for path, name in names.items() if name in ("mean", "std")}
+    found = {names[str(folder)]: RunFolder(folder).last_stage() for folder in folders}
+    metrics = {name: run.metrics() for name, run in found.items()}
+    rows = {name: one.scores for name, one in metrics.items()}
+    if len({frozenset(row) for row in rows.values()}) > 1:
+        tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
+        raise UserError(f"the runs were reported on different tasks ({tasks}).")
+    how = {
+        name: f"aggregate={one.aggregate}, {evaluation_text(one.details)}" for name, one in metrics.items()
+    }
+    if len(set(how.values())) > 1:
+        ways = "; ".join(f"{name}: {way}" for name, way in how.items())
+        raise UserError(
+            f"the runs were evaluated differently ({ways}).", hint="Evaluate them alike with eval.py."
+        )
+    _warn_of_repeats(found)
+    print_scores("Spearman x 100 by run", rows | summarise(list(rows.values())))
+
+
+def _warn_of_repeats(runs: Mapping[str, RunFolder]) -> None:
+    """Say which runs have one seed: repeats of a run, which deviate less than runs of several seeds."""
+    names: dict[object, list[str]] = {}
+    for name, run in runs.items():
+        seed = run.complete_settings().get("seed") if run.config_file.is_file() else None
+        if seed is not None:
+            names.setdefault(seed, []).append(name)
+    for seed, of_seed in names.items():
+        if len(of_seed) > 1:
+            log.warning("WARNING: %s have the same seed, %s; std is over seeds.", " and ".join(of_seed), seed)
+
+
+def summarise(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return mean and sample standard deviation of each score over at least two runs."""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return {
+        "mean": {name: statistics.mean(values) for name, values in columns.items()},
+        "std": {name: statistics.stdev(values) for name, values in columns.items()},
+    }

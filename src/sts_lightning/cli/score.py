@@ -2,65 +2,62 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from sts_lightning.cli.arguments import Commands, add_model, add_trust
+import click
+
+from sts_lightning.cli.options import FILE, MODEL, TRUST, TRUST_REMOTE_CODE, columns
+from sts_lightning.data.files import read_text_pairs
+from sts_lightning.errors import UserError
+from sts_lightning.evaluation.similarity import score_pairs
+from sts_lightning.files import check_output, write_atomic
+from sts_lightning.workflows.evaluated_encoder import load_named
 
 log = logging.getLogger(__name__)
 
 
-def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add the command to the program."""
-    parser = commands.add_parser("score", help="the similarity of each pair of a file, by a run or any model")
-    add_model(parser)
-    parser.add_argument("file", metavar="PAIRS", type=Path, help="CSV, TSV or JSONL with two text columns")
-    parser.add_argument(
-        "--columns",
-        nargs=2,
-        metavar=("FIRST", "SECOND"),
-        default=["sentence1", "sentence2"],
-        help="names of the columns; default: sentence1 sentence2",
-    )
-    parser.add_argument("--to", type=Path, metavar="FILE", help="CSV to write; default: the terminal")
-    add_trust(parser)
-    parser.set_defaults(run=run)
+@click.command("score")
+@MODEL
+@click.argument("pairs", type=FILE)
+@columns("sentence1", "sentence2")
+@click.option("--to", type=FILE, help="CSV to write. Default: the terminal.")
+@TRUST
+@TRUST_REMOTE_CODE
+def score_command(
+    model: str,
+    pairs: Path,
+    columns: tuple[str, str],
+    to: Path | None,
+    trust: Sequence[str],
+    trust_remote_code: bool,
+) -> None:
+    """Write the sentences and the cosine of each pair as CSV.
 
-
-def run(options: argparse.Namespace) -> None:
-    """Write the sentences and the cosine of each pair as CSV."""
-    from sts_lightning.data.files import read_text_pairs
-    from sts_lightning.errors import UserError
-    from sts_lightning.evaluation.similarity import score_pairs
-    from sts_lightning.files import check_output, write_atomic
-    from sts_lightning.workflows.evaluated_encoder import load_named
-
-    if options.columns[0] == options.columns[1]:
-        raise UserError(f"--columns: {options.columns[0]} is named twice.")
-    check_output("--to", options.to, options.file)
-    if options.to is None:
-        _log_beside_output()
-    pairs, _ = read_text_pairs(options.file, options.columns)
-    firsts, seconds = zip(*pairs, strict=True)
-    encoder = load_named(options.model, options.trust, options.trust_remote_code)
+    MODEL is a run folder, a folder of sentence-transformers or transformers, an id on the model hub, or a
+    choice of model=, such as minilm. PAIRS is a CSV, TSV or JSONL file with two text columns.
+    """
+    if columns[0] == columns[1]:
+        raise UserError(f"--columns: {columns[0]} is named twice.")
+    check_output("--to", to, pairs)
+    if to is None:  # standard output holds the CSV
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+                handler.setStream(sys.stderr)
+    texts, _ = read_text_pairs(pairs, columns)
+    firsts, seconds = zip(*texts, strict=True)
+    encoder = load_named(model, trust, trust_remote_code)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*options.columns, "cosine"])
-    for pair, cosine in zip(pairs, score_pairs(encoder, firsts, seconds), strict=True):
+    writer.writerow([*columns, "cosine"])
+    for pair, cosine in zip(texts, score_pairs(encoder, firsts, seconds), strict=True):
         writer.writerow([*pair, f"{cosine:.6f}"])
-    if options.to is None:
+    if to is None:
         print(text.getvalue(), end="")
     else:
-        write_atomic(options.to, text.getvalue())
-        log.info("%s: the cosines of %s pairs", options.to, f"{len(pairs):,}")
-
-
-def _log_beside_output() -> None:
-    """Send what loading says to standard error: standard output holds the CSV."""
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
-            handler.setStream(sys.stderr)
+        write_atomic(to, text.getvalue())
+        log.info("%s: the cosines of %s pairs", to, f"{len(texts):,}")

@@ -166,7 +166,7 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust, encoder_only: bo
     needed = NOTHING
     for request in found:
         needed |= request.needs or NOTHING
-    options = ["--trust", *sorted(needed.names)] if needed.names else []
+    options = [word for name in sorted(needed.names) for word in ("--trust", name)]
     options += ["--trust-remote-code"] if needed.remote_code else []
     python = [f"trust={sorted(needed.names)}"] if needed.names else []
     python += ["trust_remote_code=True"] if needed.remote_code else []

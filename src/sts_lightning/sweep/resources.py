@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from omegaconf import DictConfig
 
-from sts_lightning.cores import count_cores
+from sts_lightning.cpu import count_cores
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.job import Demand, Job, Resources
 

@@ -29,18 +29,18 @@ def _from_table(name: str, table: str, more: str = "") -> tuple[str, ...]:
     """Commands of a figure whose runs are those of a table, at a small scale."""
     return (
         f"sts-lightning reproduce {table} --model minilm",
-        f"sts-lightning figure {name} --table {table} --model minilm{more}",
+        f"sts-lightning reproduce figure {name} --table {table} --model minilm{more}",
     )
 
 
 WATCHED = "python train.py -m experiment=simcse_unsup callbacks=rank_monitor"
-PAIR = ' --rows SimCSE "SimCSE + RR"'
+PAIR = ' --row SimCSE --row "SimCSE + RR"'
 
 FIGURES = {
     "regression_figure2": FigureSpec(
         "STS-Regression, Figure 2 (Translated ReLU and Smooth K2)",
         "no run",
-        ("sts-lightning figure regression_figure2",),
+        ("sts-lightning reproduce figure regression_figure2",),
         drawn_from="nothing",
     ),
     "rank_figure1": FigureSpec(
@@ -59,7 +59,7 @@ FIGURES = {
         "runs with callbacks=rank_monitor callbacks.rank_monitor.views=dropout",
         (
             f"{WATCHED} callbacks.rank_monitor.views=dropout seed=1 hydra.sweep.dir=runs/views",
-            "sts-lightning figure rank_figure3 --runs runs/views/*",
+            "sts-lightning reproduce figure rank_figure3 runs/views/*",
         ),
         drawn_from="runs",
     ),
@@ -70,14 +70,16 @@ FIGURES = {
             "python train.py experiment=simcse_unsup callbacks=rank_monitor trainer.keep_every=500 "
             "hydra.run.dir=runs/kept",
             "python eval.py -m ckpt=runs/kept step=0,500,1000 suite=probing hydra.sweep.dir=runs/probing",
-            "sts-lightning figure rank_figure4 --runs runs/probing/*",
+            "sts-lightning reproduce figure rank_figure4 runs/probing/*",
         ),
         drawn_from="evaluations",
     ),
     "rank_figure6": FigureSpec(
         "Rank reduction, Figure 6 (rank against standard deviation over seeds)",
         "two seeds or more of three systems or more, with ranks as for rank_figure1",
-        _from_table("rank_figure6", "rank_table2", " --rows SimCSE MixCSE ESimCSE PromptBERT"),
+        _from_table(
+            "rank_figure6", "rank_table2", " --row SimCSE --row MixCSE --row ESimCSE --row PromptBERT"
+        ),
         chooses_sentences=True,
     ),
     "rank_figure7": FigureSpec(

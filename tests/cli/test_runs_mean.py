@@ -1,3 +1,5 @@
+"""`sts-lightning runs mean`."""
+
 from __future__ import annotations
 
 import json
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.cli.main import main
-from sts_lightning.cli.seeds import summarise
+from sts_lightning.cli.runs import summarise
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
 
@@ -25,7 +27,7 @@ def test_mean_and_sample_deviation(tmp_path: Path, capsys: pytest.CaptureFixture
     summary = summarise(rows)
     assert summary["mean"]["STSB"] == 82.0
     assert summary["std"]["average"] == statistics.stdev([80.0, 81.0, 85.0])
-    main(["seeds", *(str(tmp_path / str(index)) for index in range(3))])
+    main(["runs", "mean", *(str(tmp_path / str(index)) for index in range(3))])
     assert "82.00" in capsys.readouterr().out
 
 
@@ -38,7 +40,7 @@ def test_tasks_in_another_order_and_a_folder_called_mean(
         test = {"average": 10.5, "tasks": tasks}
         (tmp_path / name / "metrics.json").write_text(json.dumps({"dev": {"spearman": 55.0}, "test": test}))
     monkeypatch.chdir(tmp_path / "mean")
-    main(["seeds", ".", "../b"])
+    main(["runs", "mean", ".", "../b"])
     printed = capsys.readouterr().out
     assert printed.count("55.00") == 3
     assert "mean" in printed
@@ -49,9 +51,9 @@ def test_repeats_of_a_seed_are_named(tmp_path: Path, caplog: pytest.LogCaptureFi
         save(tmp_path / name, 88.0, 80.0)
         settings = f"seed: {seed}\nmodel: {{_target_: x}}\nprompt: {{}}\nevaluation: {{}}\n"
         (tmp_path / name / "config.yaml").write_text(settings)
-    main(["seeds", *(str(tmp_path / name) for name in "ab")])
+    main(["runs", "mean", *(str(tmp_path / name) for name in "ab")])
     assert "same seed" not in caplog.text
-    main(["seeds", *(str(tmp_path / name) for name in "abc")])
+    main(["runs", "mean", *(str(tmp_path / name) for name in "abc")])
     assert "a and c have the same seed, 1" in caplog.text
 
 
@@ -63,7 +65,7 @@ def test_unfinished_and_broken_runs(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"metrics\.json is broken"):
         _ = RunFolder(tmp_path).metrics().scores
     with pytest.raises(SystemExit, match="at least two"):
-        main(["seeds", str(tmp_path)])
+        main(["runs", "mean", str(tmp_path)])
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_results_that_cannot_be_summarised(second: str, message: str, tmp_path: 
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "metrics.json").write_text(second)
     with pytest.raises(SystemExit, match=message):
-        main(["seeds", str(tmp_path / "good"), str(tmp_path / "other")])
+        main(["runs", "mean", str(tmp_path / "good"), str(tmp_path / "other")])
 
 
 def test_runs_of_one_name_in_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,10 +92,10 @@ def test_runs_of_one_name_in_two_folders(tmp_path: Path, capsys: pytest.CaptureF
         (tmp_path / str(number)).mkdir()
         save(tmp_path / str(number) / "run", 88.0, score)
     runs = [str(tmp_path / str(number) / "run") for number in range(2)]
-    main(["seeds", *runs])
+    main(["runs", "mean", *runs])
     assert "81.00" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="named twice"):
-        main(["seeds", runs[0], f"{tmp_path}/0/../0/run"])
+        main(["runs", "mean", runs[0], f"{tmp_path}/0/../0/run"])
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_runs_that_were_evaluated_differently(changed: dict[str, object], tmp_pa
     path = tmp_path / "other" / "metrics.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
     with pytest.raises(SystemExit, match=r"evaluated differently .*one: aggregate=all, .*; other: "):
-        main(["seeds", str(tmp_path / "one"), str(tmp_path / "other")])
+        main(["runs", "mean", str(tmp_path / "one"), str(tmp_path / "other")])
 
 
 def test_a_run_that_does_not_exist_is_named(tmp_path: Path) -> None:
@@ -113,6 +115,6 @@ def test_a_run_that_does_not_exist_is_named(tmp_path: Path) -> None:
     for name in ("one", "two"):
         save(tmp_path / name, 88.0, 80.0)
     (tmp_path / "scores.csv").touch()
-    main(["seeds", *(str(tmp_path / name) for name in ("one", "two", "scores.csv"))])
+    main(["runs", "mean", *(str(tmp_path / name) for name in ("one", "two", "scores.csv"))])
     with pytest.raises(SystemExit, match=r"three has no metrics\.json"):
-        main(["seeds", *(str(tmp_path / name) for name in ("one", "two", "three"))])
+        main(["runs", "mean", *(str(tmp_path / name) for name in ("one", "two", "three"))])

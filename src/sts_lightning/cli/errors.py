@@ -1,0 +1,97 @@
+"""What a command says and returns when it ends early."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import NoReturn
+
+from sts_lightning.batch_job import requeue
+from sts_lightning.errors import InterruptedRunError, StorageError, UserError
+from sts_lightning.interrupts import signal_name, stopping_signal, unmasked
+from sts_lightning.runs.lock import is_first_process
+
+STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
+"""errno values of a write that failed, of which the system names no file."""
+
+
+_show = logging.Handler.handleError
+
+
+@contextlib.contextmanager
+def reporting(debug: bool) -> Iterator[None]:
+    """Turn an error that is none of the code into one message and an exit status.
+
+    Statuses: 1 error, 3 the run has already finished, 75 another process runs in the folder, 128 + N stopped
+    by signal N (130 for Ctrl-C, 143 for SIGTERM).
+
+    Args:
+        debug: Whether to show stack traces instead.
+    """
+    logging.Handler.handleError = _handle_error  # type: ignore[method-assign]
+    try:
+        with unmasked():
+            yield
+        sys.stdout.flush()
+    except UserError as error:
+        _exit(error, debug)
+    except KeyboardInterrupt as error:  # a run that has begun raises its own error
+        number = stopping_signal(error) or signal.SIGINT
+        message = f"stopped by {signal_name(number)}. The same command starts it again."
+        _exit(InterruptedRunError(message, number), debug)
+    except BrokenPipeError:
+        try:
+            print(flush=True)
+        except BrokenPipeError:  # the reader of the output has ended, as in `| head`
+            _drop_output()
+            sys.exit(1)
+        raise  # of another pipe
+    except OSError as error:
+        if not is_of_a_file(error):
+            raise
+        where = f"{error.filename2 or error.filename}: " if error.filename else ""
+        _exit(StorageError(f"{where}{error.strerror}."), debug)
+    except (RuntimeError, MemoryError) as error:
+        from sts_lightning.models.inference import is_out_of_memory, shortage  # loads torch
+
+        if not is_out_of_memory(error):
+            raise
+        _exit(shortage(error), debug)
+
+
+def is_of_a_file(error: OSError) -> bool:
+    """Return whether an error is about a file or a full disk, not about a connection or a process."""
+    return error.filename is not None or error.errno in STORAGE
+
+
+def _drop_output() -> None:
+    """Direct standard output to nowhere, with what Python writes to it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _handle_error(self: logging.Handler, record: logging.LogRecord) -> None:
+    """Go on without output once its reader has ended: a run logs to its folder as well."""
+    if isinstance(sys.exc_info()[1], BrokenPipeError):
+        _drop_output()
+    else:
+        _show(self, record)
+
+
+def _exit(error: UserError, debug: bool) -> NoReturn:
+    if debug:
+        raise error
+    if not isinstance(error, InterruptedRunError):
+        if error.exit_status == 1:
+            sys.exit(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
+    elif is_first_process():  # of those that train one run
+        print(error, file=sys.stderr)
+        message = requeue(error.number)
+        if message is not None:
+            print(message, file=sys.stderr)
+    sys.exit(error.exit_status)
