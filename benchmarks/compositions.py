@@ -38,10 +38,10 @@ from sts_lightning.config.composing import composing
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import UserError
-from sts_lightning.markdown import one_line
 from sts_lightning.models.sharding import gathered
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_decoders import write_mistral
+from sts_lightning.text import one_line
 from sts_lightning.workflows.train import build_experiment, train_in
 from sts_lightning.workflows.validate import validate
 

@@ -10,9 +10,9 @@ from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from sts_lightning.conf_folders import Entry
 from sts_lightning.config.composing import composing
 from sts_lightning.config.override_syntax import syntax_error
-from sts_lightning.entry_points import Entry
 from sts_lightning.errors import ConfigError
 
 

@@ -8,11 +8,11 @@ import statistics
 
 import pytest
 
-from sts_lightning.markdown import one_line
 from sts_lightning.reproduce import formats
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import _cells, _tex, csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Table
+from sts_lightning.text import one_line
 
 
 def test_csv_has_unrounded_values(table: Table, scores: dict[str, list[float]]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from sts_lightning.counted import counted
 from sts_lightning.planning.cards import BANDWIDTH, EFFICIENCY
 from sts_lightning.planning.costs import duration, size
 from sts_lightning.planning.estimate import Estimate
 from sts_lightning.planning.meter import KINDS
+from sts_lightning.text import counted
 
 
 def print_estimate(name: str, plan: Estimate) -> None:

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from sts_lightning.cli import reproduce_table as steps
 from sts_lightning.cli.options import FILE, RESAMPLES, TRUST
+from sts_lightning.conf_folders import typed_here
 from sts_lightning.config.trust import Trust
-from sts_lightning.entry_points import typed_here
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.runs.distinct import check_distinct
 from sts_lightning.runs.folder import RunFolder

@@ -11,7 +11,6 @@ from pathlib import Path
 from rich.console import Console
 
 from sts_lightning.conf_folders import files_of
-from sts_lightning.counted import counted
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.files import write_atomic
 from sts_lightning.reproduce.configs import train_configs
@@ -30,6 +29,7 @@ from sts_lightning.reproduce.spec import (
 )
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.plan import Cost
+from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.conf_folders import files_of
+from sts_lightning.conf_folders import Entry, command_line, files_of
 from sts_lightning.config.composing import composing
 from sts_lightning.config.keys import flat_keys, suggest, unknown_key
 from sts_lightning.config.override_syntax import syntax_error
-from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError
 
 TYPES = {

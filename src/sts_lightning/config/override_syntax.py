@@ -7,8 +7,8 @@ import shlex
 
 from hydra.errors import ConfigCompositionException, OverrideParseException
 
+from sts_lightning.conf_folders import Entry
 from sts_lightning.config.keys import path_override
-from sts_lightning.entry_points import Entry
 from sts_lightning.errors import ConfigError
 
 _NAME = re.compile(r"[~+]{0,2}[\w./@:\-]+")

@@ -11,7 +11,6 @@ from types import MappingProxyType
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.counted import counted
 from sts_lightning.data.module import DEV, TEST, TRAINING, SentenceDataModule
 from sts_lightning.data.overlap import pair_key, report_common
 from sts_lightning.data.pair_tables import (
@@ -28,6 +27,7 @@ from sts_lightning.data.pair_tables import (
 from sts_lightning.data.readers.row_values import BadRows, checked_range, number, score, sentence
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import DataError, at_setting
+from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

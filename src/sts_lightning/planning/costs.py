@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.counted import counted
 from sts_lightning.errors import UserError
 from sts_lightning.planning.cards import GIB, Card, find_card, this_machine
 from sts_lightning.planning.estimate import Estimate, estimate
+from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import io
 import statistics
 from collections.abc import Sequence
 
-from sts_lightning.markdown import one_line
 from sts_lightning.reproduce.collect import Collected, System
 from sts_lightning.reproduce.grids import CLEAN, Grid, grids, notes, setting_notes, trained_on
+from sts_lightning.text import one_line
 
 PAGE = 90
 """Width of a LaTeX page in characters; a wider table is shrunk to fit."""

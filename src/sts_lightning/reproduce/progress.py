@@ -10,11 +10,11 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from sts_lightning.conf_folders import files_of
-from sts_lightning.counted import counted
 from sts_lightning.reproduce.papers import OTHERS, PAPERS, PARAMETERS
 from sts_lightning.reproduce.plan import Table
 from sts_lightning.reproduce.record import Record, order_of, read_record
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, compared_column, load_spec
+from sts_lightning.text import counted
 from sts_lightning.workflows.figure_list import FIGURES
 
 AGREES = "runs and agrees in order"

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from sts_lightning.counted import counted
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.charts import STYLES, Series, line_chart, swatch
 from sts_lightning.runs.differences import shown
 from sts_lightning.runs.html import page, sorting_script, text_table
 from sts_lightning.runs.listing import COST, Group, ListedRun
+from sts_lightning.text import counted
 
 DEV = "dev/spearman"
 """Column of a history."""

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sts_lightning.counted import counted
 from sts_lightning.errors import FailedJobsError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.grid import Planned
 from sts_lightning.sweep.job import Demand, Job, job_config
 from sts_lightning.sweep.overview import common
+from sts_lightning.text import counted
 
 Check = Callable[[RunFolder, DictConfig], str | None]
 """Function that raises `UserError` for a run that cannot work, and returns what this machine lacks for it."""

@@ -10,8 +10,8 @@ from torch import Tensor
 from torchmetrics import PearsonCorrCoef
 from torchmetrics.functional import spearman_corrcoef
 
-from sts_lightning.counted import counted
 from sts_lightning.errors import TrainingError
+from sts_lightning.text import counted
 
 MONITOR = "dev/spearman"
 """Metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""

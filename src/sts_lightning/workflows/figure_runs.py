@@ -13,10 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.analysis.figures import Trace
 from sts_lightning.analysis.phases import Phases, find_phases
 from sts_lightning.analysis.system_figures import System
+from sts_lightning.conf_folders import command_line
 from sts_lightning.config.identity import without_volatile
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.no_run import no_run

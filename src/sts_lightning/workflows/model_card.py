@@ -11,9 +11,9 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from sts_lightning.choices import ExportFormat
-from sts_lightning.markdown import code
 from sts_lightning.models.pipeline_files import OWN_FILE
 from sts_lightning.published import TrainingCount
+from sts_lightning.text import code
 from sts_lightning.workflows.card_facts import UNKNOWN, CardFacts, Score, leak_audit
 
 TAGS = ["sentence-similarity", "feature-extraction", "sts-lightning"]

@@ -10,17 +10,17 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.conf_folders import command_line
 from sts_lightning.config.constraints import check_config, check_target
 from sts_lightning.config.keys import flat_keys, path_override
 from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
-from sts_lightning.counted import counted
-from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.runs.calibration_file import load_calibration
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.no_run import no_run
+from sts_lightning.text import counted
 from sts_lightning.training.dev_metrics import MONITOR
 from sts_lightning.workflows.verify_scores import check_predictions, encode_again
 from sts_lightning.workflows.verify_weights import NotCheckedError, check_fit, check_tensors

@@ -10,7 +10,6 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
-from sts_lightning.counted import counted
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
@@ -18,6 +17,7 @@ from sts_lightning.models.loading import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import load_predictions
+from sts_lightning.text import counted
 from sts_lightning.workflows.scoring import score
 from sts_lightning.workflows.verify_weights import not_here
 
