@@ -11,7 +11,7 @@ import pytest
 
 from sts_lightning.cli import groups
 from sts_lightning.cli.main import COMMANDS, DATA, PROGRAM, REPRODUCE, RUNS, main
-from sts_lightning.entry_points import ENTRIES, Entry, script_of
+from sts_lightning.conf_folders import ENTRIES, Entry, script_of
 from tests.cli.helpers import leaves
 from tests.runs.test_predictions import write_predictions
 

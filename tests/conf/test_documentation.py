@@ -16,8 +16,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from sts_lightning.cli.main import PROGRAM
+from sts_lightning.conf_folders import ENTRIES
 from sts_lightning.config.constraints import check_config
-from sts_lightning.entry_points import ENTRIES
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

@@ -12,9 +12,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.conf_folders import VARIABLE
+from sts_lightning.conf_folders import VARIABLE, Entry
 from sts_lightning.config.compose import compose_train, composing, explain
-from sts_lightning.entry_points import Entry
 from sts_lightning.errors import ConfigError
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.markdown import one_line
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import _cells, _tex, csv_text, latex, markdown, write_report
 from sts_lightning.reproduce.plan import Table
+from sts_lightning.text import one_line
 from tests.reproduce.conftest import spec
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from sts_lightning.entry_points import Entry, script_of
+from sts_lightning.conf_folders import Entry, script_of
 
 
 class HydraCommand(click.Command):

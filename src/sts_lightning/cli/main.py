@@ -10,8 +10,8 @@ import click
 
 from sts_lightning.cli.errors import reporting
 from sts_lightning.cli.groups import HydraCommand, LazyGroup
+from sts_lightning.conf_folders import ENTRIES
 from sts_lightning.cpu import set_cpu_defaults
-from sts_lightning.entry_points import ENTRIES
 from sts_lightning.interrupts import listening
 
 USAGE = 2

@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 
 from sts_lightning.cli.options import FILE, RESAMPLES, TRUST
+from sts_lightning.conf_folders import typed_here
 from sts_lightning.config.trust import Trust
-from sts_lightning.entry_points import typed_here
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.reproduce.formats import write_report
 from sts_lightning.reproduce.listing import costs_on, list_tables, print_plan

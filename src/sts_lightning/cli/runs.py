@@ -17,7 +17,6 @@ from rich.table import Table
 from sts_lightning.cli.options import FILE, RESAMPLES, TRUST, TRUST_REMOTE_CODE
 from sts_lightning.config.trust import Trust
 from sts_lightning.console import print_scores
-from sts_lightning.counted import counted
 from sts_lightning.data.files import short_names
 from sts_lightning.errors import CheckpointError, UserError
 from sts_lightning.files import check_output, last_name, write_atomic
@@ -32,6 +31,7 @@ from sts_lightning.runs.listing import (
     sort_column,
     sort_groups,
 )
+from sts_lightning.text import counted
 
 if TYPE_CHECKING:
     from sts_lightning.evaluation.bootstrap import Interval

@@ -20,11 +20,10 @@ from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
-from sts_lightning.conf_folders import PACKAGED, files_of, folders
+from sts_lightning.conf_folders import PACKAGED, Entry, command_line, files_of, folders
 from sts_lightning.config.keys import flat_keys, path_override, suggest, unknown_key
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.config.stages import compose_stages
-from sts_lightning.entry_points import Entry, command_line
 from sts_lightning.errors import ConfigError
 
 

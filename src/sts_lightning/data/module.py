@@ -14,7 +14,6 @@ from datasets import Dataset, concatenate_datasets
 from torch.utils.data import DataLoader
 
 from sts_lightning.choices import LabelKind, TextFound
-from sts_lightning.counted import counted
 from sts_lightning.data.collate import Prepare, View, ViewCollator
 from sts_lightning.data.files import summary
 from sts_lightning.data.loader import ResumableLoader, Share
@@ -23,7 +22,7 @@ from sts_lightning.data.readers.senteval import STSTask, text_found
 from sts_lightning.distributed import Shard
 from sts_lightning.errors import CheckpointError, DataError
 from sts_lightning.published import TrainingCount
-from sts_lightning.ranges import check_range
+from sts_lightning.text import check_range, counted
 
 log = logging.getLogger(__name__)
 

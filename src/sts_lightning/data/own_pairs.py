@@ -13,7 +13,6 @@ from typing import TypedDict, Unpack
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.counted import counted
 from sts_lightning.data.files import (
     SCORED_COLUMNS,
     Files,
@@ -41,6 +40,7 @@ from sts_lightning.data.pair_tables import (
 from sts_lightning.data.readers.row_values import BadRows, checked_range
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import DataError, at_setting
+from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, DatasetInfo
 
-from sts_lightning.counted import counted
 from sts_lightning.errors import DataError
+from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from sts_lightning.counted import counted
 from sts_lightning.errors import UserError
 from sts_lightning.planning.cards import BANDWIDTH, EFFICIENCY, GIB, Card, find_card, this_machine
 from sts_lightning.planning.estimate import Estimate, estimate
 from sts_lightning.planning.meter import KINDS
+from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

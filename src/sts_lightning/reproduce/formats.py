@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from sts_lightning.files import write_atomic
-from sts_lightning.markdown import one_line
 from sts_lightning.reproduce.collect import Collected, System, collect
 from sts_lightning.reproduce.grids import CLEAN, Grid, grids, notes, setting_notes, trained_on
 from sts_lightning.reproduce.plan import Table
+from sts_lightning.text import one_line
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from sts_lightning.conf_folders import files_of
+from sts_lightning.conf_folders import command_line, files_of
 from sts_lightning.config.compose import compose_train
-from sts_lightning.counted import counted
-from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError
 from sts_lightning.reproduce.plan import VARYING, Planned, Table
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec, load_spec
 from sts_lightning.sweep.plan import Cost, print_line, print_run
+from sts_lightning.text import counted
 
 
 def list_tables() -> None:

@@ -12,11 +12,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.conf_folders import folders
+from sts_lightning.conf_folders import Entry, command_line, folders, script_of
 from sts_lightning.config.compose import compose_job, explain
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.entry_points import Entry, command_line, script_of
 from sts_lightning.errors import ConfigError
 from sts_lightning.reproduce.spec import (
     Preparation,

@@ -12,8 +12,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.conf_folders import PACKAGED, files_of
-from sts_lightning.counted import counted
 from sts_lightning.errors import ConfigError
+from sts_lightning.text import counted
 
 Kind = Literal["table", "scale"]
 """What a file below ``conf/reproduce`` specifies."""

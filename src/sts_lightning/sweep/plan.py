@@ -9,13 +9,13 @@ from omegaconf import DictConfig, open_dict
 from rich.console import Console
 
 from sts_lightning.config.compose import job_config
-from sts_lightning.counted import counted
 from sts_lightning.errors import FailedJobsError, UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.grid import Planned
 from sts_lightning.sweep.job import Demand
 from sts_lightning.sweep.overview import common
+from sts_lightning.text import counted
 
 Check = Callable[[RunFolder, DictConfig], str | None]
 """Function that raises `UserError` for a run that cannot work, and returns what this machine lacks for it."""

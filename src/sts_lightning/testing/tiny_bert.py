@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_checks import EncoderSettings
-from sts_lightning.ranges import check_range
+from sts_lightning.text import check_range
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

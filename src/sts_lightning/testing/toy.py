@@ -19,7 +19,7 @@ from sts_lightning.data.module import COLUMNS, SentenceDataModule
 from sts_lightning.data.pair_tables import SourceCount, make_table
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.data.sentences import repeated_views
-from sts_lightning.ranges import check_range
+from sts_lightning.text import check_range
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
     "actor": (

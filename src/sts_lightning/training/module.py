@@ -16,7 +16,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from sts_lightning.choices import Frozen
-from sts_lightning.counted import counted
 from sts_lightning.data.collate import Batch
 from sts_lightning.data.pair_tables import identical_pairs
 from sts_lightning.errors import TrainingError
@@ -28,6 +27,7 @@ from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.base import Regularizer
+from sts_lightning.text import counted
 from sts_lightning.training.companion import Companion, Step
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size

@@ -11,7 +11,7 @@ from torch import Tensor
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.random_weights import random_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
-from sts_lightning.ranges import check_range
+from sts_lightning.text import check_range
 from sts_lightning.training.companion import Companion, Step
 
 LARGEST = 10_000_000

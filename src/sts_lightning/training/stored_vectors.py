@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sts_lightning.counted import counted
 from sts_lightning.data.readers.text_files import read_lines
 from sts_lightning.errors import DataError
+from sts_lightning.text import counted
 
 SENTENCES, VECTORS = "sentences.txt", "vectors.npy"
 

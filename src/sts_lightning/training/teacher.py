@@ -20,7 +20,7 @@ from sts_lightning.models.fingerprint import fingerprint
 from sts_lightning.models.loading import is_run, load
 from sts_lightning.models.pipeline import from_pipeline
 from sts_lightning.models.pooling import Pooling
-from sts_lightning.ranges import check_range
+from sts_lightning.text import check_range
 from sts_lightning.training.companion import Companion, Step
 from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
 

@@ -16,9 +16,9 @@ from sts_lightning.analysis import figures as draw
 from sts_lightning.analysis.figures import Trace
 from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.system_figures import System, instability, rank_scores
+from sts_lightning.conf_folders import command_line
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.losses.base import TOP_SCORE
 from sts_lightning.losses.siamese import ZeroZoneLoss

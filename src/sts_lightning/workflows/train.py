@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning import interrupts
+from sts_lightning.conf_folders import command_line
 from sts_lightning.config.build import name_setting
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.machine import decided, fix_workspace, weights_device, without_repetition
@@ -29,7 +30,6 @@ from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.cpu import keep_freed_memory
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import values_of
-from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError, InterruptedRunError, TrainingError, at_setting
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder

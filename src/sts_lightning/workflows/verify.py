@@ -10,12 +10,11 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.conf_folders import command_line
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
-from sts_lightning.counted import counted
-from sts_lightning.entry_points import command_line
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
 from sts_lightning.models.finite_weights import check_finite
@@ -25,6 +24,7 @@ from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.runs.folder import RunFolder, no_run
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import load_predictions
+from sts_lightning.text import counted
 
 ROUNDING = 1e-6
 """Largest difference of a correlation times 100 that is computed twice from the same numbers."""

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from sts_lightning.counted import counted
 from sts_lightning.data.fetch.convert import convert
 from sts_lightning.data.fetch.download import Source, download, sha256
 from sts_lightning.data.fetch.manifest import FetchedFile, Record, read_manifest, write_record
 from sts_lightning.data.fetch.parts import Part, place, try_count
 from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError
+from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sts_lightning.counted import counted
 from sts_lightning.data.readers.row_values import BadRows, text_of
 from sts_lightning.errors import DataError, MissingColumnError
 from sts_lightning.strict_json import parse_json
+from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,11 @@
-"""Text from elsewhere against a parser of Markdown."""
+"""Text in messages, and text from elsewhere against a parser of Markdown."""
 
 from __future__ import annotations
 
 import pytest
 from markdown_it import MarkdownIt
 
-from sts_lightning.markdown import code
+from sts_lightning.text import code, counted
 
 PARSER = MarkdownIt("commonmark").enable("table")
 
@@ -38,3 +38,7 @@ def test_code_stays_within_a_cell_of_a_table(text: str) -> None:
     assert len(cells) == 4
     assert [child.type for child in cells[-1].children or []] == ["code_inline"]
     assert (cells[-1].children or [])[0].content.strip() == TEXTS[text]
+
+
+def test_singular_and_plural() -> None:
+    assert [counted(n, "run") for n in (0, 1, 2, 1200)] == ["0 runs", "1 run", "2 runs", "1,200 runs"]

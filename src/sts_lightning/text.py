@@ -1,8 +1,21 @@
-"""Text from elsewhere in Markdown: on one line, without markup of its own."""
+"""Numbers with their noun, ranges, and text from elsewhere in Markdown."""
 
 from __future__ import annotations
 
 import re
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and its noun, whose plural ends with -s, as in ``1 run`` and ``1,200 runs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def check_range(name: str, value: int, least: int, most: int) -> None:
+    """Raise `ValueError` for an argument, by its name, that does not lie within a range."""
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {value}.")
 
 
 def one_line(text: str) -> str:

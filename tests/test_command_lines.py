@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning import entry_points
-from sts_lightning.entry_points import ENTRIES, Entry, command_line, script_of, typed_here
+from sts_lightning import conf_folders
+from sts_lightning.conf_folders import ENTRIES, Entry, command_line, script_of, typed_here
 from tests.conftest import CONF, ROOT
 
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The package is in site-packages, and the working directory has a train.py of the user's."""
-    monkeypatch.setattr(entry_points, "PACKAGED", tmp_path / "site-packages/sts_lightning/conf")
-    monkeypatch.setattr(entry_points, "SCRIPTS", tmp_path / "site-packages/sts_lightning/cli/entries")
+    monkeypatch.setattr(conf_folders, "PACKAGED", tmp_path / "site-packages/sts_lightning/conf")
+    monkeypatch.setattr(conf_folders, "SCRIPTS", tmp_path / "site-packages/sts_lightning/cli/entries")
     (tmp_path / "here").mkdir()
     (tmp_path / "here/train.py").touch()
     monkeypatch.chdir(tmp_path / "here")
