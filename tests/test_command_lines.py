@@ -61,10 +61,8 @@ def test_the_command_that_was_typed_is_named(entry: Entry, monkeypatch: pytest.M
 def test_an_installation_has_no_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["bin/sts-lightning", "verify"])
     assert command_line("train", "resume=x") == "sts-lightning train resume=x"
-    told = typed_here("python train.py -m seed=1, then python eval.py ckpt=x, then sts-lightning figure x")
-    assert (
-        told == "sts-lightning train -m seed=1, then sts-lightning eval ckpt=x, then sts-lightning figure x"
-    )
+    told = typed_here("python train.py -m seed=1, then python eval.py ckpt=x, then sts-lightning runs x")
+    assert told == "sts-lightning train -m seed=1, then sts-lightning eval ckpt=x, then sts-lightning runs x"
 
 
 def test_the_configuration_is_where_the_scripts_are() -> None:

@@ -165,4 +165,4 @@ def test_every_figure_has_its_drawing() -> None:
     assert of_runs == set(figures.OF_RUNS)
     for name, spec in FIGURES.items():
         assert callable(getattr(figures, name))
-        assert spec.commands[-1].startswith(f"sts-lightning figure {name}")
+        assert spec.commands[-1].startswith(f"sts-lightning reproduce figure {name}")

@@ -35,9 +35,6 @@ RESAMPLES = click.option(
     show_default=True,
     help="Bootstrap resamples.",
 )
-MODEL = click.argument("model", metavar="MODEL")
-"""The encoder that is meant, as `workflows.evaluated_encoder.load_named` reads it."""
-
 TRUST = click.option(
     "--trust",
     multiple=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from sts_lightning.cli.options import FILE, MODEL, TRUST, TRUST_REMOTE_CODE, columns
+from sts_lightning.cli.options import FILE, TRUST, TRUST_REMOTE_CODE, columns
 from sts_lightning.data.files import read_text_pairs
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.similarity import score_pairs
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 @click.command("score")
-@MODEL
+@click.argument("model")
 @click.argument("pairs", type=FILE)
 @columns("sentence1", "sentence2")
 @click.option("--to", type=FILE, help="CSV to write. Default: the terminal.")
