@@ -106,7 +106,7 @@ def _configuration(run: RunFolder, trust: Trust) -> DictConfig:
     except OmegaConfBaseException as error:
         raise run.of_another_version(str(error.full_key)) from error
     assert isinstance(merged, DictConfig)
-    if missing := OmegaConf.missing_keys(merged):
+    if not evaluation and (missing := OmegaConf.missing_keys(merged)):
         raise run.of_another_version(min(missing))
     return cfg if evaluation else check_config(merged)
 
