@@ -240,9 +240,10 @@ class Exported(BaseModel, strict=True):
     text_edit: TextEdit = "none"
 
 
-def _library(files: ModelFiles) -> Any:
-    """Return the modules of sentence-transformers."""
+def _library(files: ModelFiles) -> tuple[Any, Any]:
+    """Return the model class of sentence-transformers, and the namespace of its modules."""
     try:
+        from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer import modules
     except ImportError as error:
         raise ConfigError(
@@ -250,7 +251,7 @@ def _library(files: ModelFiles) -> Any:
             key="model.name",
             hint="pip install 'sts-lightning[st]'",
         ) from error
-    return modules
+    return SentenceTransformer, modules
 
 
 @contextmanager
@@ -286,7 +287,7 @@ def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]
         )
     with _reading(files):
         layers = _projector(
-            [_library(files).Dense.load(files.source, subfolder=path, **files.options) for path in dense],
+            [_library(files)[1].Dense.load(files.source, subfolder=path, **files.options) for path in dense],
             files.name,
         )
     given = own.model_dump(include={"pooling", "normalize", "layer", "bidirectional_layers"})
@@ -304,9 +305,7 @@ def _of_sentence_transformers(
     dtype: DtypeName,
 ) -> Pipeline:
     """Let the library load a model, and take over its parts; ``first`` is the class of the first module."""
-    library = _library(files)
-    from sentence_transformers import SentenceTransformer
-
+    load, library = _library(files)
     restrain_library()
     logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
     options = {"local_files_only": Path(files.source).is_dir(), **files.options}
@@ -319,7 +318,7 @@ def _of_sentence_transformers(
                 "dtype": DTYPES_BY_NAME[dtype],
                 "attn_implementation": "eager",  # takes precedence over a kernel that the files name
             }
-            model = SentenceTransformer(
+            model = load(
                 files.source,
                 device="cpu",
                 trust_remote_code=trust_remote_code,
@@ -329,9 +328,7 @@ def _of_sentence_transformers(
             )
         else:  # model2vec's own format
             normal = [library.Normalize()] if files.settings("config.json").get("normalize") else []
-            model = SentenceTransformer(
-                modules=[library.StaticEmbedding.load(files.source, **options), *normal]
-            )
+            model = load(modules=[library.StaticEmbedding.load(files.source, **options), *normal])
         prompts = model.prompts
         known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
         expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
