@@ -14,10 +14,22 @@ from sts_lightning.evaluation.disagreements import Disagreement
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.workflows.run_page import changed_settings, write_page
-from tests.reproduce.test_page import Checker
 from tests.shared_runs.entries import SHORT, composed, train_py
 
 PNG = b"\x89PNG not looked into"
+
+
+class Checker(HTMLParser):
+    """The tags of a page, and what it asks from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.sources += [str(value) for name, value in attrs if name in ("src", "href")]
 
 
 class Texts(HTMLParser):
