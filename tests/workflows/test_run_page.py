@@ -16,6 +16,19 @@ from tests.shared_runs.entries import SHORT, train_py
 PNG = b"\x89PNG not looked into"
 
 
+class Checker(HTMLParser):
+    """The tags of a page, and what it asks from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.sources += [str(value) for name, value in attrs if name in ("src", "href")]
+
+
 class Texts(HTMLParser):
     """Headings of a page, and the cells of its tables."""
 
