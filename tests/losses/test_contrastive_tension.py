@@ -57,5 +57,5 @@ def test_large_products_stay_finite() -> None:
 def test_rejects() -> None:
     with pytest.raises(ValueError, match=r"^group must be at least 2"):
         ContrastiveTensionLoss(group=1)
-    with pytest.raises(ValueError, match="second encoder"):
+    with pytest.raises(ValueError, match="needs twin"):
         ContrastiveTensionLoss()(torch.randn(1, 4, 8))

@@ -105,7 +105,7 @@ def test_the_teachers_own_order_is_the_best() -> None:
 
 def test_only_what_is_needed_is_required() -> None:
     assert RankCSELoss().requires == ("teacher",)
-    with pytest.raises(ValueError, match="needs the teacher's similarities"):
+    with pytest.raises(ValueError, match="needs teacher"):
         RankCSELoss()(torch.randn(2, 4, 8))
     with pytest.raises(ValueError, match="at least two rows"):
         RankCSELoss(positive_in_lists=False)(torch.randn(2, 1, 8), teacher=torch.ones(1, 1))
@@ -153,7 +153,5 @@ def test_official_equals_slow_reference() -> None:
 
 
 def test_settings_of_a_term_that_is_left_out() -> None:
-    with pytest.raises(ValueError, match=r"^teacher_temperature has no effect"):
-        RankCSELoss(teacher_temperature=0.1)
     assert RankCSELoss(distillation_weight=0).requires == ()
     assert RankCSELoss().requires == ("teacher",)

@@ -58,8 +58,6 @@ def test_a_student_equal_to_the_teacher_has_no_loss(comparison: Any) -> None:
     [
         ({"comparison": "cosine"}, "comparison must be one of kl, mse"),
         ({"temperature": 0.0}, "^temperature must be positive"),
-        ({"comparison": "mse", "temperature": 0.1}, "^temperature has no effect"),
-        ({"comparison": "mse", "teacher_temperature": 0.1}, "^teacher_temperature has no effect"),
         ({"teacher_temperature": 0.0}, "^teacher_temperature must be positive"),
     ],
 )
@@ -69,5 +67,5 @@ def test_rejects(settings: dict[str, Any], message: str) -> None:
 
 
 def test_an_absent_teacher_is_an_error() -> None:
-    with pytest.raises(ValueError, match="needs the teacher"):
+    with pytest.raises(ValueError, match="needs teacher"):
         SimilarityDistillationLoss()(torch.randn(2, 3, 4))

@@ -26,83 +26,20 @@ Config = Callable[..., DictConfig]
 TRIPLETS = ["loss=infonce", "data.kind=triplets"]
 MIX = ["loss=mix", "+loss.terms.a._target_=sts_lightning.losses.pearson.PearsonLoss"]
 
-PREFIX = ["model.adapter={_target_: peft.PrefixTuningConfig, num_virtual_tokens: 4}"]
-
 SETTINGS: list[tuple[list[str], str]] = [
-    # NaN and infinity
-    (["optim.lr=nan"], "optim.lr"),
-    (["optim.lr=inf"], "optim.lr"),
+    # One of each kind of number; test_bad_input has the boundary of each key
     (["optim.lr='nan'"], "optim.lr"),
-    (["optim.head_lr=inf"], "optim.head_lr"),
-    (["optim.weight_decay=inf"], "optim.weight_decay"),
-    (["optim.layer_decay=nan"], "optim.layer_decay"),
     (["optim.betas=[nan,0.9]"], "optim.betas.0"),
-    (["optim.eps=inf"], "optim.eps"),
-    (["optim.warmup=inf"], "optim.warmup"),
-    (["trainer.val_every=nan"], "trainer.val_every"),
     (["trainer.val_every=inf"], "trainer.val_every"),
-    (["trainer.gradient_clip_val=nan"], "trainer.gradient_clip_val"),
-    (["trainer.gradient_clip_val=inf"], "trainer.gradient_clip_val"),
-    (["trainer.micro_batch_size=nan"], "trainer.micro_batch_size"),
     (["+trainer.extra.max_time=inf"], "trainer.extra.max_time"),
-    (["queue.momentum=nan"], "queue.momentum"),
-    (["data.repetition=nan"], "data.repetition"),
-    ([*TRIPLETS, "loss.temperature=nan"], "loss.temperature"),
-    ([*TRIPLETS, "loss.temperature=inf"], "loss.temperature"),
-    ([*TRIPLETS, "loss.hard_negative_weight=inf"], "loss.hard_negative_weight"),
-    (["loss=angle", "loss.scale=nan"], "loss.scale"),
-    (["loss=l1", "loss.spacing=inf"], "loss.spacing"),
-    ([*MIX, "+loss.weights.a=nan"], "loss.weights.a"),
-    (["regularizer=rank_reduction", "regularizer.coefficient=nan"], "regularizer.coefficient"),
-    (["callbacks=ema", "callbacks.ema.decay=nan"], "callbacks.ema.decay"),
-    (["callbacks=early_stopping", "+callbacks.early_stopping.min_delta=inf"], "early_stopping.min_delta"),
-    (["model.dropout=nan"], "model.dropout"),
-    # Ranges
-    (["seed=-1"], "seed"),
-    (["seed=4294967296"], "seed"),
     (["seed=99999999999999999999"], "seed"),
-    (["trainer.gradient_clip_val=-1"], "trainer.gradient_clip_val"),
-    (["trainer.gradient_clip_val=0"], "trainer.gradient_clip_val"),
-    (["trainer.max_steps=-5"], "trainer.max_steps"),
-    (["trainer.max_steps=0"], "trainer.max_steps"),
-    (["trainer.max_epochs=-7"], "trainer.max_epochs"),
-    (["trainer.max_epochs=0"], "trainer.max_epochs"),
-    (["trainer.max_epochs=-1"], "trainer.max_epochs=-1 without trainer.max_steps"),
-    (["trainer.limit_train_batches=0"], "trainer.limit_train_batches"),
-    (["trainer.limit_train_batches=-3"], "trainer.limit_train_batches"),
-    (["trainer.val_every=0"], "trainer.val_every"),
-    (["trainer.val_every=-0.5"], "trainer.val_every"),
-    (["trainer.val_every=1.5"], "trainer.val_every"),
-    (["trainer.micro_batch_size=true"], "trainer.micro_batch_size"),
-    (["trainer.micro_batch_size=0"], "trainer.micro_batch_size"),
-    (["trainer.micro_batch_size=2.0"], "trainer.micro_batch_size"),
-    (["trainer.log_every_n_steps=0"], "trainer.log_every_n_steps"),
-    (["trainer.chunk_tokens=-1"], "trainer.chunk_tokens"),
-    (["optim.betas=[0.9]"], "optim.betas"),
-    (["optim.betas=[0.9,0.99,0.999]"], "optim.betas"),
-    (["optim.betas=[-0.1,0.9]"], "optim.betas"),
-    (["optim.warmup=1.5"], "optim.warmup"),
-    (["queue.size=-1"], "queue.size"),
-    ([*TRIPLETS, "queue.size=8", "queue.momentum=1"], "queue.momentum"),
-    (["data.num_workers=-1"], "data.num_workers"),
-    (["data.batch_size=1"], "data.batch_size"),
-    (["data.train_size=0"], "data.train_size"),
-    (["loss=infonce", "data.kind=sentences", "data.views=5"], "data.views"),
-    (["loss=infonce", "data.kind=sentences", "data.repetition=1.5"], "data.repetition"),
     ([*TRIPLETS, "loss.temperature=0"], "loss.temperature"),
-    ([*TRIPLETS, "loss.temperature=-0.05"], "loss.temperature"),
-    (["loss=spearman", "loss.temperature=-1"], "loss.temperature"),
-    (["loss=cosent", "loss.scale=0"], "loss.scale"),
-    (["loss=ibn", "loss.scale=-20"], "loss.scale"),
-    (["loss=energy", "data.kind=triplets", "loss.margin=-0.2"], "loss.margin"),
-    (["loss=decoupled", "data.kind=triplets", "loss.uniformity_weight=-1"], "loss.uniformity_weight"),
-    (["loss=smooth_k2", "loss.k=-2"], "loss.k"),
     ([*MIX, "+loss.weights.a=-1"], "loss.weights"),
     ([*MIX, "+loss.weights.a=0"], "loss.weights"),
     (["regularizer=rank_reduction", "regularizer.coefficient=-1"], "regularizer.coefficient"),
-    (["callbacks=rank_monitor", "callbacks.rank_monitor.every=0"], "callbacks.rank_monitor.every"),
     (["callbacks=rank_monitor", "callbacks.rank_monitor.fraction=0"], "callbacks.rank_monitor"),
     (["callbacks=ema", "callbacks.ema.decay=1.5"], "callbacks.ema"),
+    (["callbacks=early_stopping", "+callbacks.early_stopping.min_delta=inf"], "early_stopping.min_delta"),
     # Types that would be taken for something else
     (["loss.official=no"], "loss.official"),
     (["loss.official=2"], "loss.official"),
@@ -114,7 +51,6 @@ SETTINGS: list[tuple[list[str], str]] = [
     (["data.repetition=0.3"], "repetition"),
     (["path=mine.csv"], "path=mine.csv"),
     (["freeze=encoder"], "freeze=encoder"),
-    (["optim.head_lr=1e-3"], "optim.head_lr"),
     (["freeze=encoder", "loss=angle"], "freeze=encoder"),
     # Targets that are something else
     (["data._target_=builtins.dict"], "data._target_"),
@@ -124,20 +60,9 @@ SETTINGS: list[tuple[list[str], str]] = [
     (["~loss.official", "loss._target_=torch.nn.Identity"], "loss"),
     (["+callbacks.x._target_=torch.nn.GELU"], "callbacks.x._target_"),
     # Arguments of the Trainer
-    (["+trainer.extra.profiler=nope"], "trainer.extra"),
     (["+trainer.extra.foo=1"], "trainer.extra.foo"),
     (["+trainer.extra.max_steps=1"], "trainer.extra.max_steps"),
-    (["+trainer.extra.strategy=foo"], "trainer.extra.strategy"),
-    (["+trainer.extra.callbacks=[]"], "trainer.extra.callbacks"),
-    (["+trainer.extra.precision=64"], "trainer.extra.precision"),
-    (["+trainer.extra.enable_checkpointing=false"], "trainer.extra.enable_checkpointing"),
-    (["+trainer.extra.fast_dev_run=true"], "trainer.extra.fast_dev_run"),
     (["+trainer.extra.limit_val_batches=0"], "trainer.extra.limit_val_batches"),
-    (["+trainer.extra.max_time=soon"], "trainer.extra"),
-    (["+trainer.extra.gradient_clip_algorithm=value"], "trainer.extra.gradient_clip_algorithm"),
-    (["+trainer.extra.reload_dataloaders_every_n_epochs=1"], "reload_dataloaders_every_n_epochs"),
-    # Adapters
-    ([*PREFIX, "trainer.gradient_checkpointing=true"], "trainer.gradient_checkpointing"),
 ]
 
 
@@ -275,14 +200,20 @@ def test_settings_of_other_data(overrides: list[str], key: str, config: Config, 
     assert key in str(caught.value)
 
 
-@pytest.mark.usefixtures("no_weights")
-@pytest.mark.parametrize("template", ["Nothing.", "{sentence} {sentence}"])
-def test_a_template_without_a_place_for_the_sentence(template: str, config: Config, tmp_path: Path) -> None:
-    cfg = config(*SHORT_RUN, "data.batch_size=16")
-    cfg.prompt.template = template
-    with pytest.raises(ConfigError, match=r"prompt.template needs the slot \{sentence\} exactly once"):
-        train_in(tmp_path / "run", cfg)
-    assert not (tmp_path / "run").exists()
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("prompt.template=Nothing.", r"^prompt\.template must contain \{sentence\} exactly once"),
+        ("trainer.max_epochs=-1", r"trainer\.max_steps: the run would have no end"),
+        ("+trainer.extra.profiler=nope", r"^trainer\.extra: .*profiler"),
+    ],
+)
+def test_what_its_own_class_rejects_leaves_no_folder(
+    override: str, message: str, config: Config, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        train_in(tmp_path / "run", config(*SHORT_RUN, override))
+    assert not (tmp_path / "run" / "config.yaml").exists()
 
 
 @pytest.mark.usefixtures("no_weights")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sts_lightning.losses.base import not_negative, one_of
+from sts_lightning.losses.base import check, one_of
 from sts_lightning.regularizers.base import Regularizer
 
 Which = Literal["first", "second", "both", "each"]
@@ -63,7 +64,8 @@ class RankReduction(Regularizer):
         phase2: Direction = "decrease",
     ) -> None:
         super().__init__()
-        not_negative(coefficient=coefficient)  # phase1=increase and phase2=increase raise the rank
+        must = "be finite and not negative; to raise the rank, set phase1=increase and phase2=increase"
+        check(0 <= coefficient < math.inf, must, coefficient=coefficient)
         one_of(Which, views=views)
         one_of(Direction, phase1=phase1, phase2=phase2)
         self.coefficient = coefficient
