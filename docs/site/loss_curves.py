@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
-from torch import Tensor
+from torch import Tensor, nn
 
 from sts_lightning.losses.base import TOP_SCORE, Loss
 from sts_lightning.losses.siamese import SiameseRegressionLoss
@@ -74,10 +74,15 @@ def curves(name: str) -> Curves | None:
 def _of_predictions(loss: SiameseRegressionLoss) -> Curves:
     top = loss.spacing * loss.top_label
     x = np.linspace(-0.2 * top, 1.2 * top, POINTS)
-    values = {
-        f"gold {gold:g}": loss.penalties(torch.from_numpy(x), torch.tensor(gold)).detach().numpy()
-        for gold in GOLD
-    }
+    views = torch.zeros(2, 1, 3 * BATCH + 1, dtype=torch.float64)
+    nn.init.zeros_(loss.head.weight)  # the bias is the prediction then
+    values = {}
+    for gold in GOLD:
+        rows = []
+        for own in x:
+            nn.init.constant_(loss.head.bias, own)
+            rows.append(loss(views, torch.tensor([gold])))
+        values[f"gold {gold:g}"] = torch.stack(rows).detach().numpy()
     return Curves(x, "prediction of the head", values, "Loss of one pair by the prediction of its head.")
 
 

@@ -10,7 +10,7 @@ from sts_lightning.cli.main import main
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import find_runs, group_seeds
 from tests.cli.helpers import leaves
-from tests.workflows.soup_runs import write_run
+from tests.workflows.averaged_runs import write_run
 
 
 @pytest.mark.slow  # takes seconds

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
-from sts_lightning.cli.reproduce_table import open_table
 
 from sts_lightning.cli.main import main
 from sts_lightning.conf_folders import typed_here
-from sts_lightning.reproduce.plan import Cell
+from sts_lightning.reproduce.plan import Cell, open_table
 from sts_lightning.workflows.figure_list import FIGURES
 from tests.figure_folders import write_folder
 

@@ -103,7 +103,10 @@ def test_make(line: str) -> None:
 def test_one_version_everywhere() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    headings = re.findall(r"^## \[(.+?)\] - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
-    assert headings[0] == (version, str(citation["date-released"]))
+    heading = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    released, _, development = version.partition(".dev")
+    dated = f"[{released}] - {citation['date-released']}"
+    assert heading is not None
+    assert heading[1] == (f"[Unreleased]: {released}" if development else dated)
     assert citation["version"] == version
     assert f"sts_lightning-{version}-py3" in (ROOT / "docs" / "install.md").read_text()

@@ -60,7 +60,5 @@ def test_every_choice_fits_its_target_and_needs_no_consent(chosen: str, tmp_path
         assert set(masks(values["loss"])) <= {False}
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in CONF.rglob("*.yaml")))
-def test_every_yaml_opens_with_what_it_is(name: str) -> None:
-    for path in CONF.rglob(name):
-        assert path.read_text().startswith("#"), path
+def test_every_yaml_opens_with_what_it_is() -> None:
+    assert [path for path in CONF.rglob("*.yaml") if not path.read_text().startswith("#")] == []

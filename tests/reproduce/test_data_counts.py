@@ -126,5 +126,5 @@ def test_counts_that_are_no_numbers_are_a_broken_file(table: Table) -> None:
         values["trained_on"] = [{**values["trained_on"][0], "rows": wrong}]
         path.write_text(json.dumps(values))
     text = markdown(collect(table, 20))
-    assert text.count("metrics.json is broken: trained_on.0.rows must be a whole number") == 2
+    assert text.count("metrics.json is broken: trained_on.0.rows: Input should be a valid integer") == 2
     assert "0 of 2" in text

@@ -72,7 +72,7 @@ TRICKS: dict[str, Callable[[Path, Path], Values]] = {
         }
     ),
     "a module that ours imports": lambda marker, bomb: through_a_list(
-        {"_target_": "sts_lightning.runs.folder.torch.load", "f": str(bomb), "weights_only": False}
+        {"_target_": "sts_lightning.losses.mix.torch.load", "f": str(bomb), "weights_only": False}
     ),
     "a process through a module": lambda marker, bomb: through_a_list(
         {"_target_": "sts_lightning.sweep.job.subprocess.Popen", "args": ["touch", str(marker)]}

@@ -30,8 +30,8 @@ def list_tables() -> None:
             print_line(f"{'':22}{line}", style="dim")
     scales = ", ".join(files_of("reproduce/scale"))
     print_line(
-        "\nsts-lightning reproduce TABLE --plan shows the runs, --model MODEL runs the rows at a small scale "
-        f"({scales}).\n"
+        "\nsts-lightning reproduce plan TABLE shows the runs, --model MODEL has the rows at a small "
+        f"scale ({scales}).\n"
     )
 
 

@@ -42,7 +42,7 @@ def reproduce(table: Table, launcher: str, settings: Sequence[str]) -> bool:
         if not torch.cuda.is_available():
             raise ConfigError(
                 f"each run of this table needs {table.needs}, and no GPU is visible. --model minilm runs the "
-                "same rows at a small scale, --plan shows the runs."
+                "same rows at a small scale, and `reproduce plan` in place of `reproduce` shows the runs."
             )
     return run_table(table, open_launcher(table, launcher, settings))
 

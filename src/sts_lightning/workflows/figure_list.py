@@ -14,7 +14,7 @@ class FigureSpec:
         title: Paper, number and content.
         needs: Runs that it is drawn from.
         commands: Commands that make these runs and draw the figure.
-        drawn_from: What it is drawn from: the runs of a table (``--table``), or what ``--runs`` names.
+        drawn_from: What it is drawn from: the runs of a table (``--table``), or run folders.
         chooses_sentences: Whether ``--on`` chooses between test and dev sentences.
     """
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
+from sts_lightning.config.identity import without_volatile
 from sts_lightning.config.keys import flat
 from sts_lightning.evaluation.disagreements import Disagreement
 from sts_lightning.files import write_atomic
@@ -46,7 +47,7 @@ def write_page(
             for row in metrics.details.get("data") or []
         ],
         cost=list(_cost(metrics, run.history())),
-        settings=[(key, shown(value)) for key, value in flat(settings or {}).items()],
+        settings=[(key, shown(value)) for key, value in flat(without_volatile(settings or {})).items()],
     )
     write_atomic(run.page_file, text + "\n")
 
