@@ -71,7 +71,6 @@ def test_each_command_is_there_and_takes_no_option_that_swallows_what_follows(pa
     [
         (["runs", "--de"], "error: No such option '--de'"),
         (["runs", "--bes"], "'--best'"),
-        (["data", "--detail"], "'--details'"),
         (["runz"], "there is no command 'runz'. Did you mean runs? See `sts-lightning --help`."),
         (["seeds"], "There are: train, eval, data, "),
         (["score"], "Missing argument 'MODEL'. See `sts-lightning score --help`."),
