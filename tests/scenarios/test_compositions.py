@@ -52,7 +52,8 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
     encoder = tiny_bert(dropout=0.0, pooling="cls", projection="train", max_length=32)
     with torch.no_grad():
         for weight in encoder.parameters():
-            weight.mul_(10 if weight.dim() == 2 else 1)  # at BERT's initial weights all cosines are nearly equal
+            if weight.dim() == 2:  # at BERT's initial weights all cosines are equal but for rounding
+                weight.mul_(10)
     loss = make(row.partition(",")[0], encoder.dimension).float()
     companion = companion_of(loss, encoder.dimension)
     if companion is not None:
@@ -64,8 +65,9 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
     module = STSModule(encoder, loss, none, none, queue=queue, companion=companion, micro_batch_size=micro)
     views, label = max(loss.views), loss.labels[0]
     columns = [f"text{view}" for view in range(views)]
+    labels = 3 if label == "class" else 6
     examples = [
-        {name: TEXTS[view * SIZE + number] for view, name in enumerate(columns)} | {"label": number % (3 if label == "class" else 6)}
+        {name: TEXTS[view * SIZE + number] for view, name in enumerate(columns)} | {"label": number % labels}
         for number in range(SIZE)
     ]
     prepare = encoder.prepare(40, training=True)

@@ -127,9 +127,7 @@ def test_experiment_trains_and_comes_back(
 
 
 @pytest.mark.parametrize("experiment", ["simcse_unsup", "esimcse", "infocse"])
-def test_an_unsupervised_recipe_takes_rank_reduction(
-    experiment: str, config: Config, tmp_path: Path
-) -> None:
+def test_an_unsupervised_recipe_takes_rank_reduction(experiment: str, config: Config, tmp_path: Path) -> None:
     values = []
     for number, extra in enumerate([[], ["regularizer=rank_reduction", "regularizer.coefficient=0.5"]]):
         run = tmp_path / str(number)
