@@ -88,9 +88,6 @@ def test_other_data_than_before_the_stop_are_rejected() -> None:
     with pytest.raises(CheckpointError) as caught:
         loader(rows=23).load_state_dict(state)
     assert caught.value.key == "data"
-    former = loader(rows=23)
-    former.load_state_dict({"epoch": 0, "position": 1})
-    assert len(list(former)) == 5
 
 
 def test_a_last_batch_of_one_row_is_dropped() -> None:

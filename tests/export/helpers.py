@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from omegaconf import DictConfig
 
 import sts_lightning
+from sts_lightning.export.export import settings_of
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.model_files import OWN_FILE
 from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 
@@ -30,3 +34,9 @@ def trained(run: Path, config: Config, *overrides: str) -> SentenceEncoder:
     ]
     train_in(run, config(*start, *STEPS, "evaluation.final=false", *overrides))
     return sts_lightning.load(run, trust=["peft.IA3Config"])
+
+
+def write_export(encoder: SentenceEncoder, folder: Path) -> None:
+    """Write an encoder that was not trained, as an export to sentence-transformers is written."""
+    write_sentence_transformers(encoder, folder, "tiny")
+    (folder / OWN_FILE).write_text(json.dumps(settings_of(encoder)))

@@ -17,7 +17,7 @@ from sts_lightning.export.export import export
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.text_edit import edit as apply_edit
 from sts_lightning.testing.tiny_bert import tiny_bert
-from tests.export.helpers import DECODER, TEXTS, Config, trained
+from tests.export.helpers import DECODER, TEXTS, Config, trained, write_export
 
 CASES = {
     "bert": ([], 1e-5),
@@ -43,8 +43,16 @@ def test_sentence_transformers_gives_the_same_vectors(case: str, config: Config,
     np.testing.assert_allclose(theirs / lengths, ours / lengths, atol=tolerance)
 
 
-@pytest.mark.parametrize("edit", ["none", "official"])
-@pytest.mark.parametrize("template", [None, "{sentence}", "say: {sentence}", "say: {sentence} ."])
+@pytest.mark.parametrize(
+    ("template", "edit"),
+    [
+        (None, "none"),
+        (None, "official"),
+        ("{sentence}", "none"),
+        ("say: {sentence}", "official"),
+        ("say: {sentence} .", "none"),
+    ],
+)
 def test_long_sentences_are_cut_where_the_run_cuts_them(
     template: str | None, edit: TextEdit, tmp_path: Path
 ) -> None:
@@ -52,7 +60,7 @@ def test_long_sentences_are_cut_where_the_run_cuts_them(
     encoder.text_edit = edit
     texts = ["a much longer sentence than nine", "short"]
     ours = encoder.encode([apply_edit(text, edit) for text in texts])
-    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    write_export(encoder, tmp_path / "out")
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(model.encode(texts), ours, atol=1e-5)
     loaded = sts_lightning.load(tmp_path / "out")
@@ -67,7 +75,7 @@ def test_the_limit_of_the_base_models_tokenizer_cuts_nothing(template: str | Non
     encoder.tokenizer.set_evaluation_length(None)
     texts = ["a much longer sentence than sixteen tokens of one letter each", "short", "a " * 600]
     ours = encoder.encode(texts)
-    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    write_export(encoder, tmp_path / "out")
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(model.encode(texts), ours, atol=1e-5)
     np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(texts), ours, atol=1e-5)
@@ -76,7 +84,7 @@ def test_the_limit_of_the_base_models_tokenizer_cuts_nothing(template: str | Non
 def test_a_mask_in_a_sentence_is_not_that_of_the_template(tmp_path: Path) -> None:
     encoder = tiny_bert(template="{mask} is {sentence} .", pooling="mask_token", dropout=0.0)
     texts = ["a [MASK] b", "abc", "[MASK]"]
-    write_sentence_transformers(encoder, tmp_path / "out", "tiny")
+    write_export(encoder, tmp_path / "out")
     model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
     np.testing.assert_allclose(model.encode(texts), encoder.encode(texts), atol=1e-5)
     np.testing.assert_allclose(

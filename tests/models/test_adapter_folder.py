@@ -130,7 +130,7 @@ def test_an_adapter_on_the_hub_without_weights(
 
 @pytest.mark.slow
 def test_training_starts_from_the_merged_weights(config: Callable[..., DictConfig], tmp_path: Path) -> None:
-    """Out, in, train with a new adapter, out, in again."""
+    """Out, in, train with a new adapter, out with both merged, in again."""
     base = write(tiny("bert"), tmp_path / "base")
     vectors = adapter_folder(tmp_path / "first", base)
     lora = "{_target_: peft.LoraConfig, task_type: FEATURE_EXTRACTION, r: 4, target_modules: all-linear}"
@@ -142,7 +142,7 @@ def test_training_starts_from_the_merged_weights(config: Callable[..., DictConfi
     train_in(tmp_path / "run", cfg)
     trained = sts_lightning.load(tmp_path / "run").encode(TEXTS)
     assert abs(trained - vectors).max() > 1e-3
-    export(tmp_path / "run", tmp_path / "out", "adapter")
+    export(tmp_path / "run", tmp_path / "out", "merged")
     np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(TEXTS), trained, atol=1e-5)
 
 

@@ -148,11 +148,10 @@ def test_denoised_gradient_flows_through_both_parts() -> None:
 
 
 def test_positions_of_robertas_family_start_behind_the_padding_index() -> None:
-    config = RobertaConfig(
-        vocab_size=120, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
-    )
-    backbone = RobertaModel(config, add_pooling_layer=False)
     tokenizer = character_tokenizer()
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = RobertaConfig(vocab_size=len(tokenizer), **sizes)
+    backbone = RobertaModel(config, add_pooling_layer=False)
     encoder = SentenceEncoder(backbone, tokenizer, max_length=16, template="{sentence} .", denoise="shift")
     assert encoder.tokenizer.position_offset == config.pad_token_id + 1
 

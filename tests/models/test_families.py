@@ -104,6 +104,8 @@ def test_a_lora_on_all_linear_layers_is_merged(model_type: str, tmp_path: Path) 
     vectors = encoder.encode(TEXTS)
     scale = abs(vectors).max()
     assert abs(vectors - bare).max() > 1e-2 * scale
+    if model_type == "bart":  # no library loads its encoder alone, so it has no merged export
+        return
     (tmp_path / "merged").mkdir()
     write_merged(encoder, tmp_path / "merged", folder)
     read = SentenceEncoder.from_pretrained(str(tmp_path / "merged"), max_length=LENGTH).eval()

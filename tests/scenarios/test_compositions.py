@@ -50,6 +50,10 @@ def companion_of(loss: Loss, size: int) -> Companion | None:
 def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
     """The mean over processes, as data-parallel training takes it."""
     encoder = tiny_bert(dropout=0.0, pooling="cls", projection="train", max_length=32)
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            if weight.dim() == 2:  # at BERT's initial weights all cosines are equal but for rounding
+                weight.mul_(10)
     loss = make(row.partition(",")[0], encoder.dimension).float()
     companion = companion_of(loss, encoder.dimension)
     if companion is not None:
@@ -61,8 +65,9 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
     module = STSModule(encoder, loss, none, none, queue=queue, companion=companion, micro_batch_size=micro)
     views, label = max(loss.views), loss.labels[0]
     columns = [f"text{view}" for view in range(views)]
+    labels = 3 if label == "class" else 6
     examples = [
-        {name: TEXTS[view * SIZE + number] for view, name in enumerate(columns)} | {"label": number % 3}
+        {name: TEXTS[view * SIZE + number] for view, name in enumerate(columns)} | {"label": number % labels}
         for number in range(SIZE)
     ]
     prepare = encoder.prepare(40, training=True)
@@ -103,10 +108,8 @@ def test_processes_and_micro_batches_give_the_gradient_of_one_process(tmp_path: 
     assert found.keys() == {*all_losses(), QUEUE}
     for row, theirs in found.items():
         expected = gradients(row, Shard(), None)
-        # Before training all cosines are nearly equal, and losses of their ranks multiply rounding errors; an
-        # example that is missing or counted twice changes a gradient by a tenth.
         largest = max(float(grad.abs().max()) for grad in expected.values())
-        assert largest > 1e-6, row
+        assert largest > 0.1, row
         for name, grad in expected.items():
             apart = float((theirs[name] - grad).abs().max()) / largest
-            assert apart <= 1e-3, f"{row}, {name}: {apart}"
+            assert apart <= 1e-5, f"{row}, {name}: {apart}"

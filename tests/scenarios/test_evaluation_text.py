@@ -1,4 +1,4 @@
-"""Dev sentences of training and of the report, and runs of former versions."""
+"""Dev sentences of training and of the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from omegaconf import DictConfig
 
 import sts_lightning
@@ -42,7 +41,7 @@ def trained(run: Path, config: Config, *overrides: str) -> tuple[dict[str, Any],
     return json.loads((run / "metrics.json").read_text()), dev
 
 
-@pytest.mark.parametrize(("length", "expected"), [("null", 512), ("20", 20), ("12", 12)])
+@pytest.mark.parametrize(("length", "expected"), [("null", 512), ("12", 12)])
 def test_weights_are_selected_by_dev_sentences_read_like_the_reported_ones(
     length: str, expected: int, config: Config, tmp_path: Path
 ) -> None:
@@ -60,19 +59,6 @@ def test_weights_are_selected_by_dev_sentences_read_like_the_reported_ones(
     table = data.load_dev()
     cut = correlate(encode_pairs(encoder, [table])[0], np.asarray(table["label"]))["spearman"]
     assert (abs(cut - read) < 0.5) == (expected == 12)
-
-
-def test_a_run_of_a_former_version_cuts_where_it_did(config: Config, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    train_in(run, config(*SHORT, "model.max_length=8", "evaluation.final=false"))
-    whole = sts_lightning.load(run)
-    values = yaml.safe_load((run / "config.yaml").read_text())
-    del values["evaluation"]["max_length"], values["senteval_text"]
-    (run / "config.yaml").write_text(yaml.safe_dump(values))
-    former = sts_lightning.load(run)
-    text = "a sentence of more than eight tokens"
-    assert abs(former.encode([text]) - whole.encode([text])).max() > 1e-4
-    assert former.encode([text]) == pytest.approx(former.encode([text[:7]]), abs=1e-6)
 
 
 def test_a_length_without_positions_is_named_before_anything_is_written(

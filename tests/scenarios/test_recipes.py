@@ -126,12 +126,8 @@ def test_experiment_trains_and_comes_back(
     assert moved == (experiment != "regression_head")
 
 
-@pytest.mark.parametrize(
-    "experiment", ["simcse_unsup", "mixcse", "esimcse", "infocse", "promptbert", "promcse"]
-)
-def test_each_unsupervised_recipe_takes_rank_reduction(
-    experiment: str, config: Config, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("experiment", ["simcse_unsup", "esimcse", "infocse"])
+def test_an_unsupervised_recipe_takes_rank_reduction(experiment: str, config: Config, tmp_path: Path) -> None:
     values = []
     for number, extra in enumerate([[], ["regularizer=rank_reduction", "regularizer.coefficient=0.5"]]):
         run = tmp_path / str(number)
@@ -147,14 +143,10 @@ def test_each_unsupervised_recipe_takes_rank_reduction(
     ("experiment", "extra"),
     [
         ("esimcse", ["queue.size=12"]),
-        ("regression_head", []),
-        ("stage2", ["callbacks=ema"]),
         ("pcc_stage2", ["callbacks=ema"]),
         ("regression_head", ["callbacks=ema"]),
         ("infocse", ["callbacks=ema"]),
         ("promcse_llama", []),
-        ("infocse", []),
-        ("ct", []),
         ("ct", ["model.adapter={_target_: peft.LoraConfig, task_type: FEATURE_EXTRACTION, r: 4}"]),
         ("rankcse", ["loss.distillation=listnet"]),
         (

@@ -142,7 +142,7 @@ def test_a_model_pools_and_cuts_as_it_says(tmp_path: Path) -> None:
     def vector(**settings: Any) -> np.ndarray:
         teacher = Teacher([str(tmp_path)], **settings)
         teacher.connect(tiny_bert())
-        return teacher.encoders[0].encode([long])
+        return teacher.encoders[0].encode([long])[0]
 
     def expected(**settings: Any) -> np.ndarray:
         encoder = tiny_bert(**settings).eval()

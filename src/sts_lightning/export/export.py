@@ -93,7 +93,7 @@ def export(
             WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
         except SafetensorError as error:  # of a write, as where the disk is full
             raise StorageError(f"{folder}: its weights cannot be written ({error}).") from error
-        settings = _settings(encoder)
+        settings = settings_of(encoder)
         if format_ == "adapter":  # what it was trained around
             settings["quantization"] = cfg.model.get("quantization", "none")
         (inside / OWN_FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
@@ -101,7 +101,8 @@ def export(
             (inside / "README.md").write_text(card(inside), "utf-8")
 
 
-def _settings(encoder: SentenceEncoder) -> dict[str, Any]:
+def settings_of(encoder: SentenceEncoder) -> dict[str, Any]:
+    """Return what a folder of weights does not say about an encoder, for `OWN_FILE`."""
     return {
         "pooling": encoder.pooling,
         "template": encoder.tokenizer.template,
