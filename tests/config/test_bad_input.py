@@ -95,7 +95,7 @@ VALUES: dict[str, dict[str, str]] = {
         "trainer.log_every_n_steps": "0",
         "trainer.deterministic": "null maybe 1 0",
         "trainer.chunk_tokens": "null fast [] nan 1.5 0",
-        "trainer.micro_batch_size": "fast [] 1.5 0 7",
+        "trainer.micro_batch_size": "fast [] 1.5 0",
         "queue": "${seed}",
         "logger": "5",
         "logger.tensorboard.name": "true",
