@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import statistics
+
+import numpy as np
+import pytest
 from matplotlib.axes import Axes
 
 from sts_lightning.analysis.figures import (
+    System,
     Trace,
     groups_over_steps,
     loss_curves,
     phase_ends,
     rank_dynamics,
+    system_points,
     two_sides,
 )
 from sts_lightning.analysis.phases import find_phases
@@ -74,3 +80,34 @@ def test_ends_of_phase_2() -> None:
     assert drawn(one)[1::2] == [([20], [70.0]), ([30], [66.0])]
     assert drawn(two)[1::2] == [([10], [72.0])]
     assert names(one) == ["seed 1: step 20", "seed 2: step 30"]
+
+
+SYSTEMS = [
+    System("A", False, [300, 310], [76.0, 78.0]),
+    System("A + RR", True, [200, 190], [79.0, 79.5], "A"),
+    System("B", False, [250, 240], [77.0, 78.2]),
+]
+
+
+def test_means_with_and_without_rank_reduction() -> None:
+    axis = system_points(SYSTEMS, "rank", "score", "title").axes[0]
+    assert drawn(axis) == [([305, 245], [77.0, 77.6]), ([195], [79.25])]
+    assert names(axis) == ["original", "with rank reduction"]
+    arrows = [(text.xy, text.xyann) for text in axis.texts if getattr(text, "arrow_patch", None)]
+    assert arrows == [((195, 79.25), (305, 77.0))]
+    assert {text.get_text() for text in axis.texts} == {"", "A", "A + RR", "B"}
+
+
+def test_spread_over_seeds_and_its_correlation() -> None:
+    axis = system_points(SYSTEMS, "rank", "score", "title", spread=True).axes[0]
+    spreads = [statistics.stdev(one.scores) for one in SYSTEMS]
+    assert drawn(axis) == [([305, 245], [spreads[0], spreads[2]]), ([195], [spreads[1]])]
+    r = np.corrcoef([305, 195, 245], spreads)[0, 1]
+    assert axis.get_title() == f"title\nPearson's correlation {r:.2f}"
+
+
+def test_a_correlation_of_too_few_is_rejected() -> None:
+    with pytest.raises(ValueError, match="three systems"):
+        system_points(SYSTEMS[:2], "rank", "score", "title", spread=True)
+    with pytest.raises(ValueError, match="two data points"):
+        system_points([System("A", False, [1], [2]), *SYSTEMS], "rank", "score", "title", spread=True)

@@ -14,7 +14,7 @@ from peft import LoraConfig
 from torch import Tensor
 
 from sts_lightning.data.collate import Batch
-from sts_lightning.errors import ConfigError, TrainingError
+from sts_lightning.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
@@ -146,22 +146,12 @@ def test_a_run_with_micro_batches_ends_where_one_without_ends(
 ) -> None:
     settings = [*SHORT_RUN, "model.dropout=0", "data.batch_size=16", "trainer.max_epochs=1", "logger=csv"]
     train_in(tmp_path / "whole", config(*settings))
-    train_in(tmp_path / "micro", config(*settings, "trainer.micro_batch_size=4"))
+    train_in(tmp_path / "micro", config(*settings, "trainer.micro_batch_size=6"))  # 6, 6 and 4
     assert metrics(tmp_path / "micro")["dev"]["spearman"] == pytest.approx(
         metrics(tmp_path / "whole")["dev"]["spearman"], abs=0.05
     )
     for name, value in weights(tmp_path / "whole").items():
         torch.testing.assert_close(weights(tmp_path / "micro")[name], value, atol=2e-5, rtol=1e-3)
-
-
-@pytest.mark.parametrize("size", [0, 5, 128, "some"])
-def test_a_micro_batch_that_does_not_divide(
-    size: object, config: Callable[..., DictConfig], tmp_path: Path
-) -> None:
-    cfg = config(*SHORT_RUN, "data.batch_size=16", f"trainer.micro_batch_size={size}")
-    with pytest.raises(ConfigError, match=r"does not divide data.batch_size=16; choose among 1, 2, 4, 8, or"):
-        train_in(tmp_path / "run", cfg)
-    assert not (tmp_path / "run").exists()
 
 
 def test_auto_in_a_run_leaves_the_result_as_it_is(

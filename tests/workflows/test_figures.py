@@ -137,8 +137,6 @@ def test_probing_of_something_else_is_rejected(runs: list[FigureRun], tmp_path: 
     twice = [write_probing(tmp_path / name, trained, 10, 50) for name in ("a", "b")]
     with pytest.raises(CheckpointError, match="second evaluation of step 10"):
         figures.rank_figure4([RunFolder(folder) for folder in twice], "x")
-    with pytest.raises(ConfigError, match="two steps"):
-        figures.rank_figure4([RunFolder(twice[0])], "x")
 
 
 def test_ends_of_phase_2(runs: list[FigureRun]) -> None:
@@ -161,8 +159,6 @@ def test_missing_numbers_are_named(tmp_path: Path, config: Config) -> None:
 
 
 def test_every_figure_has_its_drawing() -> None:
-    of_runs = {name for name, spec in FIGURES.items() if spec.drawn_from in ("table", "runs")}
-    assert of_runs == set(figures.OF_RUNS)
     for name, spec in FIGURES.items():
         assert callable(getattr(figures, name))
         assert spec.commands[-1].startswith(f"sts-lightning reproduce figure {name}")

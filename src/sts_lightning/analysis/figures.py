@@ -1,12 +1,14 @@
-"""The papers' figures of losses and of runs over their steps, drawn from plain numbers."""
+"""The papers' figures of losses, of runs over their steps and of systems, drawn from plain numbers."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy import stats
 
 from sts_lightning.analysis.phases import Phases
 from sts_lightning.analysis.plots import new_figure
@@ -38,6 +40,25 @@ class Trace:
     phases: Phases | None = None
 
 
+@dataclass(frozen=True)
+class System:
+    """Rank and score of each run of a system.
+
+    Attributes:
+        name: Name of the system.
+        reduced: Whether it was trained with rank reduction.
+        ranks: Rank of each run.
+        scores: Score of each run times 100.
+        original: Name of the same system without rank reduction, if it is drawn too.
+    """
+
+    name: str
+    reduced: bool
+    ranks: Sequence[float]
+    scores: Sequence[float]
+    original: str | None = None
+
+
 def loss_curves(errors: Sequence[float], curves: Mapping[str, Sequence[float]], x0: float) -> Figure:
     """Draw penalties over the absolute error, a panel for each (STS-Regression, Figure 2).
 
@@ -58,8 +79,50 @@ def loss_curves(errors: Sequence[float], curves: Mapping[str, Sequence[float]], 
     return figure
 
 
+def system_points(
+    systems: Sequence[System], rank: str, score: str, title: str, spread: bool = False
+) -> Figure:
+    """Draw the score of each system against its mean rank (rank reduction, Figures 1 and 6).
+
+    Args:
+        systems: The systems.
+        rank: Label of the ranks.
+        score: Label of the scores.
+        title: Title of the figure.
+        spread: Whether to draw the standard deviation of the score over seeds, with Pearson's correlation in
+            the title; otherwise the mean, with an arrow to each system from the one without rank reduction.
+
+    Raises:
+        ValueError: A standard deviation or their correlation needs more runs.
+    """
+    figure = new_figure(7, 5)
+    axis = figure.add_subplot()
+    height = statistics.stdev if spread else statistics.mean
+    places = {one.name: (statistics.mean(one.ranks), height(one.scores)) for one in systems}
+    if spread:
+        if len(systems) < 3:
+            raise ValueError(f"the correlation needs three systems or more, and there are {len(systems)}.")
+        r = stats.pearsonr(*zip(*places.values(), strict=True)).statistic
+        score, title = f"standard deviation of {score}", f"{title}\nPearson's correlation {r:.2f}"
+    for one in systems:
+        if one.original is not None and not spread:
+            arrow = {"arrowstyle": "->", "color": "grey", "shrinkA": 6, "shrinkB": 6}
+            axis.annotate("", places[one.name], places[one.original], arrowprops=arrow)
+    for reduced, colour, label in ((False, PLAIN, "original"), (True, REDUCED, "with rank reduction")):
+        points = [places[one.name] for one in systems if one.reduced is reduced]
+        if points:
+            axis.plot(*zip(*points, strict=True), "o", color=colour, markersize=7, label=label)
+    for name, place in places.items():
+        axis.annotate(name, place, xytext=(8, 4), textcoords="offset points", fontsize=9)
+    axis.margins(x=0.2, y=0.15)
+    axis.grid(alpha=0.25)
+    axis.legend(loc="best")
+    axis.set(xlabel=rank, ylabel=score, title=title)
+    return figure
+
+
 def rank_dynamics(traces: Sequence[Trace], rank: str, score: str, title: str) -> Figure:
-    """Draw rank and dev score over steps, a colour for each system (rank reduction, Figures 1 and 2).
+    """Draw rank and dev score over steps, a colour for each system (rank reduction, Figure 2).
 
     Args:
         traces: Runs with the values ``rank`` and ``score``.
@@ -78,9 +141,17 @@ def rank_dynamics(traces: Sequence[Trace], rank: str, score: str, title: str) ->
     axes[0].set_title(title)
     axes[1].set_xlabel(STEP)
     handles = {trace.system: line for trace, line in zip(traces, axes[0].get_lines(), strict=True)}
-    names = [_counted(name, traces) for name in handles]
+    systems = _by_system(traces)
+    names = [name if len(own) == 1 else f"{name} ({len(own)} runs)" for name, own in systems.items()]
     figure.legend(list(handles.values()), names, loc="outside lower center", ncols=3, fontsize=9)
     return figure
+
+
+def _by_system(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
+    systems: dict[str, list[Trace]] = {}
+    for trace in traces:
+        systems.setdefault(trace.system, []).append(trace)
+    return systems
 
 
 def _colours(traces: Sequence[Trace]) -> dict[str, str]:
@@ -89,11 +160,6 @@ def _colours(traces: Sequence[Trace]) -> dict[str, str]:
     if len(kinds) == 2 and set(kinds.values()) == {False, True}:
         return {name: REDUCED if reduced else PLAIN for name, reduced in kinds.items()}
     return {name: f"C{number % 10}" for number, name in enumerate(kinds)}
-
-
-def _counted(name: str, traces: Sequence[Trace]) -> str:
-    runs = sum(trace.system == name for trace in traces)
-    return name if runs == 1 else f"{name} ({runs} runs)"
 
 
 def two_sides(traces: Sequence[Trace], rows: Mapping[str, tuple[str, str]], title: str) -> Figure:
@@ -106,12 +172,11 @@ def two_sides(traces: Sequence[Trace], rows: Mapping[str, tuple[str, str]], titl
         rows: Names of the two values of a row, by the row's title.
         title: Title of the figure.
     """
-    systems = list(dict.fromkeys(trace.system for trace in traces))
+    systems = _by_system(traces)
     figure = new_figure(max(7.0, 5.5 * len(systems)), 3.6 * len(rows))
     panels = figure.subplots(len(rows), len(systems), sharex=True, squeeze=False)
     for line, (heading, names) in zip(panels, rows.items(), strict=True):
-        for axis, system in zip(line, systems, strict=True):
-            own = [trace for trace in traces if trace.system == system]
+        for axis, (system, own) in zip(line, systems.items(), strict=True):
             _two_axes(axis, own, names)
             axis.set_title(f"{system}: {heading}", fontsize=10)
     for axis in panels[-1]:
@@ -152,11 +217,10 @@ def groups_over_steps(
         label: Label of the scores.
         title: Title of the figure.
     """
-    systems = list(dict.fromkeys(trace.system for trace in traces))
+    systems = _by_system(traces)
     figure = new_figure(13, 4.2 * len(systems))
     panels = figure.subplots(len(systems), len(groups), sharex=True, squeeze=False)
-    for line, system in zip(panels, systems, strict=True):
-        own = [trace for trace in traces if trace.system == system]
+    for line, (system, own) in zip(panels, systems.items(), strict=True):
         for axis, (heading, tasks) in zip(line, groups.items(), strict=True):
             for number, task in enumerate(tasks):
                 for place, trace in enumerate(own):
@@ -181,11 +245,10 @@ def phase_ends(traces: Sequence[Trace], score: str, title: str) -> Figure:
         score: Label of the scores.
         title: Title of the figure.
     """
-    systems = list(dict.fromkeys(trace.system for trace in traces))
+    systems = _by_system(traces)
     figure = new_figure(max(6.0, 5 * len(systems)), 4.3)
     panels = figure.subplots(1, len(systems), sharex=True, sharey=True, squeeze=False)[0]
-    for axis, system in zip(panels, systems, strict=True):
-        own = [trace for trace in traces if trace.system == system]
+    for axis, (system, own) in zip(panels, systems.items(), strict=True):
         for number, trace in enumerate(own):
             assert trace.phases is not None  # the caller computed them
             end = trace.phases.end

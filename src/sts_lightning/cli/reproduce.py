@@ -180,7 +180,7 @@ def figure_command(
     if spec.drawn_from == "nothing":
         drawn = figures.regression_figure2()
     elif table is not None:
-        drawn = figures.OF_RUNS[name](*_of_rows(table, model, rows, folder), on)
+        drawn = getattr(figures, name)(*_of_rows(table, model, rows, folder), on)
     else:
         drawn = _of_folders(name, spec, runs, on, Trust.of(trust, False))
     save_figure(drawn, path)
@@ -224,7 +224,8 @@ def _of_folders(name: str, spec: FigureSpec, runs: Sequence[Path], on: Any, trus
         source = f"{len(paths)} folders in {above}"
     if spec.drawn_from == "evaluations":
         return figures.rank_figure4(folders, source, trust)
-    return figures.OF_RUNS[name](figures.name_runs(folders, trust), source, on)
+    drawn: Figure = getattr(figures, name)(figures.name_runs(folders, trust), source, on)
+    return drawn
 
 
 def _of_rows(name: str, model: str | None, rows: Sequence[str], folder: Path) -> tuple[list[FigureRun], str]:

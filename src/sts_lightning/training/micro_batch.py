@@ -20,8 +20,8 @@ if sys.platform != "win32":
 log = logging.getLogger(__name__)
 
 REMEDY = (
-    "trainer.micro_batch_size=16, or any smaller divisor of data.batch_size, or auto, bounds the memory and "
-    "keeps the gradient of the whole batch; trainer.gradient_checkpointing=true saves more."
+    "trainer.micro_batch_size=16, or auto, bounds the memory and keeps the gradient of the whole batch; "
+    "trainer.gradient_checkpointing=true saves more."
 )
 
 

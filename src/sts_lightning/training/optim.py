@@ -47,16 +47,9 @@ def make_optimizer(
         head_lr: Peak learning rate of the loss head; ``lr`` by default.
 
     Raises:
-        ConfigError: No parameter trains, or ``layer_decay`` is set for a model whose layers are unknown.
+        ConfigError: ``layer_decay`` is set for a model whose layers are unknown.
     """
     trained = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
-    if not trained:
-        raise ConfigError(
-            "no parameter of the model trains: with freeze=encoder only the head of the loss does, and this "
-            "loss has none.",
-            key="freeze",
-            hint="Set freeze=none, or choose a loss with a head such as loss=l1.",
-        )
     depths = layer_depths(module)
     embeddings, norms = _embeddings(module), _norms(module)
     if layer_decay < 1 and not depths:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping
@@ -63,7 +62,28 @@ TRAIN_METRICS = ("train/loss", "train/regularizer")
 
 
 @dataclass(frozen=True)
-class Parts:
+class Built:
+    """What a configuration names, built and checked; the data need not be read yet.
+
+    Attributes:
+        loss: The loss, for checks alone: that which trains is built after the model.
+        data: The data.
+        loggers: Destinations of metrics.
+        callbacks: Callbacks besides those that every run has.
+        regularizer: A term that is added to the loss.
+        companion: A part that supplies the loss with an argument.
+    """
+
+    loss: Loss
+    data: SentenceDataModule
+    loggers: Sequence[Logger]
+    callbacks: Sequence[Callback]
+    regularizer: Regularizer | None
+    companion: Companion | None
+
+
+@dataclass(frozen=True)
+class Parts(Built):
     """A training run that can start: its configuration, and the parts that need no weights.
 
     Attributes:
@@ -73,11 +93,6 @@ class Parts:
         resumed: Whether the run resumes from its last checkpoint.
         again: Whether the folder holds a run without a checkpoint, which starts again.
         first: Whether this is the process of the run that writes the folder.
-        data: The data, read and checked.
-        loggers: Destinations of metrics.
-        callbacks: Callbacks besides those that every run has.
-        regularizer: A term that is added to the loss.
-        companion: A part that supplies the loss with an argument.
     """
 
     run: RunFolder
@@ -86,11 +101,6 @@ class Parts:
     resumed: bool
     again: bool
     first: bool
-    data: SentenceDataModule
-    loggers: Sequence[Logger]
-    callbacks: Sequence[Callback]
-    regularizer: Regularizer | None
-    companion: Companion | None
 
 
 def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[Callback] = ()) -> Parts:
@@ -124,18 +134,9 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         check_same(run, decided(cfg, machine))
     built.data.setup()
     check_scores(built.loss, built.data)
+    given = {**vars(built), "callbacks": [*built.callbacks, *callbacks]}
     return Parts(
-        run,
-        cfg,
-        machine,
-        resume and not again,
-        again,
-        first,
-        built.data,
-        built.loggers,
-        [*built.callbacks, *callbacks],
-        built.regularizer,
-        built.companion,
+        **given, run=run, cfg=cfg, machine=machine, resumed=resume and not again, again=again, first=first
     )
 
 
@@ -180,17 +181,6 @@ class RunCheck:
         return None
 
 
-class Built(NamedTuple):
-    """What a configuration names, built and checked; the data is not read yet. See `Parts`."""
-
-    loss: Loss
-    data: SentenceDataModule
-    loggers: list[Logger]
-    callbacks: list[Callback]
-    regularizer: Regularizer | None
-    companion: Companion | None
-
-
 def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     """Build what needs no weights, and check that it fits together.
 
@@ -225,26 +215,18 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         cfg: A configuration without interpolations.
         built: What it names.
     """
-    loss, data, _, callbacks, regularizer, companion = built
+    loss, data, regularizer, companion = built.loss, built.data, built.regularizer, built.companion
     name = type(loss).__name__
-    for key, callback in zip(cfg.callbacks, callbacks, strict=True):
+    for key, callback in zip(cfg.callbacks, built.callbacks, strict=True):
         if (kind := type(callback).__name__) in CALLBACKS:
             yield ConfigError(f"callbacks.{key}: {kind} {CALLBACKS[kind]}.", key=f"callbacks.{key}")
     for key in map(str, cfg.trainer.extra):
         if key not in TRAINER_EXTRA:
-            # What the group has itself, such as max_steps, is set there; the framework decides the rest.
-            own = suggest(f"trainer.{key}", [f"trainer.{name}" for name in cfg.trainer])
-            hint = f"There are: {', '.join(TRAINER_EXTRA)}. {own}".strip()
-            yield unknown_key(f"trainer.extra.{key}", hint)
-    micro, size = cfg.trainer.micro_batch_size, cfg.data.batch_size
-    divides = type(micro) is int and micro >= 1 and size % micro == 0  # True, too, is an int
-    if micro not in (None, "auto") and not divides:
-        divisors = ", ".join(str(one) for one in range(1, size) if size % one == 0)
-        yield ConfigError(
-            f"trainer.micro_batch_size={micro} does not divide data.batch_size={size}; "
-            f"choose among {divisors}, or auto.",
-            key="trainer.micro_batch_size",
-        )
+            yield unknown_key(f"trainer.extra.{key}", f"There are: {', '.join(TRAINER_EXTRA)}.")
+    micro = cfg.trainer.micro_batch_size
+    if micro not in (None, "auto") and (type(micro) is not int or micro < 1):  # True, too, is an int
+        text = f"trainer.micro_batch_size={micro} must be a number of examples, auto or null."
+        yield ConfigError(text, key="trainer.micro_batch_size")
 
     if cfg.path is not None and cfg.data.get("path") != cfg.path:
         hint = "Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub."
@@ -255,17 +237,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
     if cfg.prompt.template is not None and any(view.augmentation is not None for view in data.views):
         text = "data.repetition would repeat words of the template; use prompt=none."
         yield ConfigError(text, key="data.repetition")
-    templates = cfg.prompt.view_templates
-    if templates is not None and len(templates) != data.num_views:
-        yield ConfigError(
-            f"prompt.view_templates has {len(templates)} templates, but {type(data).__name__} gives "
-            f"{data.num_views} views.",
-            key="prompt.view_templates",
-        )
 
-    if cfg.init != "best" and cfg.init_from is None:
-        text = f"init={cfg.init} needs the run to start from: init_from=<run folder>."
-        yield ConfigError(text, key="init")
     adapter, trained = cfg.model.get("adapter"), trains(cfg.freeze)
     for key, usual in (("dtype", "float32"), ("quantization", "none")):
         if adapter is None and trained and (value := cfg.model.get(key, usual)) != usual:
@@ -293,7 +265,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             f"settings, and {type(data).__name__} gives {data.num_views}.",
             key="regularizer",
         )
-    watched = any(isinstance(callback, RankMonitor) for callback in callbacks)
+    watched = any(isinstance(callback, RankMonitor) for callback in built.callbacks)
     if regularizer is not None and regularizer.needs_phases and not watched:
         yield ConfigError(
             "regularizer.phase1 and phase2 differ, so the switch has to be found: "
@@ -326,6 +298,7 @@ def unread(cfg: DictConfig, loss: Loss) -> list[str]:
     no_queue, frozen = not cfg.queue.size, not trains(cfg.freeze)
     listmle, mse = cfg.loss.get("distillation") == "listmle", cfg.loss.get("comparison") == "mse"
     rules: list[tuple[str, object, bool, str]] = [
+        ("init", "best", cfg.init_from is None, "init_from=null"),
         ("queue.momentum", 0.995, no_queue, "queue.size=0"),
         ("queue.official", False, no_queue, "queue.size=0"),
         ("optim.head_lr", None, not _has_head(loss), f"{type(loss).__name__}, which has no head"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -13,9 +11,8 @@ from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.analysis import figures as draw
-from sts_lightning.analysis.figures import Trace
+from sts_lightning.analysis.figures import System, Trace
 from sts_lightning.analysis.phases import phases_of
-from sts_lightning.analysis.system_figures import System, instability, rank_scores
 from sts_lightning.conf_folders import command_line
 from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
@@ -24,7 +21,7 @@ from sts_lightning.losses.base import TOP_SCORE
 from sts_lightning.losses.siamese import ZeroZoneLoss
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
 from sts_lightning.losses.translated_relu import TranslatedReLULoss
-from sts_lightning.runs.folder import RunFolder, no_run
+from sts_lightning.runs.folder import RunFolder
 
 Sentences = Literal["test", "dev"]
 """Sentences whose rank and score are drawn: those of the test sets, or the dev pairs of the rank monitor."""
@@ -78,9 +75,6 @@ GROUPS = {
 }
 """Probing tasks of the three panels, as in the paper."""
 
-COLUMNS = 4
-"""Most systems of a figure that has a panel for each."""
-
 
 def regression_figure2() -> Figure:
     """Draw Translated ReLU and Smooth K2 with k = 2 and x0 = 0.25."""
@@ -97,7 +91,7 @@ def regression_figure2() -> Figure:
 def rank_figure1(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
     """Draw score against rank of each system, with and without rank reduction."""
     found = systems(runs, sentences)
-    return rank_scores(found, RANK[sentences], SCORE[sentences], f"Rank and score: {source}")
+    return draw.system_points(found, RANK[sentences], SCORE[sentences], f"Rank and score: {source}")
 
 
 def rank_figure2(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
@@ -113,7 +107,6 @@ def rank_figure2(runs: Sequence[FigureRun], source: str, sentences: Sentences) -
 
 def rank_figure3(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
     """Draw alignment and uniformity of two dropout views over steps, by both definitions."""
-    _few(runs)
     columns = {name: name for names in DEFINITIONS.values() for name in names}
     hint = "train with callbacks=rank_monitor callbacks.rank_monitor.views=dropout."
     traces = [trace(run, columns, hint) for run in runs]
@@ -123,8 +116,6 @@ def rank_figure3(runs: Sequence[FigureRun], source: str, sentences: Sentences) -
 def rank_figure4(folders: Sequence[RunFolder], source: str, trust: Trust = NOTHING) -> Figure:
     """Draw the accuracy on the probing tasks over steps, from evaluations of kept weights."""
     traces = probing_traces(folders, trust)
-    if any(len(one.steps) < 2 for one in traces):
-        raise ConfigError("probing over training needs evaluations of two steps or more of each run.")
     groups = {
         heading: [task for task in tasks if task in traces[0].values] for heading, tasks in GROUPS.items()
     }
@@ -136,26 +127,16 @@ def rank_figure6(runs: Sequence[FigureRun], source: str, sentences: Sentences) -
     """Draw the standard deviation over seeds of each system against its rank."""
     found = systems(runs, sentences)
     try:
-        return instability(found, RANK[sentences], SCORE[sentences], f"Rank and instability: {source}")
+        title = f"Rank and instability: {source}"
+        return draw.system_points(found, RANK[sentences], SCORE[sentences], title, spread=True)
     except ValueError as error:
         raise ConfigError(str(error), hint="Add seeds or systems.") from error
 
 
 def rank_figure7(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
     """Draw the ends of phase 2 of several seeds."""
-    _few(runs)
     traces = [trace(run, MONITOR) for run in runs]
     return draw.phase_ends(traces, MONITORED_SCORE, f"Ends of phase 2: {source}")
-
-
-def _few(runs: Sequence[FigureRun]) -> None:
-    names = list(dict.fromkeys(run.system for run in runs))
-    if len(names) > COLUMNS:
-        raise ConfigError(
-            f"this figure has a panel for each system, at most {COLUMNS}, and there are {len(names)}: "
-            f"{'; '.join(names)}.",
-            hint="name fewer runs.",
-        )
 
 
 def read_run(folder: RunFolder, system: str, trust: Trust = NOTHING) -> FigureRun:
@@ -164,24 +145,18 @@ def read_run(folder: RunFolder, system: str, trust: Trust = NOTHING) -> FigureRu
     Raises:
         CheckpointError: The folder is not one of a finished run.
     """
-    last = _finished(folder.last_stage())
+    last = folder.last_stage()
     cfg = last.load_config(trust)
-    method = json.dumps([cfg.name, OmegaConf.to_container(cfg.model)], sort_keys=True, default=str)
+    if not last.finished:
+        command = command_line("train", path_override("resume", folder.name))
+        raise CheckpointError(f"{folder.name} is not a finished run.", hint=f"{command} resumes it.")
+    method = f"{cfg.name}\n{OmegaConf.to_yaml(cfg.model, sort_keys=True)}"
     return FigureRun(last, system, int(cfg.seed), _reduced(cfg), method)
 
 
 def name_runs(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list[FigureRun]:
     """Read runs that are of no table, each a system that is named after its folder."""
     return [read_run(folder, folder.path.resolve().name, trust) for folder in folders]
-
-
-def _finished(folder: RunFolder) -> RunFolder:
-    if not folder.config_file.is_file():
-        raise no_run(Path(folder.name), folder.config_file.name)
-    if not folder.finished:
-        command = command_line("train", path_override("resume", folder.name))
-        raise CheckpointError(f"{folder.name} is not a finished run.", hint=f"{command} resumes it.")
-    return folder
 
 
 def _reduced(cfg: DictConfig) -> bool:
@@ -204,11 +179,9 @@ def systems(runs: Sequence[FigureRun], sentences: Sentences) -> list[System]:
     found = []
     for name in dict.fromkeys(run.system for run in runs):
         own = [run for run in runs if run.system == name]
-        pairs = [_rank_and_score(run, sentences) for run in own]
+        ranks, scores = zip(*(_rank_and_score(run, sentences) for run in own), strict=True)
         original = originals.get(own[0].method) if own[0].reduced else None
-        found.append(
-            System(name, own[0].reduced, [rank for rank, _ in pairs], [score for _, score in pairs], original)
-        )
+        found.append(System(name, own[0].reduced, ranks, scores, original))
     return found
 
 
@@ -248,14 +221,12 @@ def trace(run: FigureRun, columns: Mapping[str, str], hint: str = MONITORED) -> 
     if absent:
         raise CheckpointError(f"the history of {run.folder.name} has no {absent[0]}.", hint=hint)
     values = {name: [row[column] for row in rows] for name, column in columns.items()}
-    return Trace(
-        run.system,
-        f"seed {run.seed}",
-        run.reduced,
-        [row["step"] for row in rows],
-        values,
-        phases_of(run.folder.history()),
-    )
+    return _trace(run, [row["step"] for row in rows], values)
+
+
+def _trace(run: FigureRun, steps: Sequence[int], values: Mapping[str, Sequence[float]]) -> Trace:
+    phases = phases_of(run.folder.history())
+    return Trace(run.system, f"seed {run.seed}", run.reduced, steps, values, phases)
 
 
 def probing_traces(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list[Trace]:
@@ -283,26 +254,8 @@ def probing_traces(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list
         scores[run][step] = own
     if len({tuple(sorted(row)) for steps in scores.values() for row in steps.values()}) != 1:
         raise CheckpointError("the evaluations are of different tasks.")
-    named = name_runs([RunFolder(run) for run in scores], trust)
-    return [
-        _probed(one, dict(sorted(steps.items()))) for one, steps in zip(named, scores.values(), strict=True)
-    ]
-
-
-def _probed(run: FigureRun, steps: Mapping[int, Mapping[str, float]]) -> Trace:
-    values = {task: [row[task] for row in steps.values()] for task in next(iter(steps.values()))}
-    return Trace(
-        run.system, f"seed {run.seed}", run.reduced, list(steps), values, phases_of(run.folder.history())
-    )
-
-
-Draw = Callable[[Sequence[FigureRun], str, Sentences], Figure]
-
-OF_RUNS: dict[str, Draw] = {
-    "rank_figure1": rank_figure1,
-    "rank_figure2": rank_figure2,
-    "rank_figure3": rank_figure3,
-    "rank_figure6": rank_figure6,
-    "rank_figure7": rank_figure7,
-}
-"""Drawings from training runs, by name of the figure."""
+    traces = []
+    for run, steps in zip(name_runs([RunFolder(run) for run in scores], trust), scores.values(), strict=True):
+        rows = [steps[step] for step in sorted(steps)]
+        traces.append(_trace(run, sorted(steps), {task: [row[task] for row in rows] for task in rows[0]}))
+    return traces
