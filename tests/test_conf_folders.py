@@ -88,13 +88,6 @@ def test_everything_else_is_left_to_hydra(
     assert os.environ[VARIABLE] == "as before"
 
 
-@pytest.mark.parametrize("arguments", [["--config-dir", "absent"], ["-cd=absent", "loss=mine"]])
-def test_an_option_that_names_no_folder(arguments: list[str], empty: Path) -> None:
-    """Before a choice from it is called unknown."""
-    with pytest.raises(ConfigError, match=r"--config-dir absent: there is no such folder"):
-        take_folder(arguments)
-
-
 def test_a_folder_of_another_project_changes_no_model(empty: Path, caplog: pytest.LogCaptureFixture) -> None:
     add(empty, "conf/config.yaml", "defaults: [model: minilm]\n")
     assert folders() == (CONF,)

@@ -40,9 +40,6 @@ def system(root: Path, groups: str, files: dict[str, str]) -> Path:
     return root
 
 
-V1 = "12:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n"
-
-
 @pytest.mark.parametrize(
     ("groups", "files", "expected"),
     [
@@ -56,30 +53,6 @@ V1 = "12:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/a
             "0::/pod/one\n",  # the limit of the pod is below that of its container
             {"sys/fs/cgroup/pod/one/cpu.max": "800000 100000", "sys/fs/cgroup/pod/cpu.max": "400000 100000"},
             4,
-        ),
-        (
-            V1,
-            {
-                "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "300000\n",
-                "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000\n",
-            },
-            3,
-        ),
-        (
-            V1,  # the path is the host's, and the container sees its own group as the root
-            {
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            },
-            1,
-        ),
-        (
-            V1,
-            {
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
-                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
-            },
-            16,
         ),
     ],
 )

@@ -90,16 +90,11 @@ def take_folder(arguments: Sequence[str]) -> None:
 
     Args:
         arguments: Command line of a Hydra command.
-
-    Raises:
-        ConfigError: There is no such folder.
     """
     for index, argument in enumerate(arguments):
         name, given, value = argument.partition("=")
         if name in ("--config-dir", "-cd"):
             text = value if given else next(iter(arguments[index + 1 :]), "")
-            if text and not Path(text).is_dir():
-                raise ConfigError(f"--config-dir {text}: there is no such folder.", key="--config-dir")
             if text:
                 os.environ[VARIABLE] = str(Path(text).absolute())
 

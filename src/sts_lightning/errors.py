@@ -82,10 +82,6 @@ class DataError(UserError):
         self.args = (f"{self} {hint}",)
 
 
-class MissingColumnError(DataError):
-    """Data file without a column that is needed."""
-
-
 class CheckpointError(UserError):
     """Checkpoint or run folder that is missing, broken, or belongs to another model."""
 

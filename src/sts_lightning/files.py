@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sts_lightning.errors import ConfigError, StorageError
+from filelock import FileLock, Timeout
+
+from sts_lightning.errors import ConfigError, RunningElsewhereError, StorageError
+
+log = logging.getLogger(__name__)
 
 
 def last_name(path: str | Path) -> str:
@@ -32,12 +38,9 @@ def check_output(option: str, path: Path | None, *others: Path | None, suffix: s
     if path is None:
         return
     key = option.lstrip("-")
-    if path.is_dir():
-        raise ConfigError(f"{option} {path} is a folder; give the name of a file.", key=key)
-    if path.exists() and not path.is_file():  # an atomic write would replace a device such as /dev/null
-        raise ConfigError(f"{option} {path} is not a regular file; give the name of one.", key=key)
-    if not path.parent.is_dir():
-        raise ConfigError(f"{option} {path}: the folder {path.parent} does not exist.", key=key)
+    # An atomic write would replace a device such as /dev/null.
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+        raise ConfigError(f"{option} {path}: give the name of a file, in a folder that exists.", key=key)
     if suffix is not None and path.suffix != suffix:
         raise ConfigError(f"{option} must name a {suffix} file, got {path}.", key=key)
     if any(other is not None and os.path.realpath(path) == os.path.realpath(other) for other in others):
@@ -100,7 +103,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Its files get the permissions of new files, which safetensors keeps from all but their owner.
 
     Raises:
-        ConfigError: The folder has come to exist meanwhile.
+        OSError: The folder has come to exist meanwhile.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
@@ -111,9 +114,39 @@ def new_folder(folder: Path) -> Iterator[Path]:
         for path in inside.rglob("*"):
             if path.is_file() and not path.is_symlink():
                 path.chmod(mode)
-        try:
-            inside.rename(folder)
-        except OSError as error:
-            if not folder.exists():
-                raise
-            raise ConfigError(f"{folder} exists by now; choose another folder.") from error
+        inside.rename(folder)
+
+
+@contextmanager
+def locked_file(
+    path: Path,
+    message: Callable[[], str],
+    patience: float = 0.0,
+    on_acquired: Callable[[int], None] | None = None,
+) -> Iterator[None]:
+    """Lock a file, which is made; where the file system has no locks, a warning says so.
+
+    Args:
+        path: The file.
+        message: Returns what to say if another process holds the lock.
+        patience: Seconds to wait for it.
+        on_acquired: Function of the descriptor of the file, which is called once it is locked.
+
+    Raises:
+        RunningElsewhereError: Another process holds the lock.
+        OSError: The file cannot be written.
+    """
+    lock = FileLock(path, timeout=patience, on_acquired=on_acquired)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunningElsewhereError(message()) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+            raise
+        path.unlink(missing_ok=True)
+        log.warning("%s: no locks on this file system; make sure that no other process uses it.", path.parent)
+    try:
+        yield
+    finally:
+        lock.release()

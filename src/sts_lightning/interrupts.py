@@ -125,23 +125,10 @@ def stop_with_parent() -> None:
         Stopped: The process that started this one has ended already.
     """
     parent = os.environ.get(PARENT)
-    if parent is not None and "LOCAL_RANK" not in os.environ:
-        end_with(int(parent))
-
-
-def end_with(parent: int) -> None:
-    """Let this process get SIGTERM when the one that started it ends, even if that was killed; Linux only.
-
-    Args:
-        parent: Number of the process that started this one.
-
-    Raises:
-        Stopped: It has ended already.
-    """
-    if sys.platform != "linux":
+    if parent is None or "LOCAL_RANK" in os.environ or sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if os.getppid() != parent:
+    if os.getppid() != int(parent):
         raise Stopped(signal.SIGTERM)
 
 
@@ -149,18 +136,6 @@ def take_back() -> None:
     """Listen to SIGTERM again after a library has installed its own handler."""
     if _listener == os.getpid() and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
-
-
-@contextlib.contextmanager
-def handlers_kept() -> Iterator[None]:
-    """Restore the handlers of the stop signals that a library installs of its own inside the block."""
-    main = threading.current_thread() is threading.main_thread()  # no other thread can install one
-    before = {number: signal.getsignal(number) for number in STOPPING} if main else {}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class StopRequest:

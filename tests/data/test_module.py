@@ -108,5 +108,5 @@ def test_weights_that_leave_one_row() -> None:
             self.counts[-1].weight = 0.025
             return table
 
-    with pytest.raises(DataError, match="the weights of the sources leave 1 of 40"):
+    with pytest.raises(DataError, match="1 training example left"):
         Light(batch_size=8, seed=1, train_size=40, dev_size=20, test_size=20).setup()

@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.cli.ceiling import read_golds
-from sts_lightning.errors import DataError
 from sts_lightning.evaluation.bootstrap import Predictions, paired_difference, score_intervals
 
 
@@ -79,16 +75,6 @@ def test_other_pairs_cannot_be_compared() -> None:
         paired_difference([predictions(1.0, 1, size=300)], [predictions(1.0, 1, size=200)])
     with pytest.raises(ValueError, match="not scored on the same test pairs"):
         paired_difference([{"A": predictions(1.0, 1)["A"]}], [predictions(1.0, 1)])
-
-
-def test_draws_and_ceilings_in_process(tmp_path: Path) -> None:
-    runs_ = [{"STSB": (np.arange(3.0), np.arange(3.0))}]
-    for resamples in (0, -5):
-        with pytest.raises(ValueError, match="resamples"):
-            paired_difference(runs_, runs_, resamples)
-    (tmp_path / "mine.csv").write_text("score\n1\nnan\n")
-    with pytest.raises(DataError, match=r"mine\.csv, line 3: the score 'nan'"):
-        read_golds(tmp_path / "mine.csv", "score", "")
 
 
 @pytest.mark.slow

@@ -26,9 +26,10 @@ pytestmark = [
 ]
 
 
-def with_rows(name: str, data: Any, **chosen: Any) -> Any:
+def with_rows(name: str, data: Any, subsets: list[str] | None = None) -> Any:
     """MTEB's task with local rows in place of the hub's."""
-    (task,) = find_mteb_tasks([name], **chosen)
+    (task,) = find_mteb_tasks([name])
+    task.hf_subsets = subsets or task.hf_subsets
     task.dataset = data
     task.data_loaded = True
     return task
@@ -69,7 +70,7 @@ def test_similarities_are_cosines() -> None:
     np.testing.assert_allclose(model.similarity_pairwise(first, second), np.diag(wanted), rtol=1e-9)
 
 
-def pairs_task(name: str, steps: dict[str, int], **chosen: Any) -> Any:
+def pairs_task(name: str, steps: dict[str, int], subsets: list[str] | None = None) -> Any:
     """A task whose subsets have gold scores in an order of their own, so that each has another result."""
     texts = ["A dog runs", "Two men talk", "x y z", "It rains", "Go home", "Some cats"]
     rows = {
@@ -84,51 +85,24 @@ def pairs_task(name: str, steps: dict[str, int], **chosen: Any) -> Any:
         )
         for subset, step in steps.items()
     }
-    return with_rows(name, rows, **chosen)
+    return with_rows(name, rows, subsets)
 
 
 STS17 = {"en-en": 1, "en-de": 3, "es-es": 5}
 
 
 @pytest.mark.parametrize(
-    ("name", "chosen", "kept"),
+    ("name", "kept"),
     [
-        ("STS17", {}, ["en-en"]),
-        ("STS22", {}, ["en"]),
-        ("STS12", {}, ["default"]),
-        ("STSBenchmarkMultilingualSTS", {}, ["en"]),
-        ("STS17", {"languages": ["eng", "deu"]}, ["en-de", "en-en"]),
-        ("STS17", {"languages": ["spa"]}, ["es-es"]),
-        ("STS17", {"subsets": ["en-de", "es-es"]}, ["en-de", "es-es"]),
+        ("STS17", ["en-en"]),
+        ("STS12", ["default"]),
+        ("STSBenchmarkMultilingualSTS", ["en"]),
+        ("GermanSTSBenchmark", ["default"]),
     ],
 )
-def test_which_subsets_are_scored(name: str, chosen: dict[str, Any], kept: list[str]) -> None:
-    (task,) = find_mteb_tasks([name], **chosen)
+def test_which_subsets_are_scored(name: str, kept: list[str]) -> None:
+    (task,) = find_mteb_tasks([name])
     assert sorted(task.hf_subsets) == kept
-
-
-def test_splits_are_chosen() -> None:
-    name = "STSBenchmarkMultilingualSTS"
-    assert sorted(find_mteb_tasks([name])[0].eval_splits) == ["dev", "test"]
-    assert find_mteb_tasks([name], splits=["test"])[0].eval_splits == ["test"]
-
-
-@pytest.mark.parametrize(
-    ("names", "chosen", "message"),
-    [
-        (["STS17"], {"languages": ["pol"]}, r"languages=\['pol'\] leaves nothing of MTEB's STS17.*en-de"),
-        (["STS17"], {"languages": ["english"]}, r"languages=\['english'\]"),
-        (["IndicCrosslingualSTS"], {}, r"languages=\['eng'\] leaves nothing .* en-hi \(eng-Latn, hin-Deva\)"),
-        (["STS17"], {"subsets": ["en"]}, r"subsets=\['en'\] leaves nothing of MTEB's STS17.*en-en"),
-        (["STS17", "STS22"], {"subsets": ["en-en", "en", "xx"]}, r"subsets: no task of .* has xx"),
-        (["STS17"], {"splits": ["dev"]}, r"splits=\['dev'\] leaves nothing of MTEB's STS17, which has test"),
-        (["STS17"], {"splits": ["test", "dev"]}, r"splits: no task of STS17 has dev"),
-        (["STS17"], {"languages": ["eng"], "subsets": ["en-en"]}, r"languages and subsets both"),
-    ],
-)
-def test_choices_that_leave_nothing(names: list[str], chosen: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        find_mteb_tasks(names, **chosen)
 
 
 def test_the_score_is_that_of_the_subsets_that_are_named(tmp_path: Path) -> None:
@@ -167,7 +141,7 @@ def test_a_benchmark_is_its_tasks_as_mteb_defines_them() -> None:
 
 
 def test_the_tasks_of_one_type() -> None:
-    tasks = find_mteb_tasks(["STS12", "MTEB(eng, v2)/STS"], splits=["test"])
+    tasks = find_mteb_tasks(["STS12", "MTEB(eng, v2)/STS"])
     names = [task.metadata.name for task in tasks]
     assert names[0] == "STS12"
     assert sorted(names) == [
@@ -214,17 +188,8 @@ def test_through_eval(
         evaluate_in(tmp_path / "none", config("suite=mteb", "model=tiny_bert", of="eval"))
 
 
-def test_settings_reach_the_tasks(config: Callable[..., DictConfig], tmp_path: Path) -> None:
-    """eval.py asks for the subsets of its configuration; the terminal's row names them."""
-    cfg = config(
-        "suite=mteb", "tasks=[STS17]", "subsets=[es-es]", "splits=[dev]", "model=tiny_bert", of="eval"
-    )
-    with pytest.raises(ConfigError, match=r"splits=\['dev'\]"):
-        evaluate_in(tmp_path / "run", cfg)
+def test_subsets_are_named_in_the_terminal(tmp_path: Path) -> None:
     task = pairs_task("STS17", STS17, subsets=["en-de", "es-es"])
     result = evaluate_mteb(tiny_bert(), [task], tmp_path)["tasks"]["STS17"]
     assert suites._label("STS17", result) == "STS17 (en-de, es-es)"
     assert suites._label("STS12", {**result, "splits": {"test": {"default": 1.0}}}) == "STS12"
-    for key in ("languages", "subsets", "splits"):
-        with pytest.raises(ConfigError, match=f"{key}: only suite=mteb"):
-            evaluate_in(tmp_path / "run", config(f"{key}=[x]", "model=tiny_bert", of="eval"))

@@ -126,8 +126,6 @@ def test_an_own_file_with_the_name_of_a_task(config: Config, root: Path, tmp_pat
         (["test=[]"], "test"),
         (["test=mine.csv", "suite=transfer"], "test"),
         (["test=mine.csv", "score_range=[5,1]"], "score_range"),
-        (["sentence1=q"], "sentence1"),
-        (["score_range=[0,1]"], "score_range"),
     ],
 )
 def test_settings_of_own_files_are_checked(config: Config, overrides: list[str], key: str) -> None:
@@ -147,12 +145,7 @@ def test_settings_of_own_files_are_checked(config: Config, overrides: list[str],
         (["suite=transfer", "data_root=nowhere"], "data_root"),
         (["test=nowhere.csv"], "test"),
         (["test=mine.txt"], "test"),
-        (["folds=1"], "folds"),
         (["folds=-1", "suite=transfer"], "folds"),
-        (["folds=5", "suite=probing"], "folds"),
-        (["folds=5"], "folds"),
-        (["aggregate=mean", "suite=transfer"], "aggregate"),
-        (["aggregate=wmean", "suite=rank"], "aggregate"),
     ],
 )
 def test_errors_name_the_setting(config: Config, root: Path, overrides: list[str], key: str) -> None:

@@ -59,8 +59,8 @@ RESULTS = {
     "git_commit": None,
 }
 FETCHED = {"source": "s", "place": "p", "revision": "r", "file": "f", "sha256": "0", "size": 1}
-PART = {"fetched": "now", "downloads": [FETCHED], "files": {"a": "0"}, "counts": {"a": 1}, "notes": {}}
-MANIFEST = {"version": 1, "parts": {"nli": PART}}
+PART = {"fetched": "now", "downloads": [FETCHED], "files": {"a": "0"}, "rows": 1, "dropped": 0}
+MANIFEST = {"parts": {"nli": PART}}
 
 WRONG: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
     ("metrics", METRICS): (
@@ -88,9 +88,8 @@ WRONG: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {
         MANIFEST,
         {
             "parts": (None, ABSENT),
-            "parts.nli.downloads.0.size": ("3",),
+            "parts.nli.rows": ("3", ABSENT),
             "parts.nli.files": ({"a": 1},),
-            "parts.nli.more": (1,),
         },
     ),
 }

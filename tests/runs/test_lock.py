@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning import files
 from sts_lightning.errors import RunningElsewhereError, UntrustedError
-from sts_lightning.runs import lock as run_lock
 from sts_lightning.runs.lock import LOCK, is_first_process, locked
 
 HOLD = """
@@ -72,14 +72,14 @@ def test_a_folder_in_which_nothing_was_written_is_as_it_was(tmp_path: Path) -> N
 def test_a_file_system_without_locks_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Unsupported(run_lock.FileLock):  # type: ignore[misc]
+    class Unsupported(files.FileLock):  # type: ignore[misc]
         def acquire(self, *args: object, **kwargs: object) -> None:  # type: ignore[override]
             raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(run_lock, "FileLock", Unsupported)
+    monkeypatch.setattr(files, "FileLock", Unsupported)
     with locked(tmp_path):
         (tmp_path / "result").touch()
-    assert f"{tmp_path}: the file system does not support locks (Function not implemented)" in caplog.text
+    assert f"{tmp_path}: no locks on this file system" in caplog.text
 
 
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from sts_lightning.errors import ConfigError, FailedJobsError, UserError
-from sts_lightning.interrupts import Stopped, handlers_kept, listening
+from sts_lightning.interrupts import Stopped, listening
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import submit_to_ray, watch
 from sts_lightning.sweep.job import Demand, Job
@@ -33,10 +33,11 @@ def ray_address() -> Iterator[str]:
         patch.setenv("PYTHONPATH", os.pathsep.join(["src", *sys.path]))
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        with handlers_kept():
-            context = ray.init(
-                num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
-            )
+        before = signal.getsignal(signal.SIGTERM)
+        context = ray.init(
+            num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+        )
+        signal.signal(signal.SIGTERM, before)
         yield context.address_info["address"]
         ray.shutdown()
 

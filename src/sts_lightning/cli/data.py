@@ -16,21 +16,20 @@ from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.fetch.inventory import take_stock
 from sts_lightning.data.fetch.manifest import read_manifest
 from sts_lightning.data.fetch.parts import parts_of
-from sts_lightning.errors import ConfigError
 
 
 @click.command("status")
 @data_root("--root")
 def status_command(data_root: str) -> None:
     """List the published data, and what is here of each."""
-    root = _root(data_root)
+    root = Path(data_root)
     stocks = take_stock(root, read_manifest(root))
     table = Table(title=f"Published data in {root}", title_justify="left")
     for column in ("part", "state", "rows", "published"):
         table.add_column(column, justify="right" if column in ("rows", "published") else "left")
     for stock in stocks:
         found = "-" if stock.found is None else f"{stock.found:,}"
-        table.add_row(stock.part.name, stock.state, found, f"{stock.published:,}")
+        table.add_row(stock.part.name, stock.state, found, f"{stock.part.published:,}")
     console = Console()
     console.print(table)
     remarks = [f"{stock.part.name}: {stock.note}" for stock in stocks if stock.note]
@@ -53,13 +52,4 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
     NAME is sts (STS12-16, STS-B, SICK), nli (triplets, pairs), wiki, transfer (transfer, probing) or all.
     docs/data.md has the sources.
     """
-    get(parts_of(names), load_sources(), _root(data_root), overwrite)
-
-
-def _root(text: str) -> Path:
-    """Return the data root, which need not exist."""
-    root = Path(text)
-    there = next(path for path in (root, *root.absolute().parents) if path.exists())
-    if not text.strip() or not there.is_dir():
-        raise ConfigError(f"--root {text!r} is not a folder.", key="root")
-    return root
+    get(parts_of(names), load_sources(), Path(data_root), overwrite)

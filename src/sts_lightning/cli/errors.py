@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import signal
 import sys
@@ -20,9 +19,6 @@ STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 """errno values of a write that failed, of which the system names no file."""
 
 
-_show = logging.Handler.handleError
-
-
 @contextlib.contextmanager
 def reporting(debug: bool) -> Iterator[None]:
     """Turn an error that is none of the code into one message and an exit status.
@@ -33,7 +29,6 @@ def reporting(debug: bool) -> Iterator[None]:
     Args:
         debug: Whether to show stack traces instead.
     """
-    logging.Handler.handleError = _handle_error  # type: ignore[method-assign]
     try:
         with unmasked():
             yield
@@ -48,7 +43,7 @@ def reporting(debug: bool) -> Iterator[None]:
         try:
             print(flush=True)
         except BrokenPipeError:  # the reader of the output has ended, as in `| head`
-            _drop_output()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(1)
         raise  # of another pipe
     except OSError as error:
@@ -67,19 +62,6 @@ def reporting(debug: bool) -> Iterator[None]:
 def is_of_a_file(error: OSError) -> bool:
     """Return whether an error is about a file or a full disk, not about a connection or a process."""
     return error.filename is not None or error.errno in STORAGE
-
-
-def _drop_output() -> None:
-    """Direct standard output to nowhere, with what Python writes to it at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _handle_error(self: logging.Handler, record: logging.LogRecord) -> None:
-    """Go on without output once its reader has ended: a run logs to its folder as well."""
-    if isinstance(sys.exc_info()[1], BrokenPipeError):
-        _drop_output()
-    else:
-        _show(self, record)
 
 
 def _exit(error: UserError, debug: bool) -> NoReturn:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -22,12 +21,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.model_card import card_facts, model_card
 
 log = logging.getLogger(__name__)
-
-
-def _licence(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    if text is not None and not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", text):
-        raise click.BadParameter(f"{text!r} is no licence identifier such as apache-2.0, mit or other.")
-    return text
 
 
 @click.command("export")
@@ -50,7 +43,6 @@ def _licence(context: click.Context, parameter: click.Parameter, text: str | Non
 @click.option(
     "--license",
     metavar="ID",
-    callback=_licence,
     help="Licence for the model card, such as apache-2.0. Default: what the base model's card says.",
 )
 @click.option("--push", "place", metavar="OWNER/NAME", help="Upload the folder to the model hub.")
@@ -77,8 +69,6 @@ def export_command(
     if place is not None:
         target = Target(place, private, revision)
         target.check()
-    elif private or revision is not None:
-        raise ConfigError("--private and --revision have no effect without --push OWNER/NAME.", key="push")
     RunFolder(run).last_stage().load_config(Trust.of(trust, trust_remote_code))  # before files it names
     check_new_folder(folder)
     facts = card_facts(run)

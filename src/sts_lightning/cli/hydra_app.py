@@ -65,13 +65,9 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
         except YAMLError as error:
             raise broken_yaml(error) from error
         except ValueError as error:  # Hydra raises it for hydra/launcher=null, and elsewhere
-            if str(error).startswith("Only one of --"):
-                raise ConfigError(" ".join(str(error).split())) from error
-            if not str(error).startswith("Config group override must be"):
+            if not str(error).startswith(("Only one of --", "Config group override must be")):
                 raise
-            raise ConfigError(
-                "a group is chosen by the name of one of its files, as in model=minilm."
-            ) from error
+            raise ConfigError(" ".join(str(error).split())) from error
 
 
 def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:

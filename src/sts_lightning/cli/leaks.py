@@ -56,8 +56,6 @@ def leaks_command(
     check_output("--write", clean, tests_file, listing, suffix=suffix)
     if clean is not None and (file is None or os.path.realpath(clean) == os.path.realpath(file)):
         raise ConfigError("--write needs a training file, and a name other than that of the training file.")
-    if columns[0] == columns[1]:
-        raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.", key="columns")
     pairs: Pairs
     ends: Sequence[int] = ()  # last line of each pair in the file
     if file is None:

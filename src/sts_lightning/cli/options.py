@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 FILE = click.Path(path_type=Path)
 """A file or a folder, which the command itself checks."""
 
-
-class _Fraction(click.FloatRange):
-    """A number from 0 to 1, and not the one that is no number."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number: float = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value!r} is not a number from 0 to 1.", param, ctx)
-        return number
-
-
-FRACTION = _Fraction(0, 1)
+FRACTION = click.FloatRange(0, 1)
 RESAMPLES = click.option(
     "--resamples",
     type=click.IntRange(1, 1_000_000),

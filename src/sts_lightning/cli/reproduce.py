@@ -31,19 +31,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def _folder(context: click.Context, parameter: click.Parameter, folder: Path) -> Path:
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"--folder {folder} is not a folder.", key="folder")
-    return folder
-
-
 MODEL = click.option("--model", help="The rows at the scale of conf/reproduce/scale/MODEL.yaml.")
 RUNS = click.option(
     "--folder",
-    type=FILE,
+    type=click.Path(file_okay=False, path_type=Path),
     default="runs/reproduce",
     show_default=True,
-    callback=_folder,
     help="Folder of the runs of all tables.",
 )
 

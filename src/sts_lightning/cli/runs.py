@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from omegaconf import OmegaConf
 from rich.console import Console
 from rich.table import Table
 
@@ -89,14 +90,8 @@ def _fits(settings: Mapping[str, Any], conditions: Sequence[str]) -> bool:
 
 
 def _same(value: Any, text: str) -> bool:
-    if isinstance(value, bool) or value is None:
-        return str(value).lower() == text.lower().replace("null", "none")
-    if isinstance(value, int | float):
-        try:
-            return float(value) == float(text)
-        except ValueError:
-            return False
-    return str(value) == text or str(value).rpartition(".")[2] == text
+    wanted = OmegaConf.from_dotlist([f"value={text}"]).value
+    return bool(value == wanted) or str(value) == text or str(value).rpartition(".")[2] == text
 
 
 def _best(runs: Sequence[ListedRun]) -> ListedRun:

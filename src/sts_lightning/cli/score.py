@@ -13,7 +13,6 @@ import click
 
 from sts_lightning.cli.options import FILE, TRUST, TRUST_REMOTE_CODE, columns
 from sts_lightning.data.files import read_text_pairs
-from sts_lightning.errors import UserError
 from sts_lightning.evaluation.similarity import score_pairs
 from sts_lightning.files import check_output, write_atomic
 from sts_lightning.workflows.evaluated_encoder import load_named
@@ -41,8 +40,6 @@ def score_command(
     MODEL is a run folder, a folder of sentence-transformers or transformers, an id on the model hub, or a
     choice of model=, such as minilm. PAIRS is a CSV, TSV or JSONL file with two text columns.
     """
-    if columns[0] == columns[1]:
-        raise UserError(f"--columns: {columns[0]} is named twice.")
     check_output("--to", to, pairs)
     if to is None:  # standard output holds the CSV
         for handler in logging.getLogger().handlers:

@@ -213,9 +213,6 @@ class EvalConfig:
     sentence2: str = "sentence2"
     score: str = "score"
     score_range: list[float] | None = None
-    languages: list[str] | None = None
-    subsets: list[str] | None = None
-    splits: list[str] | None = None
     folds: int = MISSING
     normalize: Any = field(default=MISSING, metadata=FLAG)
     aggregate: str = _one_of(Aggregate)

@@ -43,23 +43,19 @@ def weighted(path: Files) -> dict[str, float]:
     Raises:
         ValueError: The value has another form, is empty, or a weight is out of range.
     """
-    listed: Sequence[object] = list(path) if isinstance(path, list | dict) else [path]
-    if not listed or not all(isinstance(item, str) and item.strip() for item in listed):
-        raise ValueError(
-            f"path must be a path, a list of paths or a mapping from paths to weights, got {path!r}."
-        )
-    weights: Mapping[str, object] = path if isinstance(path, dict) else dict.fromkeys(map(str, listed), 1.0)
+    listed = [path] if isinstance(path, str) else list(path)
+    weights = path if isinstance(path, dict) else dict.fromkeys(listed, 1.0)
     if len(weights) < len(listed):
         raise ValueError(
             "path names a file more than once; {FILE: 2} takes each of its rows twice in an epoch."
         )
-    for item, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= HEAVIEST:
-            raise ValueError(
-                f"path: the weight of {item} must be a number above 0 and at most {HEAVIEST:g}, "
-                f"got {weight!r}."
-            )
-    return {item: float(str(weight)) for item, weight in weights.items()}
+    valid = all(item.strip() and 0 < weight <= HEAVIEST for item, weight in weights.items())
+    if not weights or not valid:
+        raise ValueError(
+            "path must be a path, a list of paths or a mapping from paths to weights above 0 and at most "
+            f"{HEAVIEST:g}, got {path!r}."
+        )
+    return {item: float(weight) for item, weight in weights.items()}
 
 
 def find_files(weights: Mapping[str, float]) -> dict[str, float]:
@@ -124,6 +120,8 @@ def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str,
     Raises:
         DataError: The file cannot be read, or rows are malformed.
     """
+    if columns[0] == columns[1]:
+        raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.", key="columns")
     pairs, lines, bad = [], [], BadRows()
     for line, (first, second) in read_records(path, list(columns), setting="--columns", bad=bad):
         with bad:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -130,27 +131,16 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         self.sources = list(self.counts)
         self.dev, self.tests = self.load_dev(), self.load_tests()
         self.train = self.without_dev(self.train)
-        if len(self.train) < 2:
-            reasons = [
-                f"{why}: {count:,}"
-                for source in self.counts
-                for why, count in source.dropped.items()
-                if count
-            ]
-            raise DataError(
-                f"{counted(len(self.train), 'training example')} left, but training needs at least two."
-                + (f" Dropped: {'; '.join(reasons)}." if reasons else "")
-            )
-        self.shares = self._shares(self.sources)
+        self.shares = [(len(self.train), len(self.train))]
+        if any(source.weight != 1 for source in self.sources):
+            self.shares = [(source.kept, source.drawn) for source in self.sources]
+        self.trained_on = self._count(self.sources)
         if self.epoch_rows < 2:
-            raise DataError(
-                f"the weights of the sources leave {self.epoch_rows} of {len(self.train):,} training "
-                "examples in an epoch, but training needs at least two.",
-                key="data.path",
-            )
+            dropped = f" Dropped: {self.trained_on.reasons}." if self.trained_on.reasons else ""
+            left = counted(self.epoch_rows, "training example")
+            raise DataError(f"{left} left, but training needs at least two.{dropped}")
         for count in self.counts:
             count.report()
-        self.trained_on = self._count(self.sources)
         if self.trained_on.differs:
             log.info("on other data than published: %s", self.trained_on)
         self._loaded = True
@@ -191,28 +181,11 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         return None
 
     def _count(self, sources: list[SourceCount]) -> TrainingCount:
-        dropped: dict[str, int] = {}
+        dropped = Counter[str]()
         for source in sources:
-            for why, count in source.dropped.items():
-                dropped[why] = dropped.get(why, 0) + count
+            dropped.update(source.dropped)
         names = summary([source.source for source in sources], " + ")
-        return TrainingCount(names, self.unit, len(self.train), self.published_rows, dropped)
-
-    def _shares(self, sources: list[SourceCount]) -> list[Share]:
-        """Return the rows of each source and how many of them an epoch has.
-
-        Raises:
-            DataError: The weight of a source leaves none of its rows.
-        """
-        if all(source.weight == 1 for source in sources):
-            return [(len(self.train), len(self.train))]
-        for source in sources:
-            if source.kept and not source.drawn:
-                raise DataError(
-                    f"the weight {source.weight:g} of {source.source} leaves none of {source.kept:,} rows.",
-                    key="data.path",
-                )
-        return [(source.kept, source.drawn) for source in sources]
+        return TrainingCount(names, self.unit, len(self.train), self.published_rows, dict(dropped))
 
     @property
     def epoch_rows(self) -> int:
@@ -250,15 +223,13 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         """Return the functions given to `connect`.
 
         Raises:
-            RuntimeError: `connect` or `setup` has not been called.
+            RuntimeError: `connect` has not been called.
         """
         if self._prepare is None:
             raise RuntimeError(
                 f"{type(self).__name__} has no tokenisation yet; before training, call "
                 "data.connect(encoder.prepare(8192, training=True), encoder.prepare(8192, training=False))."
             )
-        if not self._loaded:
-            raise RuntimeError(f"{type(self).__name__} has no tables yet; call data.setup() first.")
         return self._prepare
 
     def train_dataloader(self) -> ResumableLoader:

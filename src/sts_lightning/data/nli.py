@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Unpack
 
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.choices import DevSet, LabelKind, SentEvalText
+from sts_lightning.choices import LabelKind
 from sts_lightning.data.files import Files, only_file, short_names, weighted
 from sts_lightning.data.module import sentence_columns
 from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
@@ -26,8 +25,7 @@ from sts_lightning.data.pair_tables import (
 from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
 from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
-from sts_lightning.errors import DataError, MissingColumnError
+from sts_lightning.data.senteval_module import SentEvalData, SharedOptions
 from sts_lightning.published import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
 
 PUBLISHED_TRIPLETS = "nli_for_simcse.csv"
@@ -50,10 +48,7 @@ class NLIPairsData(SentEvalData):
             ``normalized``.
         scored: Whether to replace classes by scores, as AnglE does: the last class (entailment) gets the
             highest score, the first one (contradiction) the lowest, and other pairs are dropped.
-        num_workers: Number of worker processes that tokenise in the background.
-        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
-        dev: Dev pairs for selection (see `DevSet`).
-        **own: The user's own dev and test pairs, see `OwnPairs`.
+        **options: Dev and test pairs and workers, see `SharedOptions`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -73,12 +68,9 @@ class NLIPairsData(SentEvalData):
         limit: int | None = None,
         filter: OverlapFilter = "exact",
         scored: bool = False,
-        num_workers: int = 0,
-        senteval_text: SentEvalText = "raw",
-        dev: DevSet = "stsb",
-        **own: Unpack[OwnPairs],
+        **options: Unpack[SharedOptions],
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text, dev, **own)
+        super().__init__(root, batch_size, seed, **options)
         if len(columns) != 3 or len(set(columns)) != 3:
             raise ValueError(f"columns must be three different names, got {', '.join(columns) or 'none'}.")
         self.classes = tuple(name.strip().lower() for name in classes)
@@ -141,10 +133,7 @@ class NLITripletsData(SentEvalData):
         batch_size: Triplets in a batch.
         seed: Random seed of the order.
         columns: Names of the columns of anchor and positive, and of the hard negatives: none, one or several.
-        num_workers: Number of worker processes that tokenise in the background.
-        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
-        dev: Dev pairs for selection (see `DevSet`).
-        **own: The user's own dev and test pairs, see `OwnPairs`.
+        **options: Dev and test pairs and workers, see `SharedOptions`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -159,12 +148,9 @@ class NLITripletsData(SentEvalData):
         seed: int,
         path: Files | None = None,
         columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg"),
-        num_workers: int = 0,
-        senteval_text: SentEvalText = "raw",
-        dev: DevSet = "stsb",
-        **own: Unpack[OwnPairs],
+        **options: Unpack[SharedOptions],
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text, dev, **own)
+        super().__init__(root, batch_size, seed, **options)
         if len(columns) < 2 or len(set(columns)) != len(columns):
             raise ValueError(
                 "columns must be different names, of the anchor, the positive and any hard negatives, as in "
@@ -191,16 +177,11 @@ class NLITripletsData(SentEvalData):
     def _read(self, path: Path, name: str) -> Dataset:
         text = sentence if self.published_rows is None else folded_sentence
         rows, bad = [], BadRows()
-        try:
-            for line, fields in read_records(path, list(self.columns), setting="data.columns", bad=bad):
-                with bad:
-                    rows.append(tuple(text(field, path, line) for field in fields))
-        except MissingColumnError as error:
-            pair = list(self.columns[:2])
-            with contextlib.suppress(DataError):
-                next(read_records(path, pair))  # only what works is suggested
-                error.add_hint(f"Without hard negatives: 'data.columns=[{','.join(pair)}]'.")
-            raise
+        pair = ",".join(self.columns[:2])
+        setting = f"data.columns, without hard negatives as in 'data.columns=[{pair}]'"
+        for line, fields in read_records(path, list(self.columns), setting=setting, bad=bad):
+            with bad:
+                rows.append(tuple(text(field, path, line) for field in fields))
         bad.check()
         self.counts.append(SourceCount(name, len(rows)))
         return make_table(dict(zip(sentence_columns(self.num_views), zip(*rows, strict=True), strict=True)))

@@ -182,20 +182,18 @@ class ScoredPairsData(SentenceDataModule):
         """Return the pairs of a source, with the scores that they have there, and count them."""
 
     @abstractmethod
-    def read_train(self) -> tuple[Dataset, str]:
-        """Return the pairs of the training sources, as `read` does, and the name of these for messages."""
+    def open(self) -> tuple[dict[str, float], str]:
+        """Return the training sources with their weights, and the name of these for messages."""
 
     def place(self, source: str) -> str:
         """Return the name of a source in messages."""
         return source
 
+    @at_setting("data.path")
     def load_train(self) -> Dataset:
         """Return the training pairs without the dev split."""
-        with at_setting("data.path"):
-            return self._load_train()
-
-    def _load_train(self) -> Dataset:
-        table, place = self.read_train()
+        sources, place = self.open()
+        table = self.read_sources(sources, lambda source: self.read(source, TRAINING))
         scores = values_of(table, "label")
         self._range = self.score_range or recognise_range(scores, place)
         if self.score_range is not None or len(self.counts) > 1:
@@ -203,18 +201,13 @@ class ScoredPairsData(SentenceDataModule):
         if self.limit is not None:
             table = sample_rows(table, self.limit, self.counts)
         if self.dev_source is None:
-            if len(scores) > 1 and min(scores) == max(scores):
-                raise DataError(
-                    f"all {len(scores):,} scores equal {scores[0]:g}, so no dev split of them can choose "
-                    "between checkpoints.",
-                    place,
-                    hint=f"Give dev pairs with different scores: {self.dev_setting}=...",
-                )
             in_dev = self._split(table, place)
             self._dev = _on_scale(table.select(np.flatnonzero(in_dev)), self._range)
             table = select_rows(table, ~in_dev, self.counts, "dev split")
-        if self.positives_from is not None:
-            table = self._positives(table, self.positives_from, place)
+        if self.positives_from is not None:  # on the scale of the file
+            keep = np.asarray(values_of(table, "label"), dtype=np.float64) >= self.positives_from
+            why = f"below data.positives_from={self.positives_from:g}"
+            table = select_rows(table, keep, self.counts, why)
         return _on_scale(table, self._range)
 
     def own_score(self, label: float) -> float:
@@ -238,21 +231,6 @@ class ScoredPairsData(SentenceDataModule):
                     max(own),
                     *self._range,
                 )
-
-    def _positives(self, table: Dataset, lowest: float, place: str) -> Dataset:
-        """Return the pairs with at least a score, before scores are mapped: on the scale of the file."""
-        scores = np.asarray(values_of(table, "label"), dtype=np.float64)
-        keep = scores >= lowest
-        if len(scores) > 1 and keep.sum() < 2:
-            highest, second = np.sort(scores)[:-3:-1]
-            raise DataError(
-                f"{int(keep.sum())} of {len(scores):,} training pairs have a score of at least {lowest:g}; "
-                f"the highest score is {highest:g}.",
-                place,
-                key="data.positives_from",
-                hint=f"Set a lower data.positives_from, at most {math.floor(1e4 * second) / 1e4:g}.",
-            )
-        return select_rows(table, keep, self.counts, f"below data.positives_from={lowest:g}")
 
     def load_dev(self) -> Dataset:
         """Return the dev pairs, or the dev split."""
@@ -309,7 +287,7 @@ class ScoredPairsData(SentenceDataModule):
         if np.ptp(labels[in_dev]) == 0 or np.ptp(labels[~in_dev]) == 0:
             raise DataError(
                 f"of {len(first_rows):,} distinct pairs at most one has another score than the rest, so that "
-                "the dev split or the training pairs would all have the same.",
+                "all of the dev split or of the training pairs would have the same.",
                 place,
                 hint=instead,
             )
@@ -344,21 +322,18 @@ class PairsFileData(ScoredPairsData):
         self.files = weighted(path)
         super().__init__(batch_size, seed, dev_path, test_path, **options)
 
-    def read_train(self) -> tuple[Dataset, str]:
-        """Return the pairs of all training files."""
-        files = find_files(self.files)
-        names = short_names(files)
-        table = self.read_sources(files, lambda file: self._read(file, TRAINING, names[file]))
-        return table, summary(list(self.files))
+    def open(self) -> tuple[dict[str, float], str]:
+        """Return the training files."""
+        found = find_files(self.files)
+        self._names = short_names(found)
+        return found, summary(list(self.files))
 
     def read(self, source: str, role: str) -> Dataset:
         """Return the pairs of a file."""
-        return self._read(source, role, Path(source).name)
-
-    def _read(self, file: str, role: str, name: str) -> Dataset:
         bad = BadRows()
-        table, golds = read_scored_pairs(Path(file), self.columns, self.score_range, "data.columns", bad)
+        table, golds = read_scored_pairs(Path(source), self.columns, self.score_range, "data.columns", bad)
         bad.check(self._class_hint(golds) if bad and role == TRAINING else None)
+        name = self._names[source] if role == TRAINING else Path(source).name
         self.counts.append(SourceCount(f"{name}, {role}", len(table)))
         return table
 

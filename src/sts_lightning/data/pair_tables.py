@@ -44,8 +44,8 @@ class SourceCount:
 
     @property
     def drawn(self) -> int:
-        """Rows in an epoch."""
-        return round(self.kept * self.weight)
+        """Rows in an epoch, at least one where there are any."""
+        return max(min(self.kept, 1), round(self.kept * self.weight))
 
     def report(self) -> None:
         """Log the rows read, dropped (with reasons) and kept."""

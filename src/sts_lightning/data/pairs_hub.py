@@ -7,7 +7,6 @@ from typing import Unpack
 
 from datasets import Dataset
 
-from sts_lightning.choices import DevSet, SentEvalText
 from sts_lightning.data.files import RESERVED, scored_table
 from sts_lightning.data.module import DEV, TRAINING, sentence_columns
 from sts_lightning.data.nli import NLITripletsData
@@ -15,7 +14,7 @@ from sts_lightning.data.own_pairs import ScoredOptions, ScoredPairsData
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import BadRows, sentence
-from sts_lightning.data.senteval_module import OwnPairs
+from sts_lightning.data.senteval_module import SharedOptions
 from sts_lightning.errors import at_setting
 
 
@@ -59,10 +58,10 @@ class PairsHubData(ScoredPairsData):
                 raise ValueError(f"{name} must not be the split of the training pairs, {split}.")
         self.path, self.split, self.config, self.revision = path, split, config, revision
 
-    def read_train(self) -> tuple[Dataset, str]:
-        """Return the pairs of the training split."""
+    def open(self) -> tuple[dict[str, float], str]:
+        """Return the training split."""
         self._table = HubTable(self.path, self.columns, self.config, self.revision)
-        return self.read(self.split, TRAINING), self.place(self.split)
+        return {self.split: 1.0}, self.place(self.split)
 
     def read(self, source: str, role: str) -> Dataset:
         """Return the pairs of a split."""
@@ -97,10 +96,7 @@ class TripletsHubData(NLITripletsData):
         config: Name of the configuration, where the data set has several.
         revision: Commit, branch or tag; the newest commit if not given.
         limit: Number of examples to use, a fixed random sample; all if not given.
-        num_workers: Number of worker processes that tokenise in the background.
-        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
-        dev: Dev pairs for selection (see `DevSet`).
-        **own: The user's own dev and test pairs, see `OwnPairs`.
+        **options: Dev and test pairs and workers, see `SharedOptions`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -117,12 +113,9 @@ class TripletsHubData(NLITripletsData):
         config: str | None = None,
         revision: str | None = None,
         limit: int | None = None,
-        num_workers: int = 0,
-        senteval_text: SentEvalText = "raw",
-        dev: DevSet = "stsb",
-        **own: Unpack[OwnPairs],
+        **options: Unpack[SharedOptions],
     ) -> None:
-        super().__init__(root, batch_size, seed, path, columns, num_workers, senteval_text, dev, **own)
+        super().__init__(root, batch_size, seed, path, columns, **options)
         check_limit(limit)
         self.place = (path, config, revision)
         self.split, self.limit = split, limit

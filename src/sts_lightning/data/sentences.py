@@ -9,14 +9,13 @@ from typing import Unpack
 
 from datasets import Dataset
 
-from sts_lightning.choices import DevSet, SentEvalText
 from sts_lightning.data.collate import View
 from sts_lightning.data.files import Files, only_file, short_names, weighted
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
 from sts_lightning.data.readers.row_values import fold, is_blank
 from sts_lightning.data.readers.text_files import SUFFIXES, read_lines
-from sts_lightning.data.senteval_module import OwnPairs, SentEvalData
+from sts_lightning.data.senteval_module import SentEvalData, SharedOptions
 from sts_lightning.errors import DataError
 from sts_lightning.published import SENTENCES
 
@@ -42,10 +41,7 @@ class SentencesData(SentEvalData):
             (`Repetition`).
         official_repetition: Whether repetitions are drawn as in ESimCSE's code.
         limit: Number of sentences to use, a fixed random sample; all if not given.
-        num_workers: Number of worker processes that tokenise in the background.
-        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
-        dev: Dev pairs for selection (see `DevSet`).
-        **own: The user's own dev and test pairs, see `OwnPairs`.
+        **options: Dev and test pairs and workers, see `SharedOptions`.
 
     Raises:
         ValueError: An argument is out of range.
@@ -64,17 +60,12 @@ class SentencesData(SentEvalData):
         repetition: float = 0.0,
         official_repetition: bool = False,
         limit: int | None = None,
-        num_workers: int = 0,
-        senteval_text: SentEvalText = "raw",
-        dev: DevSet = "stsb",
-        **own: Unpack[OwnPairs],
+        **options: Unpack[SharedOptions],
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text, dev, **own)
+        super().__init__(root, batch_size, seed, **options)
         check_limit(limit)
         if path is not None:
             weighted(path)
-        if official_repetition and not repetition:
-            raise ValueError("official_repetition has no effect without repetition; set that, too.")
         self.path = path
         self.num_views = views
         self._views = repeated_views(views, repetition, seed, official_repetition)
@@ -149,14 +140,9 @@ class Repetition:
         rate: Highest fraction of sub-words to repeat, in [0, 1].
         seed: Random seed of the draws.
         official: Whether to draw as in the papers' code.
-
-    Raises:
-        ValueError: The rate is out of range.
     """
 
     def __init__(self, rate: float, seed: int, official: bool = False) -> None:
-        if not 0 <= rate <= 1:
-            raise ValueError(f"rate must lie in [0, 1], got {rate}.")
         self.rate = rate
         self.seed = seed
         self.official = official

@@ -20,16 +20,22 @@ from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_st
 from sts_lightning.errors import DataError, at_setting
 
 
-class OwnPairs(TypedDict, total=False):
-    """The user's own scored pairs instead of STS-B dev and the seven test sets.
+class SharedOptions(TypedDict, total=False):
+    """What all data sets have in common that select on STS-B dev and report the seven test sets.
 
     Attributes:
-        dev_path: File with dev pairs; STS-B dev if not given.
+        num_workers: Number of worker processes that tokenise in the background.
+        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
+        dev: Dev pairs for selection (see `DevSet`).
+        dev_path: File with the user's own dev pairs; STS-B dev if not given.
         test_path: File with test pairs; the seven test sets if not given, none with ``dev_path``.
         scored_columns: Names of the columns of both sentences and the score in these files.
         score_range: Lowest and highest allowed score in these files; not checked if not given.
     """
 
+    num_workers: int
+    senteval_text: SentEvalText
+    dev: DevSet
     dev_path: str | None
     test_path: str | None
     scored_columns: tuple[str, str, str]
@@ -43,53 +49,34 @@ class SentEvalData(SentenceDataModule):
         root: Data root in SentEval's layout.
         batch_size: Examples in a training batch.
         seed: Random seed of the order of training examples.
-        num_workers: Number of worker processes that tokenise in the background.
-        senteval_text: Text of STS-B dev and the test sets (see `SentEvalText`).
-        dev: Dev pairs for selection (see `DevSet`).
-        **own: The user's own pairs in place of these, see `OwnPairs`.
+        **options: Dev and test pairs and workers, see `SharedOptions`.
     """
 
-    def __init__(
-        self,
-        root: str,
-        batch_size: int,
-        seed: int,
-        num_workers: int = 0,
-        senteval_text: SentEvalText = "raw",
-        dev: DevSet = "stsb",
-        **own: Unpack[OwnPairs],
-    ) -> None:
-        super().__init__(batch_size, seed, num_workers)
-        if senteval_text not in get_args(SentEvalText):
-            known = ", ".join(get_args(SentEvalText))
-            raise ValueError(f"senteval_text must be one of {known}, got {senteval_text!r}.")
+    def __init__(self, root: str, batch_size: int, seed: int, **options: Unpack[SharedOptions]) -> None:
+        super().__init__(batch_size, seed, options.get("num_workers", 0))
         self.root = root
-        if dev not in get_args(DevSet):
-            raise ValueError(f"dev must be one of {', '.join(get_args(DevSet))}, got {dev!r}.")
-        self.senteval_text: SentEvalText = senteval_text
-        self.dev_set: DevSet = dev
-        if (score_range := own.get("score_range")) is not None:
-            checked_range(score_range)
-        if own.get("dev_path") is None and own.get("test_path") is None:
-            columns = tuple(own.get("scored_columns", SCORED_COLUMNS))
-            for name, set_ in (("scored_columns", columns != SCORED_COLUMNS), ("score_range", score_range)):
-                if set_:
-                    raise ValueError(f"{name} has no effect without dev_path or test_path.")
-        if own.get("dev_path") is not None and dev != "stsb":
-            raise ValueError(f"dev={dev} has no effect with dev_path; leave out one of the two.")
-        self.own = own
+        self.senteval_text: SentEvalText = options.get("senteval_text", "raw")
+        if self.senteval_text not in get_args(SentEvalText):
+            raise ValueError(f"senteval_text must be raw or prepared, got {self.senteval_text!r}.")
+        self.dev_set: DevSet = options.get("dev", "stsb")
+        self.dev_path, self.test_path = options.get("dev_path"), options.get("test_path")
+        self.scored_columns = options.get("scored_columns", SCORED_COLUMNS)
+        self.score_range = options.get("score_range")
+        if self.score_range is not None:
+            checked_range(self.score_range)
+        if self.dev_path is not None and self.dev_set != "stsb":
+            raise ValueError(f"dev={self.dev_set} has no effect with dev_path; leave out one of the two.")
 
     def load_dev(self) -> Dataset:
         """Return the user's own dev pairs, or those of `DevSet`."""
-        path = self.own.get("dev_path")
-        if path is not None:
-            return self._load_own(path, DEV).subsets["test"]
+        if self.dev_path is not None:
+            return self._load_own(self.dev_path, DEV).subsets["test"]
         if self.dev_set == "stsb":
             if self.published_rows is None:  # the user's own training data
                 self._report_common([load_stsb(self.root, "dev")], f"{DEV} (STS-B dev)")
             return load_stsb(self.root, "dev", self.senteval_text)
-        own = [] if self.own.get("test_path") is None else self.tables_to_avoid()
-        load = load_dev_suite if self.dev_set == "suite" else load_clean_stsb
+        own = [] if self.test_path is None else self.tables_to_avoid()
+        load = {"suite": load_dev_suite, "stsb_clean": load_clean_stsb}[self.dev_set]
         return load(self.root, self.senteval_text, self.counts, own)
 
     def without_dev(self, train: Dataset) -> Dataset:
@@ -98,10 +85,9 @@ class SentEvalData(SentenceDataModule):
 
     def load_tests(self) -> list[STSTask]:
         """Return the user's own test pairs as one task, or the seven test sets."""
-        path = self.own.get("test_path")
-        if path is not None:
-            return [self._load_own(path, TEST)]
-        if self.own.get("dev_path") is not None:
+        if self.test_path is not None:
+            return [self._load_own(self.test_path, TEST)]
+        if self.dev_path is not None:
             return []
         tasks = load_sts_tasks(self.root, text=self.senteval_text)
         if self.published_rows is None:
@@ -124,16 +110,14 @@ class SentEvalData(SentenceDataModule):
             report_common(self.train, self.sources, tables, where)
 
     def _read_own(self, path: str) -> STSTask:
-        columns = self.own.get("scored_columns") or SCORED_COLUMNS
-        return load_test_files([path], columns, self.own.get("score_range"), "data.scored_columns")[0]
+        return load_test_files([path], self.scored_columns, self.score_range, "data.scored_columns")[0]
 
     def tables_to_avoid(self) -> list[Dataset]:
         """Return the pairs of the test sets as the files have them, to compare training pairs with."""
-        path = self.own.get("test_path")
-        if path is not None:
-            tasks = [self._read_own(path)]
+        if self.test_path is not None:
+            tasks = [self._read_own(self.test_path)]
         else:
-            tasks = [] if self.own.get("dev_path") is not None else load_sts_tasks(self.root)
+            tasks = [] if self.dev_path is not None else load_sts_tasks(self.root)
         return [table for task in tasks for table in task.subsets.values()]
 
     def find(self, path: Files | None, *names: str, part: str) -> dict[str, float]:

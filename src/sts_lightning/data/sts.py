@@ -47,7 +47,9 @@ class STSData(SentEvalData):
         senteval_text: SentEvalText = "raw",
         dev: DevSet = "stsb",
     ) -> None:
-        super().__init__(root, batch_size, seed, num_workers, senteval_text, dev)
+        super().__init__(
+            root, batch_size, seed, num_workers=num_workers, senteval_text=senteval_text, dev=dev
+        )
         low, high = SCORE_RANGE
         if positives_from is not None and not low <= positives_from <= high:
             raise ValueError(f"positives_from must lie in [{low:g}, {high:g}], got {positives_from}.")

@@ -10,6 +10,9 @@ import numpy as np
 Predictions = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Cosines and gold scores of the pairs of each task, in the order of the data."""
 
+TAILS = (2.5, 97.5)
+"""Percentiles at the bounds of an interval, which covers 95 %."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -27,8 +30,6 @@ def paired_difference(
     system: Sequence[Predictions],
     baseline: Sequence[Predictions],
     resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
 ) -> dict[str, Interval]:
     """Compute the difference of a system from a baseline, with intervals over test pairs.
 
@@ -40,17 +41,13 @@ def paired_difference(
         system: Predictions of each run of the system.
         baseline: Predictions of each run of the baseline, on the same pairs.
         resamples: Number of bootstrap resamples.
-        level: Coverage of the intervals.
-        seed: Random seed of the resampling.
 
     Returns:
         Difference of each task, and under ``average`` that of the mean over tasks.
 
     Raises:
-        ValueError: The runs were not scored on the same pairs, or ``resamples`` is below 1.
+        ValueError: The runs were not scored on the same pairs.
     """
-    if resamples < 1:
-        raise ValueError(f"resamples must be at least 1, got {resamples}.")
     tasks = list(baseline[0])
     # By the order of the gold scores: training maps those of a user to [0, 5], eval.py leaves them.
     groups = {task: _Ranked(gold).group for task, (_, gold) in baseline[0].items()}
@@ -59,7 +56,7 @@ def paired_difference(
             not np.array_equal(_Ranked(run[t][1]).group, groups[t]) for t in tasks
         ):
             raise ValueError("the runs were not scored on the same test pairs.")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     draws = {task: np.zeros(resamples + 1) for task in tasks}
     for task in sorted(tasks):  # the draws do not depend on their order
         gold = _Ranked(baseline[0][task][1])
@@ -75,29 +72,24 @@ def paired_difference(
             ]
             draws[task][draw] = 100 * (means[0] - means[1])
     draws["average"] = np.mean([draws[task] for task in tasks], axis=0)
-    tails = [100 * (1 - level) / 2, 100 * (1 + level) / 2]
     return {
-        name: Interval(float(values[0]), *map(float, np.percentile(values[1:], tails)))
+        name: Interval(float(values[0]), *map(float, np.percentile(values[1:], TAILS)))
         for name, values in draws.items()
     }
 
 
-def score_intervals(
-    system: Sequence[Predictions], resamples: int = 1000, level: float = 0.95, seed: int = 0
-) -> dict[str, Interval]:
+def score_intervals(system: Sequence[Predictions], resamples: int = 1000) -> dict[str, Interval]:
     """Compute Spearman's correlation times 100, averaged over runs, with intervals over test pairs.
 
     Args:
         system: Predictions of each run, on the same pairs.
         resamples: Number of bootstrap resamples.
-        level: Coverage of the intervals.
-        seed: Random seed of the resampling.
 
     Returns:
         Score of each task, and under ``average`` the mean over tasks.
     """
     nothing = {task: (np.zeros_like(gold), gold) for task, (_, gold) in system[0].items()}
-    return paired_difference(system, [nothing], resamples, level, seed)
+    return paired_difference(system, [nothing], resamples)
 
 
 class _Ranked:

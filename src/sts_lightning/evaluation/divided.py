@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import distributed
 
 from sts_lightning.distributed import Shard
-
-
-class DeviceEncoder(Protocol):
-    """Encoder on a device, over which its process can exchange tensors with others."""
-
-    @property
-    def device(self) -> torch.device:
-        """The device."""
-        ...
-
-    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
-        """Return vectors of shape (len(sentences), D)."""
-        ...
 
 
 class DividedEncoder:
@@ -32,17 +19,18 @@ class DividedEncoder:
     the encoder.
 
     Args:
-        encoder: The encoder of this process.
+        encoder: The encoder of this process, with ``encode`` and the ``device`` of tensors to exchange.
     """
 
-    def __init__(self, encoder: DeviceEncoder) -> None:
+    def __init__(self, encoder: Any) -> None:
         self.encoder = encoder
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
         """Embed N sentences, at least one, in the order given: (N, D) in float32."""
         shard = Shard.current()
         if shard.world_size == 1:
-            return self.encoder.encode(sentences)
+            vectors_of_all: np.ndarray = self.encoder.encode(sentences)
+            return vectors_of_all
         parts = dealt(sentences, shard.world_size)
         own = [sentences[row] for row in parts[shard.rank]] or sentences[:1]  # every process has to run
         vectors = torch.from_numpy(self.encoder.encode(own)).to(self.encoder.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections import defaultdict
 from collections.abc import Sequence
@@ -41,14 +42,13 @@ class MTEBEncoder:
 
     Args:
         encoder: Encoder to evaluate.
-        name: Name in MTEB's result files, ``organisation/model``.
     """
 
-    def __init__(self, encoder: Encoder, name: str = "sts-lightning/model") -> None:
+    def __init__(self, encoder: Encoder) -> None:
         from mteb.models import ModelMeta
 
         self.encoder = encoder
-        self.mteb_model_meta = ModelMeta.create_empty({"name": name, "revision": "none"})
+        self.mteb_model_meta = ModelMeta.create_empty({"name": "sts-lightning/model", "revision": "none"})
 
     def encode(self, inputs: Any, **_: Any) -> np.ndarray:
         """Vectors (N, D) in float32 of the texts in MTEB's batches."""
@@ -72,25 +72,15 @@ def _unit(vectors: Any) -> np.ndarray:
     return unit
 
 
-def find_mteb_tasks(
-    names: Sequence[str],
-    languages: Sequence[str] | None = None,
-    subsets: Sequence[str] | None = None,
-    splits: Sequence[str] | None = None,
-) -> list[Any]:
-    """MTEB's tasks of these names, each with the subsets and splits that will be scored.
+def find_mteb_tasks(names: Sequence[str]) -> list[Any]:
+    """MTEB's tasks of these names, each once; of a task in several languages the English subsets.
 
     Args:
-        names: Names of tasks such as STS17, of benchmarks such as ``MTEB(eng, v2)``, whose tasks have the
+        names: Names of tasks, or of benchmarks such as ``MTEB(eng, v2)``, which mean all their tasks with the
             subsets and splits of the benchmark, or of a type of their tasks, ``MTEB(eng, v2)/STS``.
-        languages: Codes such as eng or eng-Latn; a subset is scored if all its languages are among them, so
-            that English alone leaves out cross-lingual pairs. English if neither these nor subsets are given.
-        subsets: Names of subsets such as en-en, for those of the tasks that have them.
-        splits: Names of splits such as test; those that MTEB evaluates if not given.
 
     Raises:
-        ConfigError: The package is not installed; there is no such task, subset or split; nothing of a task
-            is left; or both languages and subsets are given.
+        ConfigError: The package ``mteb`` is not installed, or there is no such task or type.
     """
     try:
         import mteb
@@ -98,41 +88,26 @@ def find_mteb_tasks(
         raise ConfigError(
             "suite=mteb needs the package mteb: pip install 'sts-lightning[mteb]'.", key="suite"
         ) from error
-    if languages is not None and subsets is not None:
-        raise ConfigError(
-            "languages and subsets both choose subsets of a task; give one of them.", key="languages"
-        )
-    benchmarks = {benchmark.name: benchmark for benchmark in mteb.get_benchmarks()}
+    benchmarks = {benchmark.name: benchmark.tasks for benchmark in mteb.get_benchmarks()}
     tasks: dict[str, Any] = {}
     for name in names:
         benchmark, _, kind = name.rpartition("/") if "/" in name else (name, "", "")
-        if benchmark in benchmarks:
-            of = benchmarks[benchmark].tasks
-            members = [copy.deepcopy(task) for task in of if kind in ("", task.metadata.type)]
-            if not members:
-                types = ", ".join(sorted({task.metadata.type for task in of}))
-                raise ConfigError(
-                    f"tasks: {benchmark} has no tasks of the type {kind}, but {types}.", "tasks"
-                )
-        else:
-            members = [_task(mteb, name)]
-        usual = None if benchmark in benchmarks or subsets is not None else ["eng"]
+        if benchmark not in benchmarks:
+            tasks.setdefault(name, _task(mteb, name))
+            continue
+        of = benchmarks[benchmark]
+        members = [copy.deepcopy(task) for task in of if kind in ("", task.metadata.type)]
+        if not members:
+            types = ", ".join(sorted({task.metadata.type for task in of}))
+            raise ConfigError(f"tasks: {benchmark} has no tasks of the type {kind}, but {types}.", "tasks")
         for task in members:
-            _choose(task, languages or usual, subsets, splits)
             tasks.setdefault(task.metadata.name, task)
-    for key, wanted, found in (
-        ("subsets", subsets, {subset for task in tasks.values() for subset in task.hf_subsets}),
-        ("splits", splits, {split for task in tasks.values() for split in task.eval_splits}),
-    ):
-        unused = [name for name in wanted or () if name not in found]
-        if unused:
-            raise ConfigError(f"{key}: no task of {', '.join(names)} has {', '.join(unused)}.", key=key)
     return list(tasks.values())
 
 
 def _task(mteb: Any, name: str) -> Any:
     try:
-        return mteb.get_task(name)
+        task = mteb.get_task(name)
     except KeyError as error:
         raise ConfigError(
             f"MTEB: {' '.join(str(error.args[0]).split())}",
@@ -140,36 +115,9 @@ def _task(mteb: Any, name: str) -> Any:
             hint="Benchmarks are named too, such as 'MTEB(eng, v2)', or 'MTEB(eng, v2)/STS' for a type of "
             "their tasks.",
         ) from error
-
-
-def _choose(
-    task: Any,
-    languages: Sequence[str] | None,
-    subsets: Sequence[str] | None,
-    splits: Sequence[str] | None,
-) -> None:
-    """Restrict a task to subsets and splits; None: as they are."""
-    name, known = task.metadata.name, task.metadata.hf_subsets_to_langscripts
-    key, chosen = ("languages", languages) if subsets is None else ("subsets", subsets)
-    try:
-        if chosen is not None:
-            task.filter_languages(languages, hf_subsets=subsets, exclusive_language_filter=subsets is None)
-    except ValueError as error:  # an unknown code, or nothing is left
-        have = "; ".join(f"{subset} ({', '.join(codes)})" for subset, codes in list(known.items())[:20])
-        raise ConfigError(
-            f"{key}={list(chosen or ())} leaves nothing of MTEB's {name}, which has {have}. "
-            "Choose with subsets=[...] or languages=[...].",
-            key=key,
-        ) from error
-    if splits is not None:  # MTEB would look for one that is not there
-        there = task.metadata.eval_splits
-        kept = [split for split in splits if split in there]
-        if not kept:
-            raise ConfigError(
-                f"splits={list(splits)} leaves nothing of MTEB's {name}, which has {', '.join(there)}.",
-                key="splits",
-            )
-        task.filter_eval_splits(kept)
+    with contextlib.suppress(ValueError):  # no subset is in English alone: all are scored
+        task.filter_languages(["eng"], exclusive_language_filter=True)
+    return task
 
 
 def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBResult:

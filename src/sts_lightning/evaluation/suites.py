@@ -25,7 +25,6 @@ from sts_lightning.data.readers.row_values import checked_range
 from sts_lightning.data.readers.senteval import (
     SEVEN_TASKS,
     STSTask,
-    least_prepared,
     load_sts_tasks,
     text_found,
 )
@@ -35,7 +34,6 @@ from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.ranks import evaluate_ranks
 from sts_lightning.evaluation.sts import (
-    check_aggregate,
     describe_binary,
     encode_pairs,
     score_tasks,
@@ -46,9 +44,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions
 
 log = logging.getLogger(__name__)
-
-OF_ONE_SUITE = {"folds": (10, "transfer"), "aggregate": ("all", "sts")}
-"""Settings that one suite reads, with their usual value."""
 
 Scored = tuple[dict[str, Any], dict[str, float]]
 """Result of a suite for the metrics of the run, and its row for the terminal."""
@@ -102,62 +97,37 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     Raises:
         UserError: A task is unknown, its data cannot be read, or a package is missing.
     """
-    names = _listed(cfg, "tasks")
-    chosen = {key: _listed(cfg, key) for key in ("languages", "subsets", "splits")}
-    if cfg.suite != "mteb":
-        unused = [key for key, value in chosen.items() if value is not None]
-        if unused:
-            raise ConfigError(f"{', '.join(unused)}: only suite=mteb has a choice of these.", key=unused[0])
-    if cfg.folds < 2:
-        raise ConfigError(f"folds must be at least 2, got {cfg.folds}.", key="folds")
-    for key, (usual, suite) in OF_ONE_SUITE.items():
-        if cfg[key] != usual and cfg.suite != suite:
-            raise ConfigError(f"{key}={cfg[key]} has no effect: only suite={suite} reads it.", key=key)
-    files = _test_files(cfg)
+    names, files = _names(cfg), _test_files(cfg)
     with at_setting("data_root"):
-        return _open(cfg, names, chosen, files, text)
-
-
-def _open(
-    cfg: DictConfig,
-    names: tuple[str, ...] | None,
-    chosen: dict[str, tuple[str, ...] | None],
-    files: tuple[str, ...],
-    text: SentEvalText,
-) -> Suite:
-    """Read the tasks of a suite; the settings are checked."""
-    if cfg.suite == "sts":
-        return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
-    if cfg.suite == "rank":
-        return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS, text))
-    if cfg.suite == "transfer":
-        tasks = load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS, text)
-        return _classification(tasks, cfg.folds)
-    if cfg.suite == "probing":
-        return _classification(load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS)), cfg.folds)
+        if cfg.suite == "sts":
+            return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
+        if cfg.suite == "rank":
+            return _ranks(load_sts_tasks(cfg.data_root, names or SEVEN_TASKS, text))
+        if cfg.suite == "transfer":
+            tasks = load_transfer_tasks(cfg.data_root, names or TRANSFER_TASKS)
+            return _classification(tasks, cfg.folds)
+        if cfg.suite == "probing":
+            tasks = load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS))
+            return _classification(tasks, cfg.folds)
     if not names:
         raise ConfigError(
             "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification.",
             key="tasks",
         )
-    return _mteb(names, chosen)
+    return _mteb(names)
 
 
-def _listed(cfg: DictConfig, key: str) -> tuple[str, ...] | None:
-    """Return the names in a list, or None where it is not given.
+def _names(cfg: DictConfig) -> tuple[str, ...]:
+    """Return the names of the tasks; none for the suite's own.
 
     Raises:
-        ConfigError: The list is empty, or a name occurs twice.
+        ConfigError: A name occurs twice.
     """
-    if cfg[key] is None:
-        return None
-    names = tuple(cfg[key])
-    if not names:
-        raise ConfigError(f"{key}=[] is empty; leave it out for the default, or name at least one.", key=key)
+    names = tuple(cfg.tasks or ())
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(
-            f"{key}: {', '.join(twice)} occurs more than once and would count as often.", key=key
+            f"tasks: {', '.join(twice)} occurs more than once and would count as often.", key="tasks"
         )
     return names
 
@@ -166,17 +136,9 @@ def _test_files(cfg: DictConfig) -> tuple[str, ...]:
     """Return the paths of the user's own test files.
 
     Raises:
-        ConfigError: The value is no path or list of paths, or settings of these files have no effect.
+        ConfigError: The value is no path or list of paths, or the suite does not read them.
     """
     if cfg.test is None:
-        columns = [key for key in ("sentence1", "sentence2", "score") if cfg[key] != key]
-        unused = [*columns, *(["score_range"] if cfg.score_range is not None else [])]
-        if unused:
-            raise ConfigError(
-                f"{', '.join(unused)}: only your own test files have these.",
-                key=unused[0],
-                hint="Add test=FILE.",
-            )
         return ()
     if cfg.suite != "sts":
         raise ConfigError("test: only suite=sts scores your own files.", key="test")
@@ -212,7 +174,6 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
             hint="Rename the file, or leave the task out.",
         )
     tables = [table for task in tasks for table in task.subsets.values()]
-    check_aggregate(cfg.aggregate)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
         cosines = encode_pairs(encoder, tables)
@@ -241,11 +202,11 @@ def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
         result = evaluate_transfer(encoder, tasks, folds)
         return {**result, "folds": folds}, _row(result["average"], result["tasks"])
 
-    return Suite(score, least_prepared(task.text for task in tasks))
+    return Suite(score)
 
 
-def _mteb(names: Sequence[str], chosen: dict[str, tuple[str, ...] | None]) -> Suite:
-    tasks = find_mteb_tasks(names, **chosen)
+def _mteb(names: Sequence[str]) -> Suite:
+    tasks = find_mteb_tasks(names)
 
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_mteb(encoder, tasks, folder / "mteb")

@@ -31,7 +31,7 @@ SEED = 1111
 class Accuracy(TypedDict):
     """Accuracy times 100 of a task; ``dev`` is that by which the penalty was chosen.
 
-    ``f1`` is that of pairs with two classes, times 100.
+    ``f1`` is that of pairs, times 100.
     """
 
     score: float
@@ -57,6 +57,8 @@ def check_folds(tasks: Sequence[ClassificationTask], folds: int) -> None:
     Raises:
         ConfigError: A task has a single class, or fewer examples of a class than its folds need.
     """
+    if folds < 2:
+        raise ConfigError(f"folds must be at least 2, got {folds}.", key="folds")
     for task in tasks:
         counts = sorted(Counter(task.train.labels).values())
         if len(counts) < 2:
@@ -166,7 +168,7 @@ def _score(task: ClassificationTask, splits: Sequence[Examples | None], folds: i
         strength, chosen = max(accuracies.items(), key=lambda item: item[1])
     model = _fit(train, strength)
     f1 = None
-    if len(task.train.sentences[0]) == 2 and len(model.classes_) == 2:
+    if len(task.train.sentences[0]) == 2:
         predicted, wanted = model.predict(test[0]), test[1]
         f1 = 200 * float((predicted & wanted).sum() / (predicted.sum() + wanted.sum()))
     return _result(_accuracy(model, test), chosen, f1, len(test[1]))

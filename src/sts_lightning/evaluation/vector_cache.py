@@ -39,8 +39,8 @@ class CachedVectors:
     """An encoder that looks vectors up in a folder, and adds to it what it had to encode.
 
     The folder has one file for each call that encoded something. Other processes may read and add at the same
-    time. No file is ever changed; delete the folder to free the space. Of a file that cannot be read or
-    written a warning says so, and its sentences are encoded again.
+    time. No file is ever changed; delete the folder to free the space. Where one
+    cannot be written a warning says so.
 
     Args:
         encoder: Encoder of the sentences that are not in the folder.
@@ -87,9 +87,8 @@ class CachedVectors:
         try:
             with safe_open(path, framework="numpy") as file:
                 digests, vectors = file.get_tensor("digests"), file.get_tensor("vectors")
-        except (OSError, SafetensorError) as error:
-            log.warning("%s cannot be read and is left out: %s", path, error)
-            return
+        except SafetensorError as error:
+            raise DataError(f"cannot be read ({error}); delete it.", path) from error
         self._rows.update((digest.tobytes(), vector) for digest, vector in zip(digests, vectors, strict=True))
 
     def _add(self, texts: dict[bytes, str]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -12,18 +10,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from sts_lightning.errors import RunningElsewhereError, UntrustedError
-
-log = logging.getLogger(__name__)
+from sts_lightning.errors import UntrustedError
+from sts_lightning.files import locked_file
 
 LOCK = ".lock"
 """Name of the lock file. The system releases the lock when the process ends; the file may remain."""
 
 PATIENCE = 0.5
 """Seconds to wait for a process that is about to exit."""
-
-UNSUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-"""Error numbers of a file system without locks."""
 
 
 def is_first_process() -> bool:
@@ -50,33 +44,23 @@ def locked(folder: Path) -> Iterator[None]:
         raise UntrustedError(f"{path} is a link, through which another file would be written; remove it.")
     found = folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, timeout=PATIENCE, on_acquired=_sign)
-    try:
-        lock.acquire()
-    except Timeout:
+
+    def busy() -> str:
         who = f" ({name})" if (name := holder(folder)) else ""
-        raise RunningElsewhereError(
+        return (
             f"another process is running in {folder}{who}; wait for it, or choose another folder "
             "with hydra.run.dir=..."
-        ) from None
-    except OSError as error:
-        if error.errno not in UNSUPPORTED:
-            raise
-        path.unlink(missing_ok=True)
-        log.warning(
-            "%s: the file system does not support locks (%s); make sure that no other process uses it.",
-            folder,
-            error.strerror,
         )
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            if [entry.name for entry in folder.iterdir()] in ([LOCK], []):
-                path.unlink(missing_ok=True)  # while still locked: a waiting process creates a new one
-                if not found:
-                    folder.rmdir()
-        lock.release()
+
+    with locked_file(path, busy, PATIENCE, _sign):
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                if [entry.name for entry in folder.iterdir()] in ([LOCK], []):
+                    path.unlink(missing_ok=True)  # while still locked: a waiting process creates a new one
+                    if not found:
+                        folder.rmdir()
 
 
 def _sign(descriptor: int) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sts_lightning.errors import ConfigError, UserError
-from sts_lightning.interrupts import handlers_kept
+from sts_lightning.interrupts import take_back
 from sts_lightning.sweep.job import (
     FAILED,
     PATIENCE,
@@ -255,8 +255,8 @@ def submit_to_ray(
         raise ConfigError("hydra/launcher=ray needs Ray: pip install 'sts-lightning[ray]'.") from error
     if not ray.is_initialized():
         try:
-            with handlers_kept():  # Ray's own for SIGTERM would end the sweep without cancelling its jobs
-                ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+            take_back()  # Ray's own handler of SIGTERM would end the sweep without cancelling its jobs
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ConfigError(f"hydra.launcher.address={address}: {str(error).splitlines()[0]}") from error
     room: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]

@@ -19,18 +19,18 @@ def _scored(index: int) -> tuple[str, str, str]:
     return f"word{index} ran .", f"word{index} walked .", f"{index % 6}.0"
 
 
-def sts_files(capital: str = "") -> dict[str, bytes]:
-    """Files of STS12-16, STS-B and SICK; ``capital`` is put in front of the first sentences."""
-    return dict(_sts_files(capital))
+def sts_files() -> dict[str, bytes]:
+    """Files of STS12-16, STS-B and SICK."""
+    return dict(_sts_files())
 
 
 @cache
-def _sts_files(capital: str) -> dict[str, bytes]:
+def _sts_files() -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for name, count in SCORED_PAIRS.items():
         rows = [_scored(index) for index in range(count)]
         if "STS.gs." in name:
-            pairs = "".join(f"{capital}{first}\t{second}\n" for first, second, _ in rows)
+            pairs = "".join(f"{first}\t{second}\n" for first, second, _ in rows)
             files[name.replace("STS.gs.", "STS.input.")] = pairs.encode()
             files[name] = "".join(f"{score}\n" for *_, score in rows).encode()
         elif name.startswith("STS/"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.data.fetch import convert as module
-from sts_lightning.data.fetch.convert import convert, text_form
+from sts_lightning.data.fetch.convert import convert
 from sts_lightning.data.fetch.parts import PARTS
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.errors import FetchError
@@ -27,10 +27,9 @@ def test_archive(prefix: str, tmp_path: Path) -> None:
     files = {f"{prefix}{name}": content for name, content in sts_files().items()}
     others = {f"{prefix}STS/STS12-en-test/00-readme.txt": b"x", f"{prefix}._STS": b"x"}
     archive = arrived(tmp_path, "senteval.tar", tar({**files, **others}))
-    converted = convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "out")
+    assert convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "out") == 0
     written = {path for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert written == {tmp_path / "out" / name for name in PARTS["sts"].files}
-    assert converted.notes == {"form": "prepared"}
 
 
 def test_members_that_would_leave_the_folder(tmp_path: Path) -> None:
@@ -60,12 +59,6 @@ def test_broken_archives(content: bytes, tmp_path: Path) -> None:
         convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "out")
 
 
-def test_form_of_the_text(tmp_path: Path) -> None:
-    archive = arrived(tmp_path, "senteval.tar", tar(sts_files(capital="The ")))
-    assert convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "raw").notes == {"form": "raw"}
-    assert text_form(tmp_path / "raw") == "raw"
-
-
 def test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "NLI_SOURCES", {"snli": 3, "multinli": 2})
     snli = parquet([("A\tb", "c\nd", 0), ("e", "f", -1), ("g", "h", 1), ("i", " ", 2)])
@@ -74,7 +67,7 @@ def test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "snli": [arrived(tmp_path, "snli.parquet", snli)],
         "multinli": [arrived(tmp_path, "multinli.parquet", multinli)],
     }
-    converted = convert(PARTS["pairs"], downloads, tmp_path / "out")
+    assert convert(PARTS["pairs"], downloads, tmp_path / "out") == 1
     rows = read_records(
         tmp_path / "out" / "nli" / "nli_pairs.tsv", ["premise", "hypothesis", "label", "source"]
     )
@@ -84,8 +77,6 @@ def test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ['say "j"', "k", "contradiction", "multinli"],
         ["l", "m n", "neutral", "multinli"],
     ]
-    assert converted.dropped == 1
-    assert converted.notes == {"pairs": {"snli": 3, "multinli": 2}, "empty sentence": 1}
     monkeypatch.setattr(module, "NLI_SOURCES", {"snli": 3, "multinli": 3})
     with pytest.raises(FetchError, match="multinli has 2 pairs") as caught:
         convert(PARTS["pairs"], downloads, tmp_path / "again")

@@ -35,7 +35,7 @@ def test_states(tmp_path: Path) -> None:
     found = stocks(tmp_path)
     assert {name: (stock.state, stock.found) for name, stock in found.items()} == {
         "sts": ("complete", 31_099),
-        "triplets": ("other data", 1),
+        "triplets": ("other data", None),
         "pairs": ("other data", 1),
         "wiki": ("unreadable", None),
         "transfer": ("incomplete", None),
@@ -43,12 +43,11 @@ def test_states(tmp_path: Path) -> None:
     }
     assert found["triplets"].note == "nli/nli_triplets.csv is read instead"
     assert found["transfer"].note.startswith("1 of 15 files")
-    assert found["pairs"].published == 942_069
-    record = Record(fetched="2026-01-01", downloads=[], files={}, counts={"rows": 1})
+    assert found["pairs"].part.published == 942_069
+    record = Record(fetched="2026-01-01", downloads=[], files={}, rows=1, dropped=2)
     assert stocks(tmp_path, {"pairs": record})["pairs"].state == "complete"  # empty sentences were dropped
 
 
 def test_the_real_data(data_root: str) -> None:
     found = stocks(Path(data_root))
     assert (found["sts"].state, found["transfer"].state) == ("complete", "complete")
-    assert found["triplets"].found == 59_278

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.fetch.manifest import FetchedFile, Record, read_manifest, write_record
+from sts_lightning.data.fetch.manifest import Record, read_manifest, write_record
 from sts_lightning.errors import DataError
 
-FILE = FetchedFile(source="wiki", place="a/b", revision="c", file="d", sha256="e", size=1)
-RECORD = Record(fetched="2026-01-01", downloads=[FILE], files={"f": "g"}, counts={"rows": 1}, notes={"h": 2})
+RECORD = Record(fetched="2026-01-01", downloads=[{"size": 1}], files={"f": "g"}, rows=1, dropped=0)
 
 
 def test_records_are_added_and_replaced(tmp_path: Path) -> None:
     assert read_manifest(tmp_path) == {}
     write_record(tmp_path, "wiki", RECORD)
     write_record(tmp_path, "sts", RECORD)
-    newer = Record(fetched="2027-01-01", downloads=[], files={}, counts={})
+    newer = Record(fetched="2027-01-01", downloads=[], files={}, rows=2, dropped=1)
     write_record(tmp_path, "wiki", newer)
     assert read_manifest(tmp_path) == {"wiki": newer, "sts": RECORD}
 

@@ -26,11 +26,6 @@ def root(tmp_path: Path) -> Path:
         "TREC/TREC_10.label": "HUM:ind Who \xe9 ?\n".encode("latin-1"),
         "MRPC/msr_paraphrase_train.txt": "Quality\t#1\t#2\tA\tB\n1\t7\t8\tOne text\tAnother one\n",
         "MRPC/msr_paraphrase_test.txt": 'Quality\t#1\t#2\tA\tB\n0\t7\t8\tA "b\ttext\n',
-        **{
-            f"SICK/SICK_{part}.txt": "pair_ID\tsentence_A\tsentence_B\trelatedness\tentailment\n"
-            "1\tA red dog runs\tA dog runs\t4.5\tENTAILMENT\n2\tA dog\tNo dog\t3.2\tCONTRADICTION\n"
-            for part in ("train", "trial", "test_annotated")
-        },
         "probing/past_present.txt": "\n".join(
             ["tr\tPAST\tHe ran .", "va\tPRES\tHe runs .", "te\tPAST\tIt was .", "tr\tPRES\tI am ."]
         ),
@@ -65,20 +60,11 @@ def test_tasks_with_splits(root: Path) -> None:
 
 
 def test_files_without_a_header_lose_no_row(root: Path) -> None:
-    before = load_transfer_tasks(root, ["MRPC", "SICKE"])
-    for name in ("MRPC/msr_paraphrase_train.txt", "SICK/SICK_train.txt"):
-        path = next(root.rglob(name))
-        path.write_text(path.read_text().partition("\n")[2])
-    after = load_transfer_tasks(root, ["MRPC", "SICKE"])
+    before = load_transfer_tasks(root, ["MRPC"])
+    path = next(root.rglob("MRPC/msr_paraphrase_train.txt"))
+    path.write_text(path.read_text().partition("\n")[2])
+    after = load_transfer_tasks(root, ["MRPC"])
     assert [task.train for task in after] == [task.train for task in before]
-
-
-def test_entailment(root: Path) -> None:
-    (task,) = load_transfer_tasks(root, ["SICKE"])
-    assert task.train.sentences == [("A dog", "No dog"), ("A red dog runs", "A dog runs")]
-    assert task.train.labels == [0, 2]
-    assert task.dev is not None
-    assert task.test == task.train
 
 
 def test_probing_format(root: Path) -> None:
@@ -102,12 +88,6 @@ def test_probing_format(root: Path) -> None:
             r"sentiment-dev, line 1: the class '2' is not one of 0, 1",
         ),
         ("SST/binary/sentiment-dev", "fine 1\n", "SST2", r"sentiment-dev, line 1: "),
-        (
-            "SICK/SICK_trial.txt",
-            "pair_ID\ta\tb\tr\te\n1\tA\tB\t4\tUNKNOWN\n",
-            "SICKE",
-            r"SICK_trial.txt, line 2: the class 'UNKNOWN' is not one of CONTRADICTION, NEUTRAL, ENTAILMENT",
-        ),
         ("TREC/TREC_10.label", "HUM:ind\n", "TREC", r"TREC_10.label, line 1: a sentence is empty"),
         (
             "probing/past_present.txt",
@@ -132,7 +112,7 @@ def test_broken_files_are_named(root: Path, file: str, text: str, task: str, mes
 
 def test_unknown_and_missing(root: Path) -> None:
     with pytest.raises(
-        DataError, match="unknown task XY; the tasks are MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKE"
+        DataError, match="unknown task XY; the tasks are MR, CR, SUBJ, MPQA, SST2, TREC, MRPC"
     ):
         load_transfer_tasks(root, ["XY"])
     with pytest.raises(DataError, match=r"custrev.pos: cannot be read"):

@@ -162,7 +162,7 @@ def test_the_corpus_is_the_same_in_both_texts(root: Path) -> None:
 
 
 def test_an_unknown_text(root: Path) -> None:
-    with pytest.raises(ValueError, match="senteval_text must be one of raw, prepared"):
+    with pytest.raises(ValueError, match="senteval_text must be raw or prepared"):
         STSData(str(root), batch_size=2, seed=0, senteval_text="clean")
 
 

@@ -6,9 +6,7 @@ import shutil
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sts_lightning.data.fetch.parts import SENTEVAL, Part
 from sts_lightning.errors import FetchError
@@ -21,21 +19,8 @@ Downloads = Mapping[str, list[Path]]
 """Downloaded files by source, in the order of the table."""
 
 
-@dataclass
-class Converted:
-    """What a conversion found.
-
-    Attributes:
-        dropped: Rows that were left out because no reader takes them.
-        notes: Facts for the record.
-    """
-
-    dropped: int = 0
-    notes: dict[str, Any] = field(default_factory=dict)
-
-
-def convert(part: Part, downloads: Downloads, folder: Path) -> Converted:
-    """Write the files of a part below a folder.
+def convert(part: Part, downloads: Downloads, folder: Path) -> int:
+    """Write the files of a part below a folder; return how many rows were left out, as no reader takes them.
 
     Args:
         part: Part of the data.
@@ -48,8 +33,7 @@ def convert(part: Part, downloads: Downloads, folder: Path) -> Converted:
     if part.name in ("sts", "transfer"):
         (archive,) = downloads[part.name]
         _unpack(archive, part, folder)
-        notes = {"form": text_form(folder)} if part.name == "sts" else {}
-        return Converted(notes=notes)
+        return 0
     if part.name == "pairs":
         return _write_pairs(downloads, folder / part.files[0])
     paths, targets = sorted(downloads[part.name], key=lambda path: path.name), sorted(part.files)
@@ -60,16 +44,8 @@ def convert(part: Part, downloads: Downloads, folder: Path) -> Converted:
         )
     for path, target in zip(paths, targets, strict=True):
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
-        _link(path, folder / target)
-    return Converted()
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give a file a second name, so that it takes no room twice; copy it where the disk has no such names."""
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
+        shutil.copyfile(path, folder / target)
+    return 0
 
 
 def _unpack(archive: Path, part: Part, folder: Path) -> None:
@@ -105,20 +81,7 @@ def _unpack(archive: Path, part: Part, folder: Path) -> None:
         )
 
 
-def text_form(root: Path) -> str:
-    """Return the form of the STS sentences: ``prepared`` as by SentEval's script, or ``raw``.
-
-    SentEval's script tokenises the sentences of STS12-16 and STS-B and puts them in lower case; the releases
-    have capital letters.
-    """
-    for path in sorted((root / SENTEVAL / "STS").rglob("STS.input.*.txt")):
-        text = path.read_bytes()
-        if text != text.lower():
-            return "raw"
-    return "prepared"
-
-
-def _write_pairs(downloads: Downloads, path: Path) -> Converted:
+def _write_pairs(downloads: Downloads, path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     empty, rows = 0, Counter[str]()
     with path.open("w", encoding="utf-8", newline="\n") as stream:
@@ -138,7 +101,7 @@ def _write_pairs(downloads: Downloads, path: Path) -> Converted:
                 f"{source} has {rows[source]:,} pairs with a class, published {wanted:,}.",
                 key=source,
             )
-    return Converted(empty, {"pairs": dict(rows), "empty sentence": empty})
+    return empty
 
 
 def _labelled_pairs(source: str, files: list[Path]) -> Iterator[tuple[str | None, str | None, str]]:

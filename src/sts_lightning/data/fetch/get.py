@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import errno
 import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from sts_lightning.data.fetch.convert import convert
 from sts_lightning.data.fetch.download import Source, download, sha256
-from sts_lightning.data.fetch.manifest import FetchedFile, Record, read_manifest, write_record
+from sts_lightning.data.fetch.manifest import Record, read_manifest, write_record
 from sts_lightning.data.fetch.parts import Part, place, try_count
-from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError
+from sts_lightning.errors import ConfigError, FetchError
+from sts_lightning.files import locked_file
 from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
@@ -58,23 +56,21 @@ def _is_there(part: Part, root: Path, overwrite: bool) -> bool:
     """
     present = [name for name in part.files if place(root, name).is_file()]
     record = read_manifest(root).get(part.name)
-    known = {} if record is None else record.files
+    known = {} if record is None else record["files"]
     own = [name for name in present if sha256(place(root, name)) != known.get(name)]
     whole = len(present) == len(part.files)
     if whole and not own:
-        log.info("%s: complete, as fetched on %s.", part.name, record.fetched[:10] if record else "")
+        log.info("%s: complete, as fetched on %s.", part.name, record["fetched"][:10] if record else "")
         return True
     if not own or overwrite:
         return False
-    counts = try_count(part, root) if whole else f"{len(present)} of {len(part.files)} files are there"
-    if isinstance(counts, dict):
-        differences = part.differences(counts)
-        if not differences:
-            log.info("%s: complete; this command did not fetch it.", part.name)
-            return True
-        counts = "; ".join(differences)
+    found = try_count(part, root) if whole else f"{len(present)} of {len(part.files)} files are there"
+    difference = found if isinstance(found, str) else part.difference(found)
+    if not difference:
+        log.info("%s: complete; this command did not fetch it.", part.name)
+        return True
     raise ConfigError(
-        f"{place(root, own[0])} is in the place of the published file ({counts}).",
+        f"{place(root, own[0])} is in the place of the published file ({difference}).",
         key=part.name,
         hint="--overwrite replaces it; --root chooses another folder.",
     )
@@ -82,43 +78,39 @@ def _is_there(part: Part, root: Path, overwrite: bool) -> bool:
 
 def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) -> None:
     """Download, convert, check and install a part."""
-    arrived = [
-        (source, name, download(source, name, folder))
-        for source in (sources[name] for name in part.sources)
-        for name in source.files
-    ]
+    arrived = {
+        source: {name: download(sources[source], name, folder) for name in sources[source].files}
+        for source in part.sources
+    }
     stage = folder / f"{part.name}.stage"
     shutil.rmtree(stage, ignore_errors=True)  # of a process that was killed
     stage.mkdir()
     try:
-        by_source = {
-            wanted: [path for source, _, path in arrived if source.name == wanted] for wanted in part.sources
-        }
-        converted = convert(part, by_source, stage)
-        counts = try_count(part, stage)
-        problems = [counts] if isinstance(counts, str) else part.differences(counts, converted.dropped)
-        if isinstance(counts, str) or problems:
+        dropped = convert(part, {source: list(files.values()) for source, files in arrived.items()}, stage)
+        rows = try_count(part, stage)
+        problem = rows if isinstance(rows, str) else part.difference(rows, dropped)
+        if isinstance(rows, str) or problem:
             raise FetchError(
-                "what arrived is not the published data, and nothing was installed: "
-                f"{'; '.join(problems[:3])}.",
+                f"what arrived is not the published data, and nothing was installed: {problem}.",
                 key=part.name,
             )
         record = Record(
             fetched=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             downloads=[
-                FetchedFile(
-                    source=source.name,
-                    place=source.place,
-                    revision=source.revision,
-                    file=name,
-                    sha256=sha256(path),
-                    size=path.stat().st_size,
-                )
-                for source, name, path in arrived
+                {
+                    "source": source,
+                    "place": sources[source].place,
+                    "revision": sources[source].revision,
+                    "file": name,
+                    "sha256": sha256(path),
+                    "size": path.stat().st_size,
+                }
+                for source, files in arrived.items()
+                for name, path in files.items()
             ],
             files={name: sha256(stage / name) for name in part.files},
-            counts=counts,
-            notes=converted.notes,
+            rows=rows,
+            dropped=dropped,
         )
         _install(part, stage, root, record)
     finally:
@@ -132,8 +124,8 @@ def _install(part: Part, stage: Path, root: Path, record: Record) -> None:
         target = place(root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         (stage / name).replace(target)
-    total = f"{sum(record.counts.values()):,}"
-    log.info("%s: %s rows, %s below %s.", part.name, total, counted(len(part.files), "file"), root)
+    rows, files = f"{record['rows']:,}", counted(len(part.files), "file")
+    log.info("%s: %s rows, %s below %s.", part.name, rows, files, root)
 
 
 @contextlib.contextmanager
@@ -143,25 +135,16 @@ def _workplace(root: Path) -> Iterator[Path]:
     Raises:
         RunningElsewhereError: Another process uses it.
     """
-    folder = root / DOWNLOADS
+    folder, lock = root / DOWNLOADS, root / f"{DOWNLOADS}.lock"
     found = root.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(root / f"{DOWNLOADS}.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise RunningElsewhereError(f"another process is fetching data into {root}; wait for it.") from None
-    except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-            raise
-        log.warning("%s: no locks on this file system; fetch into it with one process at a time.", root)
-    try:
-        yield folder
-    finally:
-        (root / f"{DOWNLOADS}.lock").unlink(missing_ok=True)
-        lock.release()
-        with contextlib.suppress(OSError):  # what has arrived is kept for the next attempt
-            if folder.is_dir():
-                folder.rmdir()
-            if not found:
-                root.rmdir()
+    with locked_file(lock, lambda: f"another process is fetching data into {root}; wait for it."):
+        try:
+            yield folder
+        finally:
+            lock.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what has arrived is kept for the next attempt
+                if folder.is_dir():
+                    folder.rmdir()
+                if not found:
+                    root.rmdir()

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from annotated_types import Ge
 from typing_extensions import TypedDict
 
 from sts_lightning.errors import DataError
@@ -16,55 +14,27 @@ from sts_lightning.strict_json import read_json
 
 MANIFEST = "sources.json"
 
-Count = Annotated[int, Ge(0)]
 
-
-@dataclass(frozen=True)
-class FetchedFile:
-    """A file as it was downloaded.
+class Record(TypedDict):
+    """What was fetched for a part of the data, and when (UTC).
 
     Attributes:
-        source: Name of the source.
-        place: Repository on the hub, or address.
-        revision: Commit.
-        file: Path in the repository.
-        sha256: Hash of the content.
-        size: Number of bytes.
-    """
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    source: str
-    place: str
-    revision: str
-    file: str
-    sha256: str
-    size: Count
-
-
-@dataclass(frozen=True)
-class Record:
-    """What was fetched for a part of the data.
-
-    Attributes:
-        fetched: Date and time, UTC.
-        downloads: Files that were downloaded.
+        fetched: Date and time.
+        downloads: Source, place, revision, path, hash and size of each file that was downloaded.
         files: SHA-256 of each file that was written, by path below the data root.
-        counts: Number of rows, by name.
-        notes: What the conversion found, such as the form of the text or the number of dropped rows.
+        rows: Number of rows.
+        dropped: Number of rows that were left out, as no reader takes them.
     """
-
-    __pydantic_config__ = {"extra": "forbid"}
 
     fetched: str
-    downloads: list[FetchedFile]
+    downloads: list[dict[str, Any]]
     files: dict[str, str]
-    counts: dict[str, Count]
-    notes: dict[str, Any] = field(default_factory=dict)
+    rows: int
+    dropped: int
 
 
 class Contents(TypedDict):
-    """Contents of the file, besides its version."""
+    """Contents of the file."""
 
     parts: dict[str, Record]
 
@@ -89,6 +59,5 @@ def read_manifest(root: Path) -> dict[str, Record]:
 
 def write_record(root: Path, part: str, record: Record) -> None:
     """Add a record to those of a data root, or replace that of the same part."""
-    records = {**read_manifest(root), part: record}
-    content = {"version": 1, "parts": {name: asdict(entry) for name, entry in records.items()}}
+    content = {"parts": {**read_manifest(root), part: record}}
     write_atomic(root / MANIFEST, json.dumps(content, indent=1) + "\n")

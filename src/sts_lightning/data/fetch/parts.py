@@ -1,4 +1,4 @@
-"""Parts of the published data: their files, and published counts."""
+"""Parts of the published data: their files, and published numbers of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sts_lightning.data.readers.classification import (
-    BINARY,
     PROBING_TASKS,
     TRANSFER_TASKS,
     ClassificationTask,
@@ -30,35 +29,31 @@ class Part:
         name: Argument of ``sts-lightning data get``.
         sources: Names in the table of sources.
         files: Paths below the data root.
-        published: Published number of rows, by name.
-        count: Function that reads the files of a data root and returns the rows by name.
+        published: Published number of rows.
+        count: Function that reads the files of a data root and returns their number of rows.
         instead: Files that the same recipes also read, in the absence of the published one.
-        at_least: Whether a published number is a lower bound.
+        at_least: Whether the published number is a lower bound.
     """
 
     name: str
     sources: tuple[str, ...]
     files: tuple[str, ...]
-    published: dict[str, int]
-    count: Callable[[Path], dict[str, int]]
+    published: int
+    count: Callable[[Path], int]
     instead: tuple[str, ...] = ()
     at_least: bool = False
 
-    def differences(self, counts: dict[str, int], dropped: int = 0) -> list[str]:
-        """Return each count that differs from the published one, as text.
+    def difference(self, rows: int, dropped: int = 0) -> str:
+        """Return how a number of rows differs from the published one; empty if it does not.
 
         Args:
-            counts: Rows by name.
+            rows: Number of rows.
             dropped: Rows of the source that were left out because no reader takes them.
         """
-        return [
-            f"{name}: {counts.get(name, 0):,}, published {'at least ' * self.at_least}{wanted:,}"
-            for name, wanted in self.published.items()
-            if not self._is_published(counts.get(name, 0) + dropped, wanted)
-        ]
-
-    def _is_published(self, found: int, wanted: int) -> bool:
-        return found >= wanted if self.at_least else found == wanted
+        found = rows + dropped
+        if found == self.published or (self.at_least and found > self.published):
+            return ""
+        return f"rows: {rows:,}, published {'at least ' * self.at_least}{self.published:,}"
 
 
 def place(root: Path, name: str) -> Path:
@@ -68,24 +63,11 @@ def place(root: Path, name: str) -> Path:
     return root / name
 
 
-def _sts_counts(root: Path) -> dict[str, int]:
-    counts = {task.name: sum(map(len, task.subsets.values())) for task in load_sts_tasks(root)}
-    counts["STSB train"], counts["STSB dev"] = (len(load_stsb(root, split)) for split in ("train", "dev"))
-    counts["SICKR train"], counts["SICKR trial"] = (
-        len(load_sickr(root, split)) for split in ("train", "trial")
-    )
-    return counts
-
-
-def _published_sts() -> dict[str, int]:
-    years = {
-        f"STS{year}": sum(count for file, count in SCORED_PAIRS.items() if f"/STS{year}-" in file)
-        for year in range(12, 17)
-    }
-    rest = {"STSB": "STS/STSBenchmark/sts-test.csv", "SICKR": "SICK/SICK_test_annotated.txt"}
-    rest |= {f"STSB {split}": f"STS/STSBenchmark/sts-{split}.csv" for split in ("train", "dev")}
-    rest |= {f"SICKR {split}": f"SICK/SICK_{split}.txt" for split in ("train", "trial")}
-    return years | {name: SCORED_PAIRS[file] for name, file in rest.items()}
+def _count_sts(root: Path) -> int:
+    tables = [table for task in load_sts_tasks(root) for table in task.subsets.values()]
+    tables += [load_stsb(root, split) for split in ("train", "dev")]
+    tables += [load_sickr(root, split) for split in ("train", "trial")]
+    return sum(map(len, tables))
 
 
 def _sts_files() -> tuple[str, ...]:
@@ -93,72 +75,55 @@ def _sts_files() -> tuple[str, ...]:
     return tuple(f"{SENTEVAL}/{file}" for file in (*SCORED_PAIRS, *inputs))
 
 
-def _published_transfer() -> dict[str, int]:
-    counts = {f"{task} train": sum(ROWS[file] for file in files) for task, files in BINARY.items()}
-    splits = ("train", "dev", "test")
-    counts |= {f"SST2 {split}": ROWS[f"SST/binary/sentiment-{split}"] for split in splits}
-    counts |= {"TREC train": ROWS["TREC/train_5500.label"], "TREC test": ROWS["TREC/TREC_10.label"]}
-    mrpc = {f"MRPC {split}": ROWS[f"MRPC/msr_paraphrase_{split}.txt"] for split in ("train", "test")}
-    return counts | mrpc
+def _count_examples(tasks: Sequence[ClassificationTask]) -> int:
+    splits = [split for task in tasks for split in (task.train, task.dev, task.test)]
+    return sum(len(split.labels) for split in splits if split is not None)
 
 
-def _by_split(tasks: Sequence[ClassificationTask]) -> dict[str, int]:
-    return {
-        f"{task.name} {name}": len(split.labels)
-        for task in tasks
-        for name, split in (("train", task.train), ("dev", task.dev), ("test", task.test))
-        if split is not None
-    }
-
-
-def _records(name: str, columns: list[str]) -> Callable[[Path], dict[str, int]]:
-    return lambda root: {"rows": sum(1 for _ in read_records(place(root, name), columns))}
+def _count_records(name: str, columns: list[str]) -> Callable[[Path], int]:
+    return lambda root: sum(1 for _ in read_records(place(root, name), columns))
 
 
 PARTS = {
     part.name: part
     for part in (
-        Part("sts", ("sts",), _sts_files(), _published_sts(), _sts_counts),
+        Part("sts", ("sts",), _sts_files(), sum(SCORED_PAIRS.values()), _count_sts),
         Part(
             "triplets",
             ("triplets",),
             ("nli_for_simcse.csv",),
-            {"rows": TRIPLETS},
-            _records("nli_for_simcse.csv", ["sent0", "sent1", "hard_neg"]),
+            TRIPLETS,
+            _count_records("nli_for_simcse.csv", ["sent0", "sent1", "hard_neg"]),
             instead=("nli/nli_triplets.csv",),
         ),
         Part(
             "pairs",
             ("snli", "multinli"),
             ("nli/nli_pairs.tsv",),
-            {"rows": NLI_PAIRS},
-            _records("nli/nli_pairs.tsv", ["premise", "hypothesis", "label"]),
+            NLI_PAIRS,
+            _count_records("nli/nli_pairs.tsv", ["premise", "hypothesis", "label"]),
         ),
         Part(
             "wiki",
             ("wiki",),
             ("wiki1m_for_simcse.txt",),
-            {"rows": SENTENCES},
-            lambda root: {"rows": len(read_lines(place(root, "wiki1m_for_simcse.txt")))},
+            SENTENCES,
+            lambda root: len(read_lines(place(root, "wiki1m_for_simcse.txt"))),
             instead=("unsup/sentences.txt",),
         ),
         Part(
             "transfer",
             ("transfer",),
             tuple(f"{SENTEVAL}/{file}" for file in ROWS),
-            _published_transfer(),
-            lambda root: _by_split(load_transfer_tasks(root, TRANSFER_TASKS)),
+            sum(ROWS.values()),
+            lambda root: _count_examples(load_transfer_tasks(root, TRANSFER_TASKS)),
         ),
         Part(
             "probing",
             ("probing",),
             tuple(f"{SENTEVAL}/probing/{file}.txt" for file in PROBING_TASKS.values()),
-            {
-                f"{task} {split}": count
-                for task in PROBING_TASKS
-                for split, count in (("train", 100_000), ("dev", 10_000), ("test", 10_000))
-            },
-            lambda root: _by_split(load_probing_tasks(root)),
+            120_000 * len(PROBING_TASKS),
+            lambda root: _count_examples(load_probing_tasks(root)),
             at_least=True,
         ),
     )
@@ -188,7 +153,7 @@ def parts_of(names: Sequence[str]) -> list[Part]:
     return [part for name, part in PARTS.items() if name in wanted]
 
 
-def try_count(part: Part, root: Path) -> dict[str, int] | str:
+def try_count(part: Part, root: Path) -> int | str:
     """Count the rows of a part; return the message if a file is missing or malformed."""
     try:
         return part.count(root)

@@ -1,16 +1,14 @@
-"""SentEval's classification data: seven transfer tasks, SICK entailment and ten probing tasks."""
+"""SentEval's classification data: seven transfer tasks and ten probing tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from sts_lightning.choices import SentEvalText, TextFound
 from sts_lightning.data.fetch.hints import fetched_by
-from sts_lightning.data.readers.moses import is_prepared, prepare
 from sts_lightning.data.readers.row_values import folded_sentence
-from sts_lightning.data.readers.senteval import check_count, senteval_folder
+from sts_lightning.data.readers.senteval import check_count, read_rows, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
 from sts_lightning.errors import DataError
 
@@ -24,8 +22,6 @@ BINARY = {
 
 TRANSFER_TASKS = (*BINARY, "SST2", "TREC", "MRPC")
 """The seven tasks whose average is reported."""
-
-ENTAILMENT = "SICKE"
 
 PROBING_TASKS = {
     "Length": "sentence_length",
@@ -64,35 +60,30 @@ class ClassificationTask:
         train: Training split; all examples if there is no test split.
         dev: Dev split. If None, the regularisation is chosen by cross-validation on the training split.
         test: Test split. If None, the score is that of cross-validation.
-        text: Text of the sentences of SICK; None for other tasks.
     """
 
     name: str
     train: Split
     dev: Split | None = None
     test: Split | None = None
-    text: TextFound | None = field(default=None, kw_only=True)
 
 
 @fetched_by("transfer")
 def load_transfer_tasks(
-    data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS, text: SentEvalText = "raw"
+    data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS
 ) -> list[ClassificationTask]:
-    """Load transfer tasks of a data root, by default all but SICKE.
+    """Load transfer tasks of a data root.
 
     Args:
         data_root: Data root.
         names: Names of the tasks.
-        text: Text of SICKE; the other tasks are read as their files are.
 
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
     """
-    _check_names(names, (*TRANSFER_TASKS, ENTAILMENT))
-    folder = senteval_folder(
-        data_root, ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC", "SICK"), "transfer"
-    )
-    return [_load_transfer(folder, name, text) for name in names]
+    _check_names(names, TRANSFER_TASKS)
+    folder = senteval_folder(data_root, ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"), "transfer")
+    return [_load_transfer(folder, name) for name in names]
 
 
 @fetched_by("probing")
@@ -117,7 +108,7 @@ def _check_names(names: Sequence[str], known: Sequence[str] | dict[str, str]) ->
         raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.", key="tasks")
 
 
-def _load_transfer(folder: Path, name: str, text: SentEvalText) -> ClassificationTask:
+def _load_transfer(folder: Path, name: str) -> ClassificationTask:
     if name in BINARY:
         rows: list[tuple[tuple[str, ...], int]] = []
         for label, file in reversed(list(enumerate(BINARY[name]))):
@@ -127,38 +118,21 @@ def _load_transfer(folder: Path, name: str, text: SentEvalText) -> Classificatio
         return ClassificationTask(name, _sorted(rows))
     if name == "SST2":
         files = [folder / "SST" / "binary" / f"sentiment-{split}" for split in ("train", "dev", "test")]
-        return ClassificationTask(
-            name, *(_counted(_split(_read_sst(path), ["0", "1"], path), path, folder) for path in files)
-        )
-    if name == "TREC":
-        paths = [folder / "TREC" / file for file in ("train_5500.label", "TREC_10.label")]
+        rows_of = [read_rows(path, 2, [0], 1) for path in files]
+        classes = ["0", "1"]
+    elif name == "TREC":
+        files = [folder / "TREC" / file for file in ("train_5500.label", "TREC_10.label")]
+        rows_of = [_read_trec(path) for path in files]
         classes = ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"]
-        train, test = (_counted(_split(_read_trec(path), classes, path), path, folder) for path in paths)
-        return ClassificationTask(name, train, test=test)
-    if name == ENTAILMENT:
-        files = [folder / "SICK" / f"SICK_{part}.txt" for part in ("train", "trial", "test_annotated")]
-        classes = ["CONTRADICTION", "NEUTRAL", "ENTAILMENT"]
-        splits = [_counted(_split(_read_sick(path), classes, path), path, folder) for path in files]
-        return _with_text(name, splits, text)
-    paths = [folder / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")]
-    train, test = (_counted(_split(_read_mrpc(path), ["0", "1"], path), path, folder) for path in paths)
-    return ClassificationTask(name, train, test=test)
-
-
-def _with_text(name: str, splits: list[Split], text: SentEvalText) -> ClassificationTask:
-    """Return SICKE in the text asked for; files that are prepared already keep theirs."""
-    if is_prepared([one for split in splits for pair in split.sentences for one in pair], lower=False):
-        return ClassificationTask(name, *splits, text="prepared_files")
-    if text == "raw":
-        return ClassificationTask(name, *splits, text="raw")
-    examples = [
-        [
-            (tuple(prepare(one, lower=False) for one in pair), label)
-            for pair, label in zip(split.sentences, split.labels, strict=True)
-        ]
-        for split in splits
-    ]
-    return ClassificationTask(name, *map(_sorted, examples), text="prepared")
+    else:
+        files = [folder / "MRPC" / f"msr_paraphrase_{split}.txt" for split in ("train", "test")]
+        rows_of = [read_rows(path, 5, [3, 4], 0, header="Quality") for path in files]
+        classes = ["0", "1"]
+    splits = []
+    for path, found_rows in zip(files, rows_of, strict=True):
+        splits.append(_split(found_rows, classes, path))
+        check_count(path, folder, len(splits[-1].labels))
+    return ClassificationTask(name, splits[0], *splits[1:-1], test=splits[-1])
 
 
 Row = tuple[int, str, tuple[str, ...]]
@@ -175,12 +149,6 @@ def _split(rows: Iterator[Row], classes: Sequence[str], path: Path) -> Split:
     return _sorted([(sentences, classes.index(label)) for _, label, sentences in found])
 
 
-def _counted(split: Split, path: Path, folder: Path) -> Split:
-    """Return a split that has the number of examples of the published file."""
-    check_count(path, folder, len(split.labels))
-    return split
-
-
 def _sorted(examples: list[tuple[tuple[str, ...], int]]) -> Split:
     """Sort in SentEval's order, on which its folds depend: by number of words, then by class."""
     examples.sort(key=lambda example: (*(len(text.split()) for text in example[0]), example[1]))
@@ -193,35 +161,10 @@ def _read_sentences(path: Path) -> Iterator[str]:
         yield folded_sentence(text if text.strip() else ".", path, line)
 
 
-def _read_sst(path: Path) -> Iterator[Row]:
-    for line, fields in read_tsv(path, columns=2):
-        yield line, fields[1].strip(), (folded_sentence(fields[0], path, line),)
-
-
 def _read_trec(path: Path) -> Iterator[Row]:
     for line, text in enumerate(strip_blank_end(read_lines(path, latin1=True)), start=1):
         label, _, question = text.partition(" ")
         yield line, label.partition(":")[0], (folded_sentence(question, path, line),)
-
-
-def _read_mrpc(path: Path) -> Iterator[Row]:
-    for line, fields in read_tsv(path, columns=5):
-        if line > 1 or fields[0] != "Quality":  # the header
-            yield (
-                line,
-                fields[0],
-                (folded_sentence(fields[3], path, line), folded_sentence(fields[4], path, line)),
-            )
-
-
-def _read_sick(path: Path) -> Iterator[Row]:
-    for line, fields in read_tsv(path, columns=5):
-        if line > 1 or fields[0] != "pair_ID":  # the header
-            yield (
-                line,
-                fields[4].strip(),
-                (folded_sentence(fields[1], path, line), folded_sentence(fields[2], path, line)),
-            )
 
 
 def _load_probing(path: Path, name: str) -> ClassificationTask:

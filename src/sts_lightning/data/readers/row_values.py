@@ -23,6 +23,9 @@ INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}
 SHOWN_LINES = 5
 """Lines with errors that a message lists, besides the first one."""
 
+_BROKEN = re.compile("[\0\ud800-\udfff]")
+"""What no tokenizer takes, but JSON may hold: a NUL character, and half of a character."""
+
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -48,13 +51,8 @@ def text_of(
     if not isinstance(value, str):
         wanted = "a string or a number" if number else "a string"
         raise DataError(f"{name!r} must be {wanted}, not {json.dumps(value, default=str)[:40]}.", path, line)
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        code = ord(value[error.start])
-        raise DataError(f"{name!r} contains an unpaired surrogate, \\u{code:04x}.", path, line) from error
-    if "\0" in value:
-        raise DataError(f"{name!r} contains a NUL character.", path, line)
+    if _BROKEN.search(value):
+        raise DataError(f"{name!r} contains a NUL character or an unpaired surrogate.", path, line)
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from datasets import Dataset
 
@@ -29,65 +29,21 @@ STS_YEARS: dict[str, tuple[str, ...]] = {
 
 SEVEN_TASKS = (*STS_YEARS, "STSB", "SICKR")
 
-ROWS = {
-    "MR/rt-polarity.neg": 5331,
-    "MR/rt-polarity.pos": 5331,
-    "CR/custrev.neg": 1368,
-    "CR/custrev.pos": 2407,
-    "SUBJ/subj.subjective": 5000,
-    "SUBJ/subj.objective": 5000,
-    "MPQA/mpqa.neg": 7294,
-    "MPQA/mpqa.pos": 3312,
-    "SST/binary/sentiment-train": 67349,
-    "SST/binary/sentiment-dev": 872,
-    "SST/binary/sentiment-test": 1821,
-    "TREC/train_5500.label": 5452,
-    "TREC/TREC_10.label": 500,
-    "MRPC/msr_paraphrase_train.txt": 4076,
-    "MRPC/msr_paraphrase_test.txt": 1725,
-}
-"""Number of examples of each published file of the transfer tasks; used as `SCORED_PAIRS` is."""
-
-SCORED_PAIRS = {
-    "STS/STS12-en-test/STS.gs.MSRpar.txt": 750,
-    "STS/STS12-en-test/STS.gs.MSRvid.txt": 750,
-    "STS/STS12-en-test/STS.gs.SMTeuroparl.txt": 459,
-    "STS/STS12-en-test/STS.gs.surprise.OnWN.txt": 750,
-    "STS/STS12-en-test/STS.gs.surprise.SMTnews.txt": 399,
-    "STS/STS13-en-test/STS.gs.FNWN.txt": 189,
-    "STS/STS13-en-test/STS.gs.headlines.txt": 750,
-    "STS/STS13-en-test/STS.gs.OnWN.txt": 561,
-    "STS/STS14-en-test/STS.gs.deft-forum.txt": 450,
-    "STS/STS14-en-test/STS.gs.deft-news.txt": 300,
-    "STS/STS14-en-test/STS.gs.headlines.txt": 750,
-    "STS/STS14-en-test/STS.gs.images.txt": 750,
-    "STS/STS14-en-test/STS.gs.OnWN.txt": 750,
-    "STS/STS14-en-test/STS.gs.tweet-news.txt": 750,
-    "STS/STS15-en-test/STS.gs.answers-forums.txt": 375,
-    "STS/STS15-en-test/STS.gs.answers-students.txt": 750,
-    "STS/STS15-en-test/STS.gs.belief.txt": 375,
-    "STS/STS15-en-test/STS.gs.headlines.txt": 750,
-    "STS/STS15-en-test/STS.gs.images.txt": 750,
-    "STS/STS16-en-test/STS.gs.answer-answer.txt": 254,
-    "STS/STS16-en-test/STS.gs.headlines.txt": 249,
-    "STS/STS16-en-test/STS.gs.plagiarism.txt": 230,
-    "STS/STS16-en-test/STS.gs.postediting.txt": 244,
-    "STS/STS16-en-test/STS.gs.question-question.txt": 209,
-    "STS/STSBenchmark/sts-train.csv": 5749,
-    "STS/STSBenchmark/sts-dev.csv": 1500,
-    "STS/STSBenchmark/sts-test.csv": 1379,
-    "SICK/SICK_train.txt": 4500,
-    "SICK/SICK_trial.txt": 500,
-    "SICK/SICK_test_annotated.txt": 4927,
-}
-"""Number of scored pairs of each published file; detects files truncated at the end of a line."""
-
 COUNTS = "counts.json"
-"""File next to the folders STS and SICK that overrides `SCORED_PAIRS`, for custom data in this layout.
+"""File with the number of rows of each published file, which detects files truncated at the end of a line.
 
-It holds a JSON object from file names to numbers of scored pairs. Files that are not listed are not checked,
-so ``{}`` is enough.
+It maps the name of a file to the number of its examples, or scored pairs. One of this name next to the
+folders STS and SICK takes the place of that beside this module, for custom data in this layout. Files that
+are not listed are not checked, so ``{}`` is enough.
 """
+
+PUBLISHED: dict[str, int] = read_json(Path(__file__).with_name(COUNTS))
+
+SCORED_PAIRS = {name: count for name, count in PUBLISHED.items() if name.startswith(("STS/", "SICK/"))}
+"""Number of scored pairs of each file of STS12-16, STS-B and SICK."""
+
+ROWS = {name: count for name, count in PUBLISHED.items() if name not in SCORED_PAIRS}
+"""Number of examples of each file of the transfer tasks."""
 
 Pair = tuple[str, str, float]
 
@@ -228,28 +184,20 @@ def check_count(path: Path, folder: Path, found: int) -> None:
 
 def _wanted(path: Path, folder: Path) -> int | None:
     """Return the number of rows that a file should have, None if it is not known."""
-    expected = _own_counts(folder / COUNTS) if (folder / COUNTS).is_file() else SCORED_PAIRS | ROWS
+    own, expected = folder / COUNTS, PUBLISHED
+    if own.is_file():
+        try:
+            expected = read_json(own, dict[str, int])
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f'expected a JSON object from file names to integers, such as {{"...": 60}} ({error}).', own
+            ) from error
     return expected.get(path.relative_to(folder).as_posix())
 
 
-def _own_counts(path: Path) -> dict[str, int]:
-    try:
-        counts: Any = read_json(path)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot be read ({error}).", path) from error
-    if not isinstance(counts, dict) or any(type(count) is not int for count in counts.values()):
-        raise DataError('expected a JSON object from file names to integers, such as {"...": 60}.', path)
-    return counts
-
-
 def text_found(tables: Iterable[Dataset]) -> TextFound | None:
-    """Return the text of tables read from SentEval's files; None for others."""
-    return least_prepared(table.info.description for table in tables)
-
-
-def least_prepared(texts: Iterable[str | None]) -> TextFound | None:
-    """Return the first of raw, prepared and prepared files that occurs, None if none does."""
-    found = set(texts)
+    """Return the first of raw, prepared and prepared files that tables read from SentEval's files have."""
+    found = {table.info.description for table in tables}
     return next((kind for kind in get_args(TextFound) if kind in found), None)
 
 
@@ -293,21 +241,28 @@ def _read_subset(inputs: Path, golds: Path, wanted: int | None) -> Iterator[Pair
 
 
 def _read_stsb(path: Path) -> Iterator[Pair]:
-    for line, fields in read_tsv(path, columns=7):
-        yield (
-            folded_sentence(fields[5], path, line),
-            folded_sentence(fields[6], path, line),
-            score(fields[4], SCORE_RANGE, path, line),
-        )
+    for line, gold, (first, second) in read_rows(path, 7, (5, 6), 4):
+        yield first, second, score(gold, SCORE_RANGE, path, line)
 
 
 def _read_sickr(path: Path) -> Iterator[Pair]:
-    for line, fields in read_tsv(path, columns=5):
-        if line == 1 and fields[0] == "pair_ID":
-            continue
-        relatedness = score(fields[3], (1.0, 5.0), path, line)
-        yield (
-            folded_sentence(fields[1], path, line),
-            folded_sentence(fields[2], path, line),
-            5 * (relatedness - 1) / 4,
-        )
+    for line, gold, (first, second) in read_rows(path, 5, (1, 2), 3, header="pair_ID"):
+        yield first, second, 5 * (score(gold, (1.0, 5.0), path, line) - 1) / 4
+
+
+def read_rows(
+    path: Path, columns: int, texts: Sequence[int], label: int, header: str | None = None
+) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Read the rows of a tab-separated file: line number, score or class, and sentences.
+
+    Args:
+        path: Path of the file.
+        columns: Least number of its columns.
+        texts: Columns of the sentences.
+        label: Column of the score or class.
+        header: First word of a header line, which is left out; None without.
+    """
+    for line, fields in read_tsv(path, columns):
+        if line > 1 or fields[0] != header:
+            sentences = tuple(folded_sentence(fields[column], path, line) for column in texts)
+            yield line, fields[label].strip(), sentences

@@ -12,9 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from sts_lightning.data.readers.row_values import BadRows, text_of
-from sts_lightning.errors import DataError, MissingColumnError
+from sts_lightning.errors import DataError
 from sts_lightning.strict_json import parse_json
-from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -25,13 +24,6 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)\s*")
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,[0-9]+\s*")
-
-BINARY = {
-    b"\x1f\x8b": "is compressed; unpack it with `gunzip`.",
-    b"PK\x03\x04": "is a ZIP archive or a spreadsheet; unpack it, or save the sheet as CSV.",
-    b"PAR1": "is Parquet; data=pairs_hub reads it where it holds pairs, and pandas converts it to CSV.",
-}
-"""What a file that is no text begins with, and what to do with it."""
 
 Row = tuple[int, list[str]]
 """Line number (from 1) and fields."""
@@ -47,30 +39,25 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         latin1: Whether to read a file that is not UTF-8 as Latin-1, the encoding of some old releases.
 
     Raises:
-        DataError: The file is missing, empty, UTF-16 or of a format of `BINARY`, or a line is not
-            UTF-8 or contains a NUL character.
+        DataError: The file is missing, empty or UTF-16, or a line is not UTF-8 or contains a NUL character.
     """
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror}).", path) from error
-    for start, message in BINARY.items():
-        if raw.startswith(start):
-            raise DataError(message, path)
     raw = raw.removeprefix(BOM_UTF8)
     if not raw.strip():
         raise DataError("the file is empty.", path)
     if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise DataError("the file is UTF-16; convert it: `iconv -f utf-16 -t utf-8`.", path)
     if latin1:
-        try:
+        with suppress(UnicodeDecodeError):
             raw.decode("utf-8")
-        except UnicodeDecodeError:
-            raw = raw.decode("latin-1").encode("utf-8")
+            latin1 = False
     lines = []
     for number, line in enumerate(raw.removesuffix(b"\n").split(b"\n"), start=1):
         try:
-            text = line.decode("utf-8")
+            text = line.decode("latin-1" if latin1 else "utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
                 f"byte 0x{line[error.start]:02x} at column {error.start + 1} is not UTF-8; "
@@ -184,20 +171,20 @@ def _read_table(path: Path, columns: list[str], numbers: Collection[str], hint: 
         decimal = ", and a decimal comma is read ('3,5' as 3.5)" if numbers else ""
         log.info("%s: the columns are separated by %s%s", path, SEPARATORS[separator], decimal)
     decimals = [index for index, name in enumerate(columns) if name in numbers and separator != ","]
-    quoted = 0
+    told = quoting
     for number, fields in _select(path, columns, header, rows(separator)):
         for index in decimals:
             if _DECIMAL_COMMA.fullmatch(fields[index]):
                 fields[index] = fields[index].replace(",", ".")
-        quoted += not quoting and any(map(_looks_quoted, fields))
+        if not told and any(map(_looks_quoted, fields)):
+            told = True
+            log.warning(
+                'WARNING: %s, line %d: a text looks quoted as in CSV ("like ""this"""). TSV has no quoting: '
+                "the quotes count as text. If they do not belong to the sentences, save the file as .csv.",
+                path,
+                number,
+            )
         yield number, fields
-    if quoted:
-        log.warning(
-            'WARNING: %s: %s quoted as in CSV ("like ""this"""), but TSV has no quoting, and the quotes '
-            "count as text. If they do not belong to the sentences, save the file as .csv.",
-            path,
-            f"{counted(quoted, 'row')} {'looks' if quoted == 1 else 'look'}",
-        )
 
 
 def _find_header(
@@ -231,14 +218,9 @@ def _find_header(
     header = firsts[separator]
     missing = [column for column in columns if column not in header]
     if missing == columns:
-        line = separator.join(columns).replace("\t", "<TAB>")
-        names = (
-            f"the line {line}"
-            if len(header) == len(columns)
-            else f"a line with the names of the {len(header)} columns, {_listed(columns)} among them,"
-        )
-        hint = f"{hint or ''} If line 1 is data, add {names} above it.".strip()
-    raise MissingColumnError(
+        names = f"the names of the {len(header)} columns, {_listed(columns)} among them,"
+        hint = f"{hint or ''} If line 1 is data, add a line with {names} above it.".strip()
+    raise DataError(
         f"no column named {', '.join(map(repr, missing))}; the file has {_listed(header)}.",
         path,
         1,
@@ -276,6 +258,10 @@ def _select(path: Path, columns: list[str], header: list[str] | None, rows: Iter
     for number, fields in rows:
         if len(fields) != width:
             raise DataError(f"expected {width} columns, found {len(fields)}.", path, number)
+        if fields == header:
+            raise DataError(
+                "the header again, as where two files were joined; delete the line.", path, number
+            )
         yield number, [fields[pick] for pick in picks]
 
 
@@ -292,7 +278,7 @@ def _read_jsonl(
             raise DataError("expected a JSON object on each line.", path, number)
         missing = [column for column in columns if column not in record]
         if missing:
-            raise MissingColumnError(
+            raise DataError(
                 f"no key {', '.join(map(repr, missing))}; the object has {_listed(record)}.",
                 path,
                 number,
