@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.models import model_files
-from sts_lightning.models.model_files import ModelFiles
+from sts_lightning.models import hub as hub_module
+from sts_lightning.models.hub import ModelFiles
 from tests.hub_server import Hub
 
 
@@ -29,7 +29,7 @@ def test_a_folder(tmp_path: Path) -> None:
 
 def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An absent file is known to be absent only if the hub says so."""
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
     files = ModelFiles("someone/model@abc")
     asked = []
 
@@ -43,7 +43,7 @@ def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise errors[relative]("no")
         return str(tmp_path / relative)
 
-    monkeypatch.setattr(model_files, "hf_hub_download", download)
+    monkeypatch.setattr(hub_module, "hf_hub_download", download)
     assert files.path("there") == tmp_path / "there"
     assert asked == [("someone/model", "there", {"revision": "abc"})]
     assert files.path("absent") is None
@@ -54,13 +54,13 @@ def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_hub_lacked_is_known_without_it(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node without a network loads a model that was loaded before on one with it."""
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
     hub.add("me/model", {"config.json": b"{}"})
     online = ModelFiles("me/model")
     config = online.path("config.json")
     assert config is not None
     assert online.path("modules.json") is None
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
     offline, asked = ModelFiles("me/model"), len(hub.requests)
     assert offline.path("config.json") == config
     assert offline.path("modules.json") is None
@@ -70,14 +70,14 @@ def test_what_the_hub_lacked_is_known_without_it(hub: Hub, monkeypatch: pytest.M
 
 
 def test_a_model_that_the_hub_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
 
     def download(*_: object, **__: object) -> str:
         error = RepositoryNotFoundError.__new__(RepositoryNotFoundError)
         OSError.__init__(error, "404: no such repository")
         raise error
 
-    monkeypatch.setattr(model_files, "hf_hub_download", download)
+    monkeypatch.setattr(hub_module, "hf_hub_download", download)
     with pytest.raises(ConfigError, match="neither a folder nor") as caught:
         ModelFiles("someone/typo").path("modules.json")
     assert caught.value.key == "model.name"

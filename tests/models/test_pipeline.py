@@ -23,9 +23,8 @@ import sts_lightning
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.hub import OWN_FILE, packaged_copy
 from sts_lightning.models.loading import build_encoder, edit_and_cut
-from sts_lightning.models.model_files import OWN_FILE
-from sts_lightning.models.offline import packaged_copy
 from sts_lightning.models.pipeline import from_pipeline
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows.train import train_in

@@ -18,24 +18,23 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Quantization, TextEdit
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.models.adapter_folder import load_model
+from sts_lightning.models.adapters import load_model
 from sts_lightning.models.attention import is_causal
-from sts_lightning.models.attention_kernel import NAMES
 from sts_lightning.models.backbone import (
     DTYPES_BY_NAME,
+    NAMES,
     DtypeName,
     Loaded,
+    check_finite,
     configure,
     explain,
     has_stand_in,
     restrain_library,
 )
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_checks import OwnSettings
-from sts_lightning.models.finite_weights import check_finite
+from sts_lightning.models.encoder import OwnSettings, SentenceEncoder
+from sts_lightning.models.hub import OWN_FILE, POOLINGS, ModelFiles
 from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import most_positions
-from sts_lightning.models.model_files import OWN_FILE, POOLINGS, ModelFiles
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.projection import Projection
 from sts_lightning.models.static_embeddings import static_backbone

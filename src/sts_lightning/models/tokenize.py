@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
@@ -11,11 +12,25 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise, TextEdit
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.fresh_lock import FreshLock
-from sts_lightning.models.template import SLOT, fill_mask
-from sts_lightning.models.text_edit import edit
+from sts_lightning.models.template import SLOT, cut_rows, cut_texts, edit, fill_mask
 from sts_lightning.models.tokenized_batch import TokenizedBatch, chunk, pad
-from sts_lightning.models.truncation import cut_rows, cut_texts
+
+
+class FreshLock:
+    """Lock of which a copy, also by pickling, is another lock: those of threads cannot be copied."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[FreshLock], tuple[()]]:
+        return FreshLock, ()
+
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
 """Change of a row: from its token ids, and 1 for each special token, to new token ids."""

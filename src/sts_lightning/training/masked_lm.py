@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from sts_lightning.models.backbone import random_weights
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.random_weights import random_weights
 from sts_lightning.training.companion import Companion, Step
 
 MASKS = 0x4D41534B
