@@ -17,14 +17,18 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"x": 1}')
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "null.json").write_text("null")
     files = ModelFiles(str(tmp_path))
     assert files.path("a.json") == tmp_path / "a.json"
     assert files.path("b.json") is None
-    assert (files.json("a.json"), files.json("b.json"), files.json("list.json")) == ({"x": 1}, None, [1])
-    assert (files.settings("a.json"), files.settings("b.json")) == ({"x": 1}, {})
-    for name in ("broken.json", "list.json"):
+    assert (files.json("a.json", dict), files.json("b.json", dict), files.json("list.json", list)) == (
+        {"x": 1},
+        {},
+        [1],
+    )
+    for name in ("broken.json", "list.json", "null.json"):
         with pytest.raises(CheckpointError, match=name):
-            files.settings(name)
+            files.json(name, dict)
 
 
 def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,10 +295,10 @@ def named_activation(folder: Path) -> None:
         (kernel, "a transformer with _attn_implementation"),
         (kernel_in_config, "asks for the kernel org/x, which is code"),
         (method, "a transformer with push_to_hub"),
-        (sub_folder, "its transformer in the sub-folder 0"),
+        (sub_folder, r"the modules \S*Transformer in '0'"),
         (adapter, r"a transformer with adapter_config\.json"),
         (shorter_vectors, "vectors are others"),
-        (max_pooling, "pooling max"),
+        (max_pooling, "vectors are others"),
         (named_activation, r"activation os\.system"),
     ],
 )

@@ -47,8 +47,8 @@ def save_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
         folder: Output folder.
     """
     tokenizer = encoder.tokenizer
-    around = tokenizer.longest_row - tokenizer.max_length
-    tokenizer.tokenizer.model_max_length = UNLIMITED if tokenizer.fits is None else tokenizer.fits + around
+    most = UNLIMITED if tokenizer.fits is None else tokenizer.fits + tokenizer.added
+    tokenizer.tokenizer.model_max_length = most
     tokenizer.tokenizer.save_pretrained(folder)
 
 

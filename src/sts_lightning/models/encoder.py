@@ -19,7 +19,6 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.models.adapters import add_adapter, load_model
 from sts_lightning.models.attention import is_causal, make_bidirectional
 from sts_lightning.models.backbone import DTYPES, DtypeName, plain
-from sts_lightning.models.batch_probe import probe
 from sts_lightning.models.cpu_attention import half_attention, recomputed_attention
 from sts_lightning.models.hub import warn_of_pipeline
 from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
@@ -34,6 +33,16 @@ from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 if TYPE_CHECKING:
     from peft import PeftConfig
+
+
+TOLERANCE = 1e-3
+"""Largest difference that float32 rounding explains, as a fraction of the longer vector's norm."""
+
+COARSE_TOLERANCE = 0.05
+"""The same for 16-bit arithmetic and quantised weights."""
+
+PROBES = ["A dog runs.", "Someone plays an old guitar in the park while two men are sitting on a bench."]
+"""Texts of the probes: a short sentence and a longer one."""
 
 
 class OwnSettings(TypedDict, total=False):
@@ -109,7 +118,31 @@ class SentenceEncoder(nn.Module):
         projector: nn.Sequential | None = None,
     ) -> None:
         super().__init__()
-        check_settings(backbone, pooling, layer, template, view_templates, denoise, projection)
+        name = type(backbone).__name__
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}.")
+        if projection not in get_args(Projection):
+            raise ValueError(
+                f"projection must be one of {', '.join(get_args(Projection))}, got {projection!r}."
+            )
+        texts = [template or "", *(view_templates or [])]
+        if pooling == "mask_token" and not all(MASK in text for text in texts):
+            raise ValueError(f"pooling 'mask_token' needs a template with {MASK}, such as prompt=promptbert.")
+        for key in ("num_hidden_layers", "hidden_size"):
+            if not isinstance(getattr(backbone.config, key, None), int):
+                raise ConfigError(
+                    f"{name} is not supported: its configuration has no {key}. Choose another model."
+                )
+        depth = backbone.config.num_hidden_layers
+        if not -depth <= layer <= -1:
+            raise ValueError(f"layer must lie between {-depth} and -1, the last layer, got {layer}.")
+        if layer != -1 and pooling == "first_last_mean":
+            raise ValueError(f"layer must be -1 with pooling 'first_last_mean', got {layer}.")
+        if denoise != "none" and "position_ids" not in inspect.signature(backbone.forward).parameters:
+            raise ValueError(
+                f"denoise {denoise!r} needs a model that takes position_ids, which {name} does not; "
+                "set prompt.denoise=none."
+            )
         self.layer = layer
         self.text_edit: TextEdit = "none"
         causal = is_causal(backbone)
@@ -118,11 +151,12 @@ class SentenceEncoder(nn.Module):
         self.tokenizer = SentenceTokenizer(
             tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
         )
-        longest = self.tokenizer.longest_row
+        longest = max_length + self.tokenizer.added
         virtual = getattr(adapter, "num_virtual_tokens", None) or 0
         check_length(backbone, longest, max_length, virtual)
-        fits = longest_sentence(backbone, longest - max_length + virtual, bidirectional_layers != 0)
-        self.tokenizer.set_limits(fits, limit)
+        fits = longest_sentence(backbone, self.tokenizer.added + virtual, bidirectional_layers != 0)
+        self.tokenizer.fits = fits
+        self.tokenizer.limit = min((count for count in (limit, fits) if count is not None), default=None)
         if bidirectional_layers:
             make_bidirectional(backbone, bidirectional_layers, longest)
         self.bidirectional_layers = bidirectional_layers
@@ -139,9 +173,8 @@ class SentenceEncoder(nn.Module):
         self._reads_inner_layers = pooling == "first_last_mean" or layer != -1
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         self.eval()  # as transformers and sentence-transformers leave a model; whoever trains calls train()
-        without_weights = backbone.device.type == "meta"  # there is nothing to compare
-        if not without_weights:
-            self._takes_embeddings = probe(self.tokenizer, self.embed_chunk, self.backbone, backbone)
+        if backbone.device.type != "meta":  # without weights there is nothing to compare
+            self._takes_embeddings = self._probe()
 
     @classmethod
     def from_pretrained(
@@ -190,7 +223,12 @@ class SentenceEncoder(nn.Module):
         """
         adapters = getattr(self.backbone, "peft_config", {}).values()
         if any(adapter.peft_type == "PREFIX_TUNING" for adapter in adapters):
-            raise prefix_left_out()
+            raise ConfigError(
+                "trainer.gradient_checkpointing: a trained prefix is a cache of keys and values, which "
+                "transformers leaves out where layers are computed again.",
+                key="trainer.gradient_checkpointing",
+                hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
+            )
         try:
             self.backbone.activation_checkpointing_enable(
                 {"use_reentrant": False, "context_fn": partial(recomputed_attention, self.backbone)}
@@ -331,6 +369,50 @@ class SentenceEncoder(nn.Module):
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
         return pool(self.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
 
+    @torch.no_grad()
+    def _probe(self) -> bool:
+        """Test the encoder in evaluation mode.
+
+        A vector depends on its batch if padding is not masked in every layer (FNet, ConvBERT, Nystromformer),
+        or if it is random (YOSO).
+
+        Returns:
+            Whether the model gives the same vectors for token embeddings as for token ids. Some models scale
+            the embeddings that they look up themselves, but not those passed to them.
+
+        Raises:
+            ConfigError: The vector of a short sentence changes beside a longer one, or the model cannot embed
+                two sentences at once.
+        """
+        backbone = self.plain_backbone
+        name = type(backbone).__name__
+        exact = backbone.dtype == torch.float32 and not getattr(backbone, "is_quantized", False)
+
+        def agree(one: Tensor, other: Tensor) -> bool:  # NaN never does
+            size = torch.maximum(one.norm(), other.norm())
+            return bool((one - other).norm() <= (TOLERANCE if exact else COARSE_TOLERANCE) * size)
+
+        (short,), (chunk,) = (self.tokenizer.rows(texts, 10**9).chunks for texts in (PROBES[:1], PROBES))
+        short, chunk = (
+            {key: ids.to(backbone.device) for key, ids in rows.items()} for rows in (short, chunk)
+        )
+        try:
+            alone, beside = self.embed_chunk(short)[0], self.embed_chunk(chunk)
+        except Exception as error:  # whatever a model of an unknown kind raises
+            raise ConfigError(
+                f"{name} cannot embed two sentences of different length in one batch "
+                f"({type(error).__name__}: {str(error).partition(chr(10))[0]}); choose another model."
+            ) from error
+        if not agree(alone, beside[chunk["attention_mask"].sum(dim=1).argmin()]):
+            raise ConfigError(
+                f"{name} does not ignore padding: the vector of a sentence changes beside a longer one. "
+                "Choose another model."
+            )
+        if not self._takes_embeddings:
+            return False
+        embedded = self.backbone.get_input_embeddings()(chunk["input_ids"])
+        return agree(beside, self.embed_chunk(chunk, {"inputs_embeds": embedded}))
+
     def encode(
         self,
         sentences: Sequence[str],
@@ -399,55 +481,6 @@ class SentenceEncoder(nn.Module):
         return np.asarray((first @ second.T).clamp(-1, 1).numpy())
 
 
-def check_settings(
-    backbone: PreTrainedModel,
-    pooling: Pooling,
-    layer: int,
-    template: str | None,
-    view_templates: Sequence[str] | None,
-    denoise: Denoise,
-    projection: Projection,
-) -> None:
-    """Reject arguments of `SentenceEncoder` that are out of range or do not fit together.
-
-    Args:
-        backbone: Backbone without its adapter.
-        pooling: See `SentenceEncoder`, also for the arguments below.
-        layer: Layer whose output is pooled.
-        template: Template of evaluation.
-        view_templates: Templates of training.
-        denoise: Vector that is subtracted in training.
-        projection: Layer on top.
-
-    Raises:
-        ValueError: An argument is out of range, or the arguments do not fit together.
-        ConfigError: The backbone's configuration lacks its depth or width.
-    """
-    name = type(backbone).__name__
-    if pooling not in POOLINGS:
-        raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}.")
-    if projection not in get_args(Projection):
-        raise ValueError(f"projection must be one of {', '.join(get_args(Projection))}, got {projection!r}.")
-    texts = [template or "", *(view_templates or [])]
-    if pooling == "mask_token" and not all(MASK in text for text in texts):
-        raise ValueError(f"pooling 'mask_token' needs a template with {MASK}, such as prompt=promptbert.")
-    for key in ("num_hidden_layers", "hidden_size"):
-        if not isinstance(getattr(backbone.config, key, None), int):
-            raise ConfigError(
-                f"{name} is not supported: its configuration has no {key}. Choose another model."
-            )
-    depth = backbone.config.num_hidden_layers
-    if not -depth <= layer <= -1:
-        raise ValueError(f"layer must lie between {-depth} and -1, the last layer, got {layer}.")
-    if layer != -1 and pooling == "first_last_mean":
-        raise ValueError(f"layer must be -1 with pooling 'first_last_mean', got {layer}.")
-    if denoise != "none" and "position_ids" not in inspect.signature(backbone.forward).parameters:
-        raise ValueError(
-            f"denoise {denoise!r} needs a model that takes position_ids, which {name} does not; "
-            "set prompt.denoise=none."
-        )
-
-
 def as_texts(sentences: Iterable[str]) -> list[str]:
     """Return sentences as a list.
 
@@ -468,16 +501,6 @@ def as_texts(sentences: Iterable[str]) -> list[str]:
                 f"encode takes a list of sentences, and element {number} is {text!r}, not a string."
             )
     return texts
-
-
-def prefix_left_out() -> ConfigError:
-    """Return the error of gradient checkpointing with a trained prefix."""
-    return ConfigError(
-        "trainer.gradient_checkpointing: a trained prefix is a cache of keys and values, which transformers "
-        "leaves out where layers are computed again.",
-        key="trainer.gradient_checkpointing",
-        hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
-    )
 
 
 def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from huggingface_hub import (
@@ -103,6 +103,9 @@ def find(name: str) -> tuple[str, dict[str, Any]]:
     )
 
 
+_Json = TypeVar("_Json", list[Any], dict[str, Any])
+
+
 class ModelFiles:
     """Files of a model in a folder, in an installed package or on the model hub.
 
@@ -164,39 +167,28 @@ class ModelFiles:
                 hint="Check the spelling; a gated model needs `hf auth login`.",
             ) from error
 
-    def json(self, relative: str) -> Any:
-        """Return the contents of a JSON file, None if there is no such file.
+    def json(self, relative: str, kind: type[_Json]) -> _Json:
+        """Return a JSON file that holds a list or a mapping; an absent file is an empty one.
 
         Raises:
-            CheckpointError: The file is broken.
+            CheckpointError: The file is broken, or empty.
         """
         path = self.path(relative)
         if path is None:
-            return None
+            return kind()
         try:
             found = read_json(path)
         except (ValueError, OSError) as error:
             raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
-        if found is None:
-            raise CheckpointError(f"{path} holds null.", key="model.name")
+        if not found or not isinstance(found, kind):
+            raise CheckpointError(f"{path} does not hold a filled {kind.__name__}.", key="model.name")
         return found
-
-    def settings(self, relative: str) -> dict[str, Any]:
-        """Return a JSON file that holds a mapping; an absent file is an empty one.
-
-        Raises:
-            CheckpointError: The file is broken.
-        """
-        found = self.json(relative)
-        if not isinstance(found, dict | None):
-            raise CheckpointError(f"{self.name}: {relative} holds no settings.", key="model.name")
-        return found or {}
 
 
 def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:
     """Log that a model has another pooling than an encoder that takes only the transformer of it."""
     try:
-        found = ModelFiles(name).settings("1_Pooling/config.json")
+        found = ModelFiles(name).json("1_Pooling/config.json", dict)
     except UserError:  # whatever is wrong there, the transformer could be loaded
         return
     flags = [key for key, value in found.items() if key.startswith("pooling_mode_") and value]

@@ -192,11 +192,9 @@ def _read(
     dtype: DtypeName,
 ) -> Pipeline:
     """Read the pipeline of a model; its source is the model's name if nothing describes one."""
-    found, own = files.json("modules.json"), files.settings(OWN_FILE)
+    found, own = files.json("modules.json", list), files.json(OWN_FILE, dict)
     try:
-        if found is not None and (not found or not isinstance(found, list)):
-            raise TypeError
-        modules = [(str(module["type"]), str(module["path"])) for module in found or ()]
+        modules = [(str(module["type"]), str(module["path"])) for module in found]
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
     dense = [path for kind, path in modules if kind.endswith(".Dense")]
@@ -205,19 +203,18 @@ def _read(
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
         # The packaged copy, all-MiniLM-L6-v2, needs no further library.
         return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
-    if not modules and files.settings("config.json").get("model_type") != "model2vec":
+    if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
         return Pipeline(files.name)
     if has_stand_in():
         log.warning("%s: the plan leaves out its prompt, its dense layers and its own length.", files.name)
         return Pipeline(f"{files.name} (transformer)", prompts={prompt_name or "": None})
     names = "".join(f"{kind.rpartition('.')[2]}," for kind, _ in modules)
     ours = all(kind.startswith("sentence_transformers.") for kind, _ in modules)
-    if modules and not (ours and re.fullmatch(ORDER, names)):
-        raise _reject(files.name, f"the modules {', '.join(kind for kind, _ in modules)}")
-    if names.startswith("Transformer") and modules[0][1]:
-        raise _reject(files.name, f"its transformer in the sub-folder {modules[0][1]}")
+    at_top = not (names.startswith("Transformer") and modules[0][1])  # as its checked settings
+    if modules and not (ours and at_top and re.fullmatch(ORDER, names)):
+        raise _reject(files.name, f"the modules {', '.join(f'{kind} in {path!r}' for kind, path in modules)}")
     for path in dense:
-        activation = files.settings(f"{path}/config.json").get("activation_function", "torch.nn.")
+        activation = files.json(f"{path}/config.json", dict).get("activation_function", "torch.nn.")
         if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
             raise _reject(files.name, f"the activation {activation} in {path}")
     return _of_sentence_transformers(
@@ -326,17 +323,18 @@ def _of_sentence_transformers(
                 **options,
             )
         else:  # model2vec's own format
-            normal = [library.Normalize()] if files.settings("config.json").get("normalize") else []
+            normal = [library.Normalize()] if files.json("config.json", dict).get("normalize") else []
             model = load(modules=[library.StaticEmbedding.load(files.source, **options), *normal])
         prompts = model.prompts
         known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
         expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
     parts: list[Any] = list(model)
     pooling = next((part.pooling_mode for part in parts if isinstance(part, library.Pooling)), "mean")
-    if pooling not in POOLINGS:
-        raise _reject(files.name, f"pooling {pooling}")
     static = static_backbone(parts[0]) if isinstance(parts[0], library.StaticEmbedding) else None
-    settings = {"pooling": POOLINGS[pooling], "normalize": isinstance(parts[-1], library.Normalize)}
+    settings = {
+        "pooling": POOLINGS.get(pooling, "mean"),  # of another mode, the vectors are compared in vain
+        "normalize": isinstance(parts[-1], library.Normalize),
+    }
     similarity = str(model.similarity_fn_name)
     if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same
         log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
@@ -414,13 +412,6 @@ def _build(
     lengths = [count - rows.added for count in most if count < UNLIMITED]
     lengths += [] if pipeline.sentence_tokens is None else [pipeline.sentence_tokens]
     length = min(lengths, default=None)
-    if length is not None and length < rows.least:
-        raise ConfigError(
-            f"{pipeline.source}: the tokenizer and the template {template!r} leave {max(length, 0)} tokens "
-            f"of a row for a sentence, special tokens included; at least {rows.least} are needed.",
-            key="model.name",
-            hint="Choose a shorter prompt, or set max_seq_length in sentence_bert_config.json to more.",
-        )
     shortest = TRAINING_TOKENS if length is None else min(TRAINING_TOKENS, length)
     chosen: dict[str, Any] = {"max_length": shortest, "limit": length, **pipeline.settings}
     chosen |= {key: value for key, value in given.items() if value is not None}

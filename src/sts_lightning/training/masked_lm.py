@@ -85,7 +85,7 @@ class MaskedLanguageModel(Companion):
         """Copy the lower layers, and build the upper network from the last ones."""
         backbone: Any = encoder.plain_backbone
         stack = getattr(getattr(backbone, "encoder", None), "layer", None)
-        mask_id = encoder.tokenizer.mask_token_id
+        mask_id = encoder.tokenizer.tokenizer.mask_token_id
         if not isinstance(stack, nn.ModuleList) or not hasattr(backbone, "embeddings") or mask_id is None:
             raise ValueError(
                 f"a masked language model needs a model like BERT, not {type(backbone).__name__}."
