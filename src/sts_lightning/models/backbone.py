@@ -122,7 +122,8 @@ def load_backbone(
             tokenizer.init_kwargs.pop("auto_map", None)
         if quantization != "none":
             options["quantization_config"] = quantization_config(quantization, DTYPES_BY_NAME[dtype])
-            options["device_map"] = {"": device or _own_device()}
+            gpu = f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
+            options["device_map"] = {"": device or gpu}
         model, report = loader(model_config).from_pretrained(
             source,
             config=model_config,
@@ -188,11 +189,6 @@ def configure(
         raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
     for key, value in settings.items():
         setattr(model_config, key, value)
-
-
-def _own_device() -> str:
-    """Return the GPU of this process if there is one, else the CPU."""
-    return f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
 
 
 def prepare(backbone: Any) -> None:

@@ -137,7 +137,8 @@ def from_pipeline(
         CheckpointError: The model's files are broken.
     """
     files = ModelFiles(name)
-    pipeline = _read(files, prompt_name, config or {}, trust_remote_code, dtype)
+    loading = {"config": config or {}, "trust_remote_code": trust_remote_code, "dtype": dtype}
+    pipeline = _read(files, prompt_name, **loading)
     backbone, tokenizer = pipeline.static or load_model(
         name, config, trust_remote_code, dtype, quantization, device
     )
@@ -168,10 +169,8 @@ def from_pipeline(
     }
     encoder = _build(pipeline, backbone, tokenizer, own_template if template is None else template, given)
     encoder.text_edit = pipeline.text_edit
-    rows = encoder.tokenizer
-    log.info(
-        "%s: pooling %s, template %r, %s tokens", pipeline.source, encoder.pooling, rows.template, rows.limit
-    )
+    rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s tokens"
+    log.info(text, pipeline.source, encoder.pooling, rows.template, rows.limit)
     return encoder
 
 
@@ -184,13 +183,7 @@ def _reject(name: str, what: str) -> ConfigError:
     )
 
 
-def _read(
-    files: ModelFiles,
-    prompt_name: str | None,
-    config: dict[str, Any],
-    trust_remote_code: bool,
-    dtype: DtypeName,
-) -> Pipeline:
+def _read(files: ModelFiles, prompt_name: str | None, **loading: Any) -> Pipeline:
     """Read the pipeline of a model; its source is the model's name if nothing describes one."""
     found, own = files.json("modules.json", list), files.json(OWN_FILE, dict)
     try:
@@ -217,9 +210,8 @@ def _read(
         activation = files.json(f"{path}/config.json", dict).get("activation_function", "torch.nn.")
         if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
             raise _reject(files.name, f"the activation {activation} in {path}")
-    return _of_sentence_transformers(
-        files, modules[0][0] if modules else None, prompt_name, config, trust_remote_code, dtype
-    )
+    first = modules[0][0] if modules else None
+    return _of_sentence_transformers(files, first, prompt_name, **loading)
 
 
 class Exported(BaseModel, strict=True):

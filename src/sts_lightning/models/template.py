@@ -7,29 +7,9 @@ from collections.abc import Callable
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from sts_lightning.choices import TextEdit
-from sts_lightning.errors import ConfigError
 
 SLOT = "{sentence}"
 MASK = "{mask}"
-
-
-def has_slot(template: str) -> bool:
-    """Return whether a template has exactly one place for the sentence."""
-    return template.count(SLOT) == 1
-
-
-def check_template(template: str, key: str = "prompt.template") -> None:
-    """Reject a template without exactly one place for the sentence.
-
-    Args:
-        template: Template to check.
-        key: Dotted key of the setting, for the message.
-
-    Raises:
-        ConfigError: The slot is missing or occurs more than once.
-    """
-    if not has_slot(template):
-        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}", key=key)
 
 
 def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) -> str:
@@ -44,7 +24,7 @@ def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) 
         ValueError: The slot is missing or occurs more than once, or the tokenizer has no mask token or does
             not find it in the template.
     """
-    if not has_slot(template):
+    if template.count(SLOT) != 1:
         raise ValueError(f"{argument} must contain {SLOT} exactly once: {template!r}")
     if MASK in template:
         if tokenizer.mask_token is None:
