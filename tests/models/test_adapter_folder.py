@@ -190,7 +190,10 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a list": (lambda at: (at / SETTINGS).write_text("[]"), "adapter_config.json .*cannot be read"),
     "code": (lambda at: rewrite(at, megatron_config={"a": 1}), "megatron_config"),
     "not repeatable": (lambda at: rewrite(at, init_lora_weights="pissa_niter_4"), "pissa_niter_4"),
-    "no weights": (lambda at: (at / WEIGHTS).unlink(), "has no adapter_model.safetensors"),
+    "no weights": (
+        lambda at: (at / WEIGHTS).unlink(),
+        r"adapter_model.safetensors cannot be read: No such file",
+    ),
     "cut off": (
         lambda at: (at / WEIGHTS).write_bytes((at / WEIGHTS).read_bytes()[:-50]),
         "adapter_model.safetensors cannot be read",

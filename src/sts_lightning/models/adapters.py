@@ -258,7 +258,12 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
     """
     from peft import PeftModel, get_peft_model_state_dict
 
-    weights = _weights(folder)
+    path = folder / WEIGHTS
+    try:
+        weights = load_file(path)
+    except Exception as error:  # safetensors has an error class of its own in each version
+        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name", hint=USE_RUN) from error
+    check_finite(weights.items(), str(path), "model.name")
     frozen = {name for name, value in backbone.named_parameters() if not value.requires_grad}
     try:
         with warnings.catch_warnings():
@@ -275,7 +280,7 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
         )
         if wrong:
             raise CheckpointError(
-                f"{folder / WEIGHTS}: {len(wrong)} of {len(needed)} weights differ in name or shape from "
+                f"{path}: {len(wrong)} of {len(needed)} weights differ in name or shape from "
                 f"those of the adapter around {type(backbone).__name__} (such as {wrong[0]}); it belongs to "
                 "another model, or is incomplete.",
                 key="model.name",
@@ -295,22 +300,3 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
     for name, value in merged.named_parameters():  # the library freezes the base
         value.requires_grad_(name not in frozen)
     return merged
-
-
-def _weights(folder: Path) -> dict[str, Tensor]:
-    """Read the weights of an adapter.
-
-    Raises:
-        CheckpointError: The file is missing or broken, or a value is not finite.
-    """
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise CheckpointError(
-            f"{folder} has no {WEIGHTS}; other formats are not loaded.", key="model.name", hint=USE_RUN
-        )
-    try:
-        weights: dict[str, Tensor] = load_file(path)
-    except Exception as error:  # safetensors has an error class of its own in each version
-        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
-    check_finite(weights.items(), str(path), "model.name")
-    return weights

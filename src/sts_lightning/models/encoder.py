@@ -32,7 +32,7 @@ from sts_lightning.models.tokenize import Prepare, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 if TYPE_CHECKING:
-    from peft import PeftConfig
+    from peft import PeftConfig, PeftModel
 
 
 TOLERANCE = 1e-3
@@ -98,6 +98,8 @@ class SentenceEncoder(nn.Module):
         ConfigError: The backbone or the tokenizer is not supported, for example because its vectors depend on
             the batch.
     """
+
+    backbone: PreTrainedModel | PeftModel
 
     def __init__(
         self,

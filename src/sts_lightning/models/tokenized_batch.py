@@ -67,7 +67,7 @@ class TokenizedBatch:
     def by_chunk(self, values: Tensor) -> Sequence[Tensor]:
         """Divide values of the sentences, (N, ...), among the chunks."""
         order = torch.argsort(self.restore.cpu())
-        return values[order].split([len(chunk["input_ids"]) for chunk in self.chunks])
+        return list(values[order].split([len(chunk["input_ids"]) for chunk in self.chunks]))
 
     def head(self, count: int) -> TokenizedBatch:
         """Return the first ``count`` sentences, without their bare templates."""
