@@ -8,8 +8,8 @@ from sentence_transformers import SentenceTransformer
 
 from sts_lightning.config.compose import composing
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.hub import packaged_copy
 from sts_lightning.models.loading import build_encoder
-from sts_lightning.models.offline import packaged_copy
 
 with composing():
     CONFIG: DictConfig = compose("train")

@@ -17,7 +17,7 @@ import torch
 from decoders import make_encoder
 from torch import Tensor, nn
 
-from sts_lightning.models import adapter
+from sts_lightning.models import adapters
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.lora_dropout import save_inputs_once
 from sts_lightning.testing.profiled import kept_bytes
@@ -69,7 +69,7 @@ def main() -> None:
     encoders = {}
     for name in ("peft", "ours"):
         replace = save_inputs_once if name == "ours" else lambda model: None
-        with patch.object(adapter, "save_inputs_once", replace):
+        with patch.object(adapters, "save_inputs_once", replace):
             encoders[name] = make_encoder("small", torch.bfloat16, "cpu", nf4=True).train()
     ours, theirs = encoders["ours"], encoders["peft"]
     ours.load_state_dict(theirs.state_dict(), strict=False)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sts_lightning.export.template_transformer import TemplateTransformer
-from sts_lightning.models.text_edit import edit
-from sts_lightning.models.truncation import cut_texts
+from sts_lightning.models.template import cut_texts, edit
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from sts_lightning.choices import Quantization
 from sts_lightning.losses.infonce import InfoNCELoss
-from sts_lightning.models import adapter as adapter_module
+from sts_lightning.models import adapters as adapter_module
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.lora_dropout import DroppedLinear, save_inputs_once
 from sts_lightning.testing.profiled import kept_bytes

@@ -19,9 +19,10 @@ from sts_lightning.choices import Quantization
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.export.adapter import write_adapter
 from sts_lightning.export.export import export
-from sts_lightning.models.adapter_folder import EXPORTED, SETTINGS, WEIGHTS
+from sts_lightning.models.adapters import SETTINGS, WEIGHTS
 from sts_lightning.models.backbone import load_backbone, loading_by
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.hub import OWN_FILE
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.train import train_in
@@ -58,7 +59,7 @@ def adapter_folder(
     vectors = moved(encoder).encode(TEXTS)
     folder.mkdir()
     write_adapter(encoder, folder, base)
-    (folder / EXPORTED).write_text(json.dumps({"pooling": "mean", "quantization": quantization}))
+    (folder / OWN_FILE).write_text(json.dumps({"pooling": "mean", "quantization": quantization}))
     return vectors
 
 
@@ -94,7 +95,7 @@ def publish(hub: Hub, name: str, folder: Path) -> str:
 
 
 def test_an_adapter_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
     base = write(tiny("bert"), tmp_path / "base")
     vectors = adapter_folder(tmp_path / "adapter", base)
     at = publish(hub, "me/base", Path(base))
@@ -107,7 +108,7 @@ def test_an_adapter_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(CheckpointError, match="adapter_config"):
         sts_lightning.load("me/adapter")
 
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
     asked = len(hub.requests)
     again = sts_lightning.load(f"me/adapter@{first}")  # from the cache
     np.testing.assert_array_equal(again.encode(TEXTS), loaded.encode(TEXTS))
@@ -117,7 +118,7 @@ def test_an_adapter_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_adapter_on_the_hub_without_weights(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
     base = write(tiny("bert"), tmp_path / "base")
     adapter_folder(tmp_path / "adapter", base)
     (tmp_path / "adapter" / WEIGHTS).unlink()
@@ -189,7 +190,10 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a list": (lambda at: (at / SETTINGS).write_text("[]"), "adapter_config.json .*cannot be read"),
     "code": (lambda at: rewrite(at, megatron_config={"a": 1}), "megatron_config"),
     "not repeatable": (lambda at: rewrite(at, init_lora_weights="pissa_niter_4"), "pissa_niter_4"),
-    "no weights": (lambda at: (at / WEIGHTS).unlink(), "has no adapter_model.safetensors"),
+    "no weights": (
+        lambda at: (at / WEIGHTS).unlink(),
+        r"adapter_model.safetensors cannot be read: No such file",
+    ),
     "cut off": (
         lambda at: (at / WEIGHTS).write_bytes((at / WEIGHTS).read_bytes()[:-50]),
         "adapter_model.safetensors cannot be read",
@@ -199,7 +203,7 @@ BREAKS: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda at: cut_weights(at, lambda w: dict(list(w.items())[::2])),
         "differ in name or shape",
     ),
-    "quantisation": (lambda at: (at / EXPORTED).write_text('{"quantization": "2bit"}'), "2bit"),
+    "quantisation": (lambda at: (at / OWN_FILE).write_text('{"quantization": "2bit"}'), "2bit"),
 }
 
 

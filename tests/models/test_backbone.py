@@ -118,7 +118,7 @@ def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_cached_fails_at_once_without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
 
     def connected(*args: object, **options: object) -> None:
         pytest.fail("the hub was asked")

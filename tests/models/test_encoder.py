@@ -9,8 +9,8 @@ import torch
 from peft import PrefixTuningConfig
 from transformers import RobertaConfig, RobertaModel
 
-from sts_lightning.choices import Denoise
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.choices import Denoise, Frozen
+from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.pooling import POOLINGS, Pooling
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
@@ -199,3 +199,8 @@ def test_what_tokenises_a_batch_can_be_sent_to_a_worker_process_without_the_weig
         assert [chunk["input_ids"].tolist() for chunk in here.chunks] == [
             chunk["input_ids"].tolist() for chunk in there.chunks
         ]
+
+
+@pytest.mark.parametrize(("frozen", "trains"), [("none", True), ("encoder", False)])
+def test_a_frozen_encoder_has_no_weights_that_train(frozen: Frozen, trains: bool) -> None:
+    assert all(weight.requires_grad == trains for weight in freeze(tiny_bert(), frozen).parameters())

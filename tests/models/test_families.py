@@ -13,8 +13,7 @@ from transformers import PreTrainedModel
 from sts_lightning.choices import Precision
 from sts_lightning.export.merged import write_merged
 from sts_lightning.models.backbone import DTYPES
-from sts_lightning.models.batch_probe import COARSE_TOLERANCE
-from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.encoder import COARSE_TOLERANCE, SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import FAMILIES, NEEDED, family, tiny, write
 from tests.sentences import LOWER_CASE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from sts_lightning.evaluation.vector_cache import fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.fingerprint import fingerprint
 from sts_lightning.testing.tiny_bert import tiny_bert
 
 

@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.models import model_files
-from sts_lightning.models.model_files import ModelFiles
+from sts_lightning.models import hub as hub_module
+from sts_lightning.models.hub import ModelFiles
 from tests.hub_server import Hub
 
 
@@ -17,19 +17,23 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"x": 1}')
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "null.json").write_text("null")
     files = ModelFiles(str(tmp_path))
     assert files.path("a.json") == tmp_path / "a.json"
     assert files.path("b.json") is None
-    assert (files.json("a.json"), files.json("b.json"), files.json("list.json")) == ({"x": 1}, None, [1])
-    assert (files.settings("a.json"), files.settings("b.json")) == ({"x": 1}, {})
-    for name in ("broken.json", "list.json"):
+    assert (files.json("a.json", dict), files.json("b.json", dict), files.json("list.json", list)) == (
+        {"x": 1},
+        {},
+        [1],
+    )
+    for name in ("broken.json", "list.json", "null.json"):
         with pytest.raises(CheckpointError, match=name):
-            files.settings(name)
+            files.json(name, dict)
 
 
 def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An absent file is known to be absent only if the hub says so."""
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
     files = ModelFiles("someone/model@abc")
     asked = []
 
@@ -43,7 +47,7 @@ def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise errors[relative]("no")
         return str(tmp_path / relative)
 
-    monkeypatch.setattr(model_files, "hf_hub_download", download)
+    monkeypatch.setattr(hub_module, "hf_hub_download", download)
     assert files.path("there") == tmp_path / "there"
     assert asked == [("someone/model", "there", {"revision": "abc"})]
     assert files.path("absent") is None
@@ -54,13 +58,13 @@ def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_hub_lacked_is_known_without_it(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node without a network loads a model that was loaded before on one with it."""
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
     hub.add("me/model", {"config.json": b"{}"})
     online = ModelFiles("me/model")
     config = online.path("config.json")
     assert config is not None
     assert online.path("modules.json") is None
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
     offline, asked = ModelFiles("me/model"), len(hub.requests)
     assert offline.path("config.json") == config
     assert offline.path("modules.json") is None
@@ -70,14 +74,14 @@ def test_what_the_hub_lacked_is_known_without_it(hub: Hub, monkeypatch: pytest.M
 
 
 def test_a_model_that_the_hub_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
 
     def download(*_: object, **__: object) -> str:
         error = RepositoryNotFoundError.__new__(RepositoryNotFoundError)
         OSError.__init__(error, "404: no such repository")
         raise error
 
-    monkeypatch.setattr(model_files, "hf_hub_download", download)
+    monkeypatch.setattr(hub_module, "hf_hub_download", download)
     with pytest.raises(ConfigError, match="neither a folder nor") as caught:
         ModelFiles("someone/typo").path("modules.json")
     assert caught.value.key == "model.name"

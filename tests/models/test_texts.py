@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sts_lightning.models.texts import as_texts
+from sts_lightning.models.encoder import as_texts
 from sts_lightning.testing.tiny_bert import tiny_bert
 
 

@@ -86,7 +86,7 @@ def test_a_row_that_grows_in_the_template_is_cut_before_its_end() -> None:
     bpe.train_from_iterator(["it : a a a .", "dog", "dog"] * 9, trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, pad_token="!", eos_token="!")
     tokenizer = SentenceTokenizer(fast, 8, "it : {sentence} .")
-    tokenizer.set_limits(8, None)
+    tokenizer.fits = tokenizer.limit = 8
     rows = [fast.convert_ids_to_tokens(row) for row in tokenizer(["dog" * 20, "a"])]
     start, end = ["it", "\u0120:"], ["\u0120."]
     assert rows == [[*start, "\u0120", *["dog"] * 7, *end], [*start, "\u0120a", *end]]

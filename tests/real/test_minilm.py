@@ -16,8 +16,8 @@ from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
+from sts_lightning.models.hub import packaged_copy
 from sts_lightning.models.loading import build_encoder
-from sts_lightning.models.offline import packaged_copy
 from sts_lightning.runs.history_rows import read_history
 from sts_lightning.workflows.train import train_in
 

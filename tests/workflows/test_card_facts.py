@@ -18,7 +18,7 @@ from tests.workflows.card_runs import COUNT, SETTINGS, write_run
 
 @pytest.fixture(autouse=True)
 def _nothing_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
 
 
 def with_base(run: Path, name: str, **others: Any) -> None:
@@ -126,7 +126,7 @@ def test_the_licence_is_that_of_the_base_folders_card(
 
 
 def test_the_licence_of_a_base_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
     hub.add("owner/base", {"README.md": b"---\nlicense: apache-2.0\n---\n"}, commit="abc123")
     write_run(tmp_path / "run")
     RunFolder(tmp_path / "run").predictions_file.unlink()

@@ -36,7 +36,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> CardFacts:
     known = COUNT | {"dropped": {"in a test set (exact)": 4}}
     write_run(run, trained_on=[known, None], best_step=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sts_lightning.models.backbone.hub_is_reachable", lambda: False)
+        patch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
         return card_facts(run)
 
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import tokenizers
+import torch
+import transformers
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+import sts_lightning
 from sts_lightning.choices import Precision
 from sts_lightning.errors import DataError
 from sts_lightning.evaluation.correlation import require_finite
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.files import replacing
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.strict_json import parse_json
 
 log = logging.getLogger(__name__)
 
@@ -116,3 +124,38 @@ class CachedVectors:
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
+
+
+def fingerprint(encoder: SentenceEncoder) -> str:
+    """Return a hash that differs if the vectors of `SentenceEncoder.encode` can differ by more than rounding.
+
+    It covers weights and their precision, the architecture, pooling and projection, tokenizer, template, edit
+    and cut of a sentence, and the versions of this package and of the libraries that compute them.
+
+    Args:
+        encoder: The encoder, with its settings of evaluation.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    rows = encoder.tokenizer
+    settings = {
+        "versions": [sts_lightning.__version__, transformers.__version__, tokenizers.__version__],
+        "architecture": encoder.plain_backbone.config.to_dict(),
+        "pooling": [encoder.pooling, encoder.layer, encoder.projection, encoder.normalize],
+        "attention": encoder.bidirectional_layers,
+        "denoise": rows.denoise if encoder.denoise_evaluation else None,
+        "text": [rows.template, encoder.evaluation_text],
+        "tokenizer": _rules(rows.tokenizer.backend_tokenizer.to_str()),
+    }
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(encoder.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _rules(tokenizer: str) -> dict[str, Any]:
+    """Return the rules of a tokenizer in JSON, without how it cut and padded when it was last called."""
+    rules: dict[str, Any] = parse_json(tokenizer)
+    return {key: value for key, value in rules.items() if key not in ("truncation", "padding")}

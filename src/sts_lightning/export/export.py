@@ -19,8 +19,8 @@ from sts_lightning.export.sentence_transformers import write_sentence_transforme
 from sts_lightning.files import check_new_folder, new_folder
 from sts_lightning.models.backbone import restrain_library
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.hub import OWN_FILE
 from sts_lightning.models.loading import load_from, with_quantization
-from sts_lightning.models.model_files import OWN_FILE
 from sts_lightning.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)

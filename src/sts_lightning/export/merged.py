@@ -12,7 +12,7 @@ from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
 
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapter import add_adapter
+from sts_lightning.models.adapters import add_adapter
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import save_backbone
 from sts_lightning.models.inference import is_out_of_memory
@@ -47,8 +47,8 @@ def save_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
         folder: Output folder.
     """
     tokenizer = encoder.tokenizer
-    around = tokenizer.longest_row - tokenizer.max_length
-    tokenizer.tokenizer.model_max_length = UNLIMITED if tokenizer.fits is None else tokenizer.fits + around
+    most = UNLIMITED if tokenizer.fits is None else tokenizer.fits + tokenizer.added
+    tokenizer.tokenizer.model_max_length = most
     tokenizer.tokenizer.save_pretrained(folder)
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import transformers
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
+from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -22,22 +24,19 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from sts_lightning.choices import Precision, Quantization
+from sts_lightning.choices import Attention, Precision, Quantization
 from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.models import jina_bert, nomic_bert
-from sts_lightning.models.attention_kernel import NAMES, set_attention
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
-from sts_lightning.models.finite_weights import check_finite
+from sts_lightning.models.hub import find
 from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import number_positions
-from sts_lightning.models.offline import hub_is_reachable, packaged_copy
 from sts_lightning.models.quantization import (
     check_fraction,
     check_quantization,
     quantization_config,
 )
-from sts_lightning.models.vocabulary import check_vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +122,8 @@ def load_backbone(
             tokenizer.init_kwargs.pop("auto_map", None)
         if quantization != "none":
             options["quantization_config"] = quantization_config(quantization, DTYPES_BY_NAME[dtype])
-            options["device_map"] = {"": device or _own_device()}
+            gpu = f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
+            options["device_map"] = {"": device or gpu}
         model, report = loader(model_config).from_pretrained(
             source,
             config=model_config,
@@ -170,22 +170,6 @@ def restrain_library() -> None:
     transformers.utils.logging.set_verbosity_error()
 
 
-def find(name: str) -> tuple[str, dict[str, Any]]:
-    """Return the folder or hub id of a model, and its revision as an argument of ``from_pretrained``.
-
-    Where the hub does not answer, only its cache is read: the hub's own client tries again for minutes.
-    """
-    if Path(name).is_dir():
-        return name, {}
-    source, _, revision = name.partition("@")
-    copy = packaged_copy(source, revision or None)
-    if copy is not None:
-        return str(copy), {}
-    return source, {"revision": revision or "main"} | (
-        {} if hub_is_reachable() else {"local_files_only": True}
-    )
-
-
 def configure(
     model_config: PreTrainedConfig, settings: dict[str, Any], name: str, trust_remote_code: bool
 ) -> None:
@@ -205,11 +189,6 @@ def configure(
         raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
     for key, value in settings.items():
         setattr(model_config, key, value)
-
-
-def _own_device() -> str:
-    """Return the GPU of this process if there is one, else the CPU."""
-    return f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
 
 
 def prepare(backbone: Any) -> None:
@@ -301,3 +280,136 @@ def _lacks(hub_id: str, revision: str) -> bool:
         return not isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str)
     except HFValidationError:
         return False
+
+
+KEY = "model.config.attn_implementation"
+NAMES = ("attn_implementation", "_attn_implementation")
+"""Names of the setting in transformers, as an argument and as an attribute of a model's configuration."""
+
+
+def set_attention(backbone: PreTrainedModel, settings: Mapping[str, Any], name: str) -> None:
+    """Give a backbone the implementation that the settings of its configuration ask for.
+
+    Args:
+        backbone: Model, changed in place.
+        settings: Settings of the model's configuration.
+        name: Name of the model, for the message.
+
+    Raises:
+        ConfigError: It is not in `Attention`, or transformers has no such implementation for this model.
+    """
+    for wanted in (settings[key] for key in NAMES if settings.get(key) is not None):
+        try:
+            if wanted not in get_args(Attention):
+                raise ValueError
+            backbone.set_attn_implementation(wanted)
+            if backbone.config._attn_implementation != wanted:
+                raise ValueError
+        except ValueError as error:
+            raise ConfigError(
+                f"{KEY}={wanted}: {type(backbone).__name__} ({name}) has no such implementation here; "
+                f"{' and '.join(get_args(Attention))} are known.",
+                key=KEY,
+                hint="Leave it out: on a GPU, torch's sdpa itself runs a fused kernel, for causal models in "
+                "half precision that of FlashAttention 2.",
+            ) from error
+
+
+PLAIN_SENTENCE = "The small dog runs over the green hill."
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
+    """Reject a tokenizer that knows no words, or that has tokens for which the model has no embedding.
+
+    Without tokenizer files the library builds an empty tokenizer, to which every token is unknown.
+    Training with it would run without an error.
+
+    Args:
+        tokenizer: Tokenizer as loaded.
+        backbone: Model as loaded.
+        name: Hub id or folder, for the message.
+
+    Raises:
+        CheckpointError: A plain sentence has no known token, or the embedding table has no row for a token.
+    """
+    if not _knows_words(tokenizer):
+        raise CheckpointError(
+            f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r} (it has {len(tokenizer)} entries); "
+            "the tokenizer files are missing or belong to something else. Put those of the model beside "
+            "config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
+            "tokenizer.model or spiece.model) with tokenizer_config.json."
+        )
+    rows: Any = backbone.get_input_embeddings().num_embeddings
+    added = set(tokenizer.get_added_vocab().values()) - set(tokenizer.all_special_ids)
+    # An added token may lack an embedding where no text contains it: Gemma 3's text models have no images.
+    largest = max(set(tokenizer.get_vocab().values()) - added)
+    if largest >= rows:
+        token = tokenizer.convert_ids_to_tokens(largest)
+        raise CheckpointError(
+            f"{name}: the tokenizer's token {token!r} has id {largest}, but {type(backbone).__name__} has "
+            f"{rows} embeddings, ids 0 to {rows - 1}; the tokenizer is that of another model, or tokens were "
+            "added without embeddings for them. Use the tokenizer files that belong to the weights."
+        )
+
+
+def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return whether a plain sentence has a token with a letter that is neither unknown nor special."""
+    try:
+        ids = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
+    except Exception:  # an empty vocabulary may lack even the token for unknown words
+        return False
+    known = ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}
+    return any(character.isalpha() for token in known for character in tokenizer.convert_ids_to_tokens(token))
+
+
+CHECKED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor]], source: str, key: str | None = None) -> None:
+    """Reject a weight that is NaN or infinite; quantised ones, and those without values, are not checked.
+
+    Args:
+        tensors: Names and values.
+        source: File or model that they come from, for the message.
+        key: Dotted key of the setting that names it.
+
+    Raises:
+        CheckpointError: A value is not finite; the message names the first such tensor.
+    """
+    for name, tensor in tensors:
+        if tensor.dtype in CHECKED and not tensor.is_meta and not torch.isfinite(tensor).all():
+            wrong = int((~torch.isfinite(tensor)).sum())
+            raise CheckpointError(
+                f"{source}: {name} has {wrong:,} of {tensor.numel():,} values that are NaN or infinite.", key
+            )
+
+
+SEED = 0
+"""Seed of the weights, the same in all processes and in a resumed run."""
+
+
+def random_weights(backbone: PreTrainedModel) -> PreTrainedModel:
+    """Build a model like another one, with the random weights that its pre-training would start from.
+
+    The global random state is left unchanged.
+
+    Args:
+        backbone: Model without adapter, whose weights are left unchanged.
+    """
+    place = "meta" if backbone.device.type == "meta" else "cpu"
+    with torch.random.fork_rng(devices=[]), torch.device(place):
+        torch.default_generator.manual_seed(SEED)
+        fresh: Any = type(backbone)(backbone.config)
+    if getattr(backbone, "pooler", fresh) is None:  # BERT's class adds one by default
+        fresh.pooler = None
+    assert isinstance(fresh, PreTrainedModel)
+    return fresh
+
+
+def plain(backbone: nn.Module) -> PreTrainedModel:
+    """Return the backbone inside an adapter; a backbone without an adapter is returned unchanged."""
+    peft = sys.modules.get("peft")  # whoever made an adapter has imported it
+    adapted = peft is not None and isinstance(backbone, peft.PeftModel)
+    model: Any = backbone.get_base_model() if adapted else backbone  # type: ignore[operator]
+    assert isinstance(model, PreTrainedModel)
+    return model

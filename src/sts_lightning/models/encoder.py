@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
@@ -14,30 +14,60 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.choices import Denoise, Quantization, TextEdit
-from sts_lightning.models.adapter_folder import load_model
+from sts_lightning.choices import Denoise, Frozen, Precision, Quantization, TextEdit
+from sts_lightning.errors import ConfigError
+from sts_lightning.models.adapters import add_adapter, load_model
 from sts_lightning.models.attention import is_causal, make_bidirectional
-from sts_lightning.models.backbone import DtypeName
-from sts_lightning.models.backbone_module import BackboneModule
-from sts_lightning.models.batch_probe import probe
-from sts_lightning.models.cosines import cosines
-from sts_lightning.models.cpu_attention import half_attention
-from sts_lightning.models.encoder_checks import EncoderSettings, check_settings
+from sts_lightning.models.backbone import DTYPES, DtypeName, plain
+from sts_lightning.models.cpu_attention import half_attention, recomputed_attention
+from sts_lightning.models.hub import warn_of_pipeline
 from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
 from sts_lightning.models.limits import check_length, longest_sentence, position_offset
-from sts_lightning.models.model_files import warn_of_pipeline
-from sts_lightning.models.pooling import Pooling, pool
+from sts_lightning.models.pooling import POOLINGS, Pooling, pool
 from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.projection import Projection, make_projection
-from sts_lightning.models.texts import as_texts
+from sts_lightning.models.quantization import follow_weights
+from sts_lightning.models.template import MASK
 from sts_lightning.models.tokenize import Prepare, SentenceTokenizer
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 if TYPE_CHECKING:
-    from peft import PeftConfig
+    from peft import PeftConfig, PeftModel
 
 
-class SentenceEncoder(BackboneModule):
+TOLERANCE = 1e-3
+"""Largest difference that float32 rounding explains, as a fraction of the longer vector's norm."""
+
+COARSE_TOLERANCE = 0.05
+"""The same for 16-bit arithmetic and quantised weights."""
+
+PROBES = ["A dog runs.", "Someone plays an old guitar in the park while two men are sitting on a bench."]
+"""Texts of the probes: a short sentence and a longer one."""
+
+
+class OwnSettings(TypedDict, total=False):
+    """Arguments of `SentenceEncoder` that no pipeline of another library has."""
+
+    layer: int
+    view_templates: Sequence[str] | None
+    denoise: Denoise
+    denoise_evaluation: bool
+    adapter: PeftConfig | None
+    bidirectional_layers: int
+
+
+class EncoderSettings(OwnSettings, total=False):
+    """Arguments of `SentenceEncoder` besides backbone and tokenizer, for functions that pass them on."""
+
+    pooling: Pooling
+    max_length: int
+    template: str | None
+    projection: Projection
+    limit: int | None
+    normalize: bool
+
+
+class SentenceEncoder(nn.Module):
     """Maps sentences to vectors. It is made in evaluation mode.
 
     Args:
@@ -69,6 +99,8 @@ class SentenceEncoder(BackboneModule):
             the batch.
     """
 
+    backbone: PreTrainedModel | PeftModel
+
     def __init__(
         self,
         backbone: PreTrainedModel,
@@ -88,7 +120,31 @@ class SentenceEncoder(BackboneModule):
         projector: nn.Sequential | None = None,
     ) -> None:
         super().__init__()
-        check_settings(backbone, pooling, layer, template, view_templates, denoise, projection)
+        name = type(backbone).__name__
+        if pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}.")
+        if projection not in get_args(Projection):
+            raise ValueError(
+                f"projection must be one of {', '.join(get_args(Projection))}, got {projection!r}."
+            )
+        texts = [template or "", *(view_templates or [])]
+        if pooling == "mask_token" and not all(MASK in text for text in texts):
+            raise ValueError(f"pooling 'mask_token' needs a template with {MASK}, such as prompt=promptbert.")
+        for key in ("num_hidden_layers", "hidden_size"):
+            if not isinstance(getattr(backbone.config, key, None), int):
+                raise ConfigError(
+                    f"{name} is not supported: its configuration has no {key}. Choose another model."
+                )
+        depth = backbone.config.num_hidden_layers
+        if not -depth <= layer <= -1:
+            raise ValueError(f"layer must lie between {-depth} and -1, the last layer, got {layer}.")
+        if layer != -1 and pooling == "first_last_mean":
+            raise ValueError(f"layer must be -1 with pooling 'first_last_mean', got {layer}.")
+        if denoise != "none" and "position_ids" not in inspect.signature(backbone.forward).parameters:
+            raise ValueError(
+                f"denoise {denoise!r} needs a model that takes position_ids, which {name} does not; "
+                "set prompt.denoise=none."
+            )
         self.layer = layer
         self.text_edit: TextEdit = "none"
         causal = is_causal(backbone)
@@ -97,11 +153,12 @@ class SentenceEncoder(BackboneModule):
         self.tokenizer = SentenceTokenizer(
             tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
         )
-        longest = self.tokenizer.longest_row
+        longest = max_length + self.tokenizer.added
         virtual = getattr(adapter, "num_virtual_tokens", None) or 0
         check_length(backbone, longest, max_length, virtual)
-        fits = longest_sentence(backbone, longest - max_length + virtual, bidirectional_layers != 0)
-        self.tokenizer.set_limits(fits, limit)
+        fits = longest_sentence(backbone, self.tokenizer.added + virtual, bidirectional_layers != 0)
+        self.tokenizer.fits = fits
+        self.tokenizer.limit = min((count for count in (limit, fits) if count is not None), default=None)
         if bidirectional_layers:
             make_bidirectional(backbone, bidirectional_layers, longest)
         self.bidirectional_layers = bidirectional_layers
@@ -113,16 +170,13 @@ class SentenceEncoder(BackboneModule):
         self.normalize = normalize
         self.backbone = backbone
         if adapter is not None:
-            from sts_lightning.models.adapter import add_adapter  # imports peft, which takes seconds
-
             self.backbone = add_adapter(backbone, adapter)
         self.pooling: Pooling = pooling
         self._reads_inner_layers = pooling == "first_last_mean" or layer != -1
         self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         self.eval()  # as transformers and sentence-transformers leave a model; whoever trains calls train()
-        without_weights = backbone.device.type == "meta"  # there is nothing to compare
-        if not without_weights:
-            self._takes_embeddings = probe(self.tokenizer, self.embed_chunk, self.backbone, backbone)
+        if backbone.device.type != "meta":  # without weights there is nothing to compare
+            self._takes_embeddings = self._probe()
 
     @classmethod
     def from_pretrained(
@@ -144,6 +198,71 @@ class SentenceEncoder(BackboneModule):
         if encoder.device.type != "meta":
             warn_of_pipeline(name, encoder.pooling, settings.get("template"))
         return encoder
+
+    @property
+    def plain_backbone(self) -> PreTrainedModel:
+        """Backbone without the wrapper of its adapter."""
+        return plain(self.backbone)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the weights."""
+        return next(self.parameters()).device
+
+    def _apply(self, *args: Any, **options: Any) -> Self:
+        super()._apply(*args, **options)  # type: ignore[no-untyped-call]
+        follow_weights(self)
+        return self
+
+    def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: values.to(self.device) for name, values in chunk.items()}
+
+    def checkpoint_layers(self) -> None:
+        """Recompute each layer in the backward pass, keeping only its input (gradient checkpointing).
+
+        Raises:
+            ConfigError: The model does not support it, or has a trained prefix.
+        """
+        adapters = getattr(self.backbone, "peft_config", {}).values()
+        if any(adapter.peft_type == "PREFIX_TUNING" for adapter in adapters):
+            raise ConfigError(
+                "trainer.gradient_checkpointing: a trained prefix is a cache of keys and values, which "
+                "transformers leaves out where layers are computed again.",
+                key="trainer.gradient_checkpointing",
+                hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
+            )
+        try:
+            self.backbone.activation_checkpointing_enable(
+                {"use_reentrant": False, "context_fn": partial(recomputed_attention, self.backbone)}
+            )
+            # For reentrant checkpoints the library lets token embeddings require a gradient. Here that would
+            # hold the embeddings of every chunk, and their gradients, until the end of the backward pass.
+            self.plain_backbone.disable_input_require_grads()
+        except ValueError as error:
+            raise ConfigError(f"trainer.gradient_checkpointing: {error}") from error
+
+    @property
+    def precision(self) -> Precision:
+        """Precision of the weights that are not quantised."""
+        return next(name for name, dtype in DTYPES.items() if dtype == self.backbone.dtype)
+
+    def set_precision(self, precision: Precision) -> Self:
+        """Convert the weights for inference; training needs float32 weights.
+
+        Raises:
+            ConfigError: The precision is not one of inference.
+        """
+        if precision == self.precision:
+            return self
+        if precision not in DTYPES:
+            raise ConfigError(f"precision must be one of {', '.join(DTYPES)} here, got {precision!r}.")
+        # Angles of rotary positions stay float32, as in a model that is loaded in this precision.
+        angles = {name: value for name, value in self.named_buffers() if name.endswith("inv_freq")}
+        self.to(DTYPES[precision])
+        for name, value in angles.items():
+            path, _, own_name = name.rpartition(".")
+            setattr(self.get_submodule(path), own_name, value)
+        return self
 
     @property
     def dimension(self) -> int:
@@ -252,6 +371,50 @@ class SentenceEncoder(BackboneModule):
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
         return pool(self.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
 
+    @torch.no_grad()
+    def _probe(self) -> bool:
+        """Test the encoder in evaluation mode.
+
+        A vector depends on its batch if padding is not masked in every layer (FNet, ConvBERT, Nystromformer),
+        or if it is random (YOSO).
+
+        Returns:
+            Whether the model gives the same vectors for token embeddings as for token ids. Some models scale
+            the embeddings that they look up themselves, but not those passed to them.
+
+        Raises:
+            ConfigError: The vector of a short sentence changes beside a longer one, or the model cannot embed
+                two sentences at once.
+        """
+        backbone = self.plain_backbone
+        name = type(backbone).__name__
+        exact = backbone.dtype == torch.float32 and not getattr(backbone, "is_quantized", False)
+
+        def agree(one: Tensor, other: Tensor) -> bool:  # NaN never does
+            size = torch.maximum(one.norm(), other.norm())
+            return bool((one - other).norm() <= (TOLERANCE if exact else COARSE_TOLERANCE) * size)
+
+        (short,), (chunk,) = (self.tokenizer.rows(texts, 10**9).chunks for texts in (PROBES[:1], PROBES))
+        short, chunk = (
+            {key: ids.to(backbone.device) for key, ids in rows.items()} for rows in (short, chunk)
+        )
+        try:
+            alone, beside = self.embed_chunk(short)[0], self.embed_chunk(chunk)
+        except Exception as error:  # whatever a model of an unknown kind raises
+            raise ConfigError(
+                f"{name} cannot embed two sentences of different length in one batch "
+                f"({type(error).__name__}: {str(error).partition(chr(10))[0]}); choose another model."
+            ) from error
+        if not agree(alone, beside[chunk["attention_mask"].sum(dim=1).argmin()]):
+            raise ConfigError(
+                f"{name} does not ignore padding: the vector of a sentence changes beside a longer one. "
+                "Choose another model."
+            )
+        if not self._takes_embeddings:
+            return False
+        embedded = self.backbone.get_input_embeddings()(chunk["input_ids"])
+        return agree(beside, self.embed_chunk(chunk, {"inputs_embeds": embedded}))
+
     def encode(
         self,
         sentences: Sequence[str],
@@ -299,4 +462,51 @@ class SentenceEncoder(BackboneModule):
         threaded = self.device.type == "cpu" and not self._reads_inner_layers
         return batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress))
 
-    similarity = staticmethod(cosines)
+    @staticmethod
+    def similarity(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
+        """Return the cosines of all pairs, ``u . v / (|u| |v|)``.
+
+        Example:
+            >>> encoder.similarity(encoder.encode(queries), encoder.encode(sentences)).argmax(axis=1)
+
+        Args:
+            vectors: Vectors, shape (N, D), of any length.
+            others: Vectors, shape (M, D); by default the same ones.
+
+        Returns:
+            float32 array, shape (N, M), each in [-1, 1]; 0 for a vector of zeros.
+        """
+        first, second = (
+            F.normalize(torch.from_numpy(np.asarray(part, dtype=np.float32)), dim=-1)
+            for part in (vectors, vectors if others is None else others)
+        )
+        return np.asarray((first @ second.T).clamp(-1, 1).numpy())
+
+
+def as_texts(sentences: Iterable[str]) -> list[str]:
+    """Return sentences as a list.
+
+    Raises:
+        TypeError: They are one string, or something whose elements are not texts in an order.
+    """
+    if isinstance(sentences, str | bytes):
+        raise TypeError("encode takes a list of sentences, not one string.")
+    if isinstance(sentences, Mapping | Set) or hasattr(sentences, "columns"):
+        raise TypeError(f"encode takes a list of sentences, not a {type(sentences).__name__}.")
+    try:
+        texts = list(sentences)
+    except TypeError as error:
+        raise TypeError(f"encode takes a list of sentences, not a {type(sentences).__name__}.") from error
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(
+                f"encode takes a list of sentences, and element {number} is {text!r}, not a string."
+            )
+    return texts
+
+
+def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:
+    """Exclude the weights of a frozen encoder from training, in place."""
+    if frozen != "none":
+        encoder.requires_grad_(False)
+    return encoder

@@ -16,10 +16,9 @@ from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_target
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.finite_weights import check_finite
-from sts_lightning.models.freezing import freeze
-from sts_lightning.models.model_files import OWN_FILE
+from sts_lightning.models.backbone import check_finite
+from sts_lightning.models.encoder import SentenceEncoder, freeze
+from sts_lightning.models.hub import OWN_FILE
 from sts_lightning.models.pipeline import from_pipeline
 from sts_lightning.runs.folder import RunFolder
 

@@ -18,24 +18,23 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Quantization, TextEdit
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.models.adapter_folder import load_model
+from sts_lightning.models.adapters import load_model
 from sts_lightning.models.attention import is_causal
-from sts_lightning.models.attention_kernel import NAMES
 from sts_lightning.models.backbone import (
     DTYPES_BY_NAME,
+    NAMES,
     DtypeName,
     Loaded,
+    check_finite,
     configure,
     explain,
     has_stand_in,
     restrain_library,
 )
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_checks import OwnSettings
-from sts_lightning.models.finite_weights import check_finite
+from sts_lightning.models.encoder import OwnSettings, SentenceEncoder
+from sts_lightning.models.hub import OWN_FILE, POOLINGS, ModelFiles
 from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import most_positions
-from sts_lightning.models.model_files import OWN_FILE, POOLINGS, ModelFiles
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.models.projection import Projection
 from sts_lightning.models.static_embeddings import static_backbone
@@ -138,7 +137,8 @@ def from_pipeline(
         CheckpointError: The model's files are broken.
     """
     files = ModelFiles(name)
-    pipeline = _read(files, prompt_name, config or {}, trust_remote_code, dtype)
+    loading = {"config": config or {}, "trust_remote_code": trust_remote_code, "dtype": dtype}
+    pipeline = _read(files, prompt_name, **loading)
     backbone, tokenizer = pipeline.static or load_model(
         name, config, trust_remote_code, dtype, quantization, device
     )
@@ -169,10 +169,8 @@ def from_pipeline(
     }
     encoder = _build(pipeline, backbone, tokenizer, own_template if template is None else template, given)
     encoder.text_edit = pipeline.text_edit
-    rows = encoder.tokenizer
-    log.info(
-        "%s: pooling %s, template %r, %s tokens", pipeline.source, encoder.pooling, rows.template, rows.limit
-    )
+    rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s tokens"
+    log.info(text, pipeline.source, encoder.pooling, rows.template, rows.limit)
     return encoder
 
 
@@ -185,19 +183,11 @@ def _reject(name: str, what: str) -> ConfigError:
     )
 
 
-def _read(
-    files: ModelFiles,
-    prompt_name: str | None,
-    config: dict[str, Any],
-    trust_remote_code: bool,
-    dtype: DtypeName,
-) -> Pipeline:
+def _read(files: ModelFiles, prompt_name: str | None, **loading: Any) -> Pipeline:
     """Read the pipeline of a model; its source is the model's name if nothing describes one."""
-    found, own = files.json("modules.json"), files.settings(OWN_FILE)
+    found, own = files.json("modules.json", list), files.json(OWN_FILE, dict)
     try:
-        if found is not None and (not found or not isinstance(found, list)):
-            raise TypeError
-        modules = [(str(module["type"]), str(module["path"])) for module in found or ()]
+        modules = [(str(module["type"]), str(module["path"])) for module in found]
     except (TypeError, KeyError) as error:
         raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
     dense = [path for kind, path in modules if kind.endswith(".Dense")]
@@ -206,24 +196,22 @@ def _read(
     if Path(files.source).is_dir() and not Path(files.name).is_dir():
         # The packaged copy, all-MiniLM-L6-v2, needs no further library.
         return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
-    if not modules and files.settings("config.json").get("model_type") != "model2vec":
+    if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
         return Pipeline(files.name)
     if has_stand_in():
         log.warning("%s: the plan leaves out its prompt, its dense layers and its own length.", files.name)
         return Pipeline(f"{files.name} (transformer)", prompts={prompt_name or "": None})
     names = "".join(f"{kind.rpartition('.')[2]}," for kind, _ in modules)
     ours = all(kind.startswith("sentence_transformers.") for kind, _ in modules)
-    if modules and not (ours and re.fullmatch(ORDER, names)):
-        raise _reject(files.name, f"the modules {', '.join(kind for kind, _ in modules)}")
-    if names.startswith("Transformer") and modules[0][1]:
-        raise _reject(files.name, f"its transformer in the sub-folder {modules[0][1]}")
+    at_top = not (names.startswith("Transformer") and modules[0][1])  # as its checked settings
+    if modules and not (ours and at_top and re.fullmatch(ORDER, names)):
+        raise _reject(files.name, f"the modules {', '.join(f'{kind} in {path!r}' for kind, path in modules)}")
     for path in dense:
-        activation = files.settings(f"{path}/config.json").get("activation_function", "torch.nn.")
+        activation = files.json(f"{path}/config.json", dict).get("activation_function", "torch.nn.")
         if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
             raise _reject(files.name, f"the activation {activation} in {path}")
-    return _of_sentence_transformers(
-        files, modules[0][0] if modules else None, prompt_name, config, trust_remote_code, dtype
-    )
+    first = modules[0][0] if modules else None
+    return _of_sentence_transformers(files, first, prompt_name, **loading)
 
 
 class Exported(BaseModel, strict=True):
@@ -327,17 +315,18 @@ def _of_sentence_transformers(
                 **options,
             )
         else:  # model2vec's own format
-            normal = [library.Normalize()] if files.settings("config.json").get("normalize") else []
+            normal = [library.Normalize()] if files.json("config.json", dict).get("normalize") else []
             model = load(modules=[library.StaticEmbedding.load(files.source, **options), *normal])
         prompts = model.prompts
         known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
         expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
     parts: list[Any] = list(model)
     pooling = next((part.pooling_mode for part in parts if isinstance(part, library.Pooling)), "mean")
-    if pooling not in POOLINGS:
-        raise _reject(files.name, f"pooling {pooling}")
     static = static_backbone(parts[0]) if isinstance(parts[0], library.StaticEmbedding) else None
-    settings = {"pooling": POOLINGS[pooling], "normalize": isinstance(parts[-1], library.Normalize)}
+    settings = {
+        "pooling": POOLINGS.get(pooling, "mean"),  # of another mode, the vectors are compared in vain
+        "normalize": isinstance(parts[-1], library.Normalize),
+    }
     similarity = str(model.similarity_fn_name)
     if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same
         log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
@@ -415,13 +404,6 @@ def _build(
     lengths = [count - rows.added for count in most if count < UNLIMITED]
     lengths += [] if pipeline.sentence_tokens is None else [pipeline.sentence_tokens]
     length = min(lengths, default=None)
-    if length is not None and length < rows.least:
-        raise ConfigError(
-            f"{pipeline.source}: the tokenizer and the template {template!r} leave {max(length, 0)} tokens "
-            f"of a row for a sentence, special tokens included; at least {rows.least} are needed.",
-            key="model.name",
-            hint="Choose a shorter prompt, or set max_seq_length in sentence_bert_config.json to more.",
-        )
     shortest = TRAINING_TOKENS if length is None else min(TRAINING_TOKENS, length)
     chosen: dict[str, Any] = {"max_length": shortest, "limit": length, **pipeline.settings}
     chosen |= {key: value for key, value in given.items() if value is not None}

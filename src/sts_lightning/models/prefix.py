@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
-from sts_lightning.models.backbone_module import plain
+from sts_lightning.models.backbone import plain
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 
 

@@ -85,11 +85,11 @@ def check_fraction(backbone: PreTrainedModel, quantization: Quantization, name: 
     if quantised < MIN_FRACTION * max(1, total - kept):
         largest = max(rest, key=lambda key: rest[key], default="none found")
         raise ValueError(
-            f"quantization {quantization!r} reaches {fraction:.0%} of the {_count(total)} linear weights of "
+            f"quantization {quantization!r} reaches {fraction:.0%} of the {total:,} linear weights of "
             f"{name} ({type(backbone).__name__}): bitsandbytes does not know the classes of the other "
             f"layers, such as {largest}. Set it to none."
         )
-    log.info("%s bit: %.0f %% of %s linear weights", bits, 100 * fraction, _count(total))
+    log.info("%s bit: %.0f %% of %s linear weights", bits, 100 * fraction, f"{total:,}")
 
 
 def follow_weights(module: nn.Module) -> None:
@@ -156,11 +156,3 @@ def dequantized(backbone: PreTrainedModel) -> PreTrainedModel:
 def is_quantised(module: Any) -> bool:
     """Return whether a module is a linear layer of bitsandbytes, without importing that optional package."""
     return any(base.__name__ in ("Linear4bit", "Linear8bitLt") for base in type(module).__mro__)
-
-
-def _count(number: int) -> str:
-    """Format a number of weights with a unit, such as ``7.2 G``."""
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if number >= size:
-            return f"{number / size:.1f} {unit}"
-    return str(number)

@@ -13,8 +13,7 @@ from transformers import BatchEncoding, PreTrainedConfig, PreTrainedModel, PreTr
 from transformers.modeling_outputs import BaseModelOutput
 
 from sts_lightning.errors import DataError
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_checks import EncoderSettings
+from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
 
 PADDING, UNKNOWN = "<|padding|>", "[UNK]"
 

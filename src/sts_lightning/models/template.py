@@ -1,16 +1,15 @@
-"""Templates: text around a sentence, with a slot for it."""
+"""Templates with a slot for the sentence; its truncation, and the edits of the papers' evaluation."""
 
 from __future__ import annotations
 
-from transformers import PreTrainedTokenizerBase
+from collections.abc import Callable
+
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+from sts_lightning.choices import TextEdit
 
 SLOT = "{sentence}"
 MASK = "{mask}"
-
-
-def has_slot(template: str) -> bool:
-    """Return whether a template has exactly one place for the sentence."""
-    return template.count(SLOT) == 1
 
 
 def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) -> str:
@@ -25,7 +24,7 @@ def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) 
         ValueError: The slot is missing or occurs more than once, or the tokenizer has no mask token or does
             not find it in the template.
     """
-    if not has_slot(template):
+    if template.count(SLOT) != 1:
         raise ValueError(f"{argument} must contain {SLOT} exactly once: {template!r}")
     if MASK in template:
         if tokenizer.mask_token is None:
@@ -40,3 +39,61 @@ def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) 
                 f"does not read {tokenizer.mask_token!r} as its mask token; repair the tokenizer's files."
             )
     return template
+
+
+def edit(sentence: str, how: TextEdit) -> str:
+    """Edit a sentence as the evaluation code of the prompt papers does before it fills the template.
+
+    A sentence that ends in none of ``. ? " '`` gets a period. That is all in PromptBERT's code
+    (https://github.com/kongds/Prompt-BERT/blob/690ba6e/evaluation.py#L201) and CoT-BERT's; PromptEOL's then
+    turns double quotes into single ones and a final question mark into a period. The papers do not mention
+    it, and their code does not do it in training.
+    """
+    if how == "none" or not sentence:
+        return sentence
+    if sentence[-1] not in ".?\"'":
+        sentence += "."
+    if how == "prompt_bert":
+        return sentence
+    sentence = sentence.replace('"', "'")
+    return f"{sentence[:-1]}." if sentence.endswith("?") else sentence
+
+
+def cut_texts(encode: Callable[..., BatchEncoding], texts: list[str], max_length: int | None) -> list[str]:
+    """Cut each text after its first ``max_length`` tokens, or before a character that would be torn.
+
+    Args:
+        encode: Fast tokenizer that truncates on the right.
+        texts: Texts.
+        max_length: Number of tokens, without special ones; None for any number.
+    """
+    if max_length is None:
+        return texts
+    encoded = encode(
+        texts,
+        truncation=True,
+        max_length=max_length + 1,
+        add_special_tokens=False,
+        return_offsets_mapping=True,
+    )
+
+    def end(text: str, spans: list[tuple[int, int]]) -> int:
+        if len(spans) <= max_length:
+            return len(text)
+        (start, stop), (following, _) = spans[max_length - 1 :]
+        return stop if stop <= following else start  # tokens of bytes have the span of their character
+
+    return [text[: end(text, spans)] for text, spans in zip(texts, encoded["offset_mapping"], strict=True)]
+
+
+def cut_rows(rows: list[list[int]], longest: int, end: int) -> list[list[int]]:
+    """Cut rows of tokens so that the end of the template remains.
+
+    A sentence that was cut may have one token more in the template, as with byte-level BPE after a space.
+
+    Args:
+        rows: Token ids of each row.
+        longest: Maximum number of tokens of a row.
+        end: Number of tokens after the sentence.
+    """
+    return [row if len(row) <= longest else row[: longest - end] + row[len(row) - end :] for row in rows]

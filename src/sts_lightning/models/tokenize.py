@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
@@ -11,11 +12,11 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from sts_lightning.choices import Denoise, TextEdit
 from sts_lightning.errors import ConfigError
-from sts_lightning.models.fresh_lock import FreshLock
-from sts_lightning.models.template import SLOT, fill_mask
-from sts_lightning.models.text_edit import edit
+from sts_lightning.models.template import SLOT, cut_rows, cut_texts, edit, fill_mask
 from sts_lightning.models.tokenized_batch import TokenizedBatch, chunk, pad
-from sts_lightning.models.truncation import cut_rows, cut_texts
+
+_LOCK = threading.Lock()
+"""Whether and where a tokenizer cuts is a state of it: one thread at a time calls it."""
 
 Augment = Callable[[list[int], Sequence[int]], list[int]]
 """Change of a row: from its token ids, and 1 for each special token, to new token ids."""
@@ -41,6 +42,8 @@ class SentenceTokenizer:
     Attributes:
         evaluation_length: Maximum number of tokens of a sentence in evaluation, counted in the same way;
             None for no limit. By default that of training.
+        fits: Maximum number of tokens of a sentence for which the model has positions; None for any.
+        limit: Maximum number that the model is meant to read, at most `fits`; None for any.
 
     Raises:
         ValueError: An argument is out of range, or the arguments do not fit together.
@@ -76,29 +79,19 @@ class SentenceTokenizer:
             raise ValueError("view_templates need a template too, for evaluation.")
         tokenizer.truncation_side = "right"
         self.tokenizer = tokenizer
-        self._lock = FreshLock()
         # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
         self.least = 3 if template is not None else max(3, tokenizer.num_special_tokens_to_add() + 1)
         if max_length < self.least:
             raise ValueError(self._too_small(max_length))
         self.max_length = max_length
         self.evaluation_length: int | None = max_length
-        self.set_limits(None, None)
+        self.fits: int | None = None
+        self.limit: int | None = None
         self.template = None if template is None else fill_mask(tokenizer, "template", template)
         filled = [fill_mask(tokenizer, "view_templates", text) for text in view_templates or ()]
         self.view_templates = filled or None
         self.denoise: Denoise = denoise
         self.position_offset = position_offset
-
-    def set_limits(self, fits: int | None, limit: int | None) -> None:
-        """Set the limits of `set_evaluation_length`.
-
-        Args:
-            fits: Maximum number of tokens of a sentence for which the model has positions; None for any.
-            limit: Maximum number that the model is meant to read, if it is less.
-        """
-        self.fits = fits
-        self.limit = min((count for count in (limit, fits) if count is not None), default=None)
 
     def set_evaluation_length(self, max_length: int | None) -> None:
         """Set the number of tokens after which evaluation cuts a sentence, by default that of training.
@@ -119,12 +112,6 @@ class SentenceTokenizer:
     def _too_small(self, max_length: int, most: str = "") -> str:
         own = f" The tokenizer adds {self.least - 1} tokens to each row by itself." if self.least > 3 else ""
         return f"max_length must be at least {self.least}{most}, got {max_length}.{own}"
-
-    @property
-    def mask_token_id(self) -> int | None:
-        """Id of the mask token, None if there is none."""
-        mask_id: int | None = self.tokenizer.mask_token_id
-        return mask_id
 
     def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each sentence as in evaluation, not padded."""
@@ -163,9 +150,8 @@ class SentenceTokenizer:
         return [row or [self._empty_id] for row in ids]
 
     def _encode(self, texts: list[str] | str, **options: Any) -> BatchEncoding:
-        """Call the tokenizer from one thread at a time: whether and where it cuts is a state of it."""
         options |= {"return_attention_mask": False, "return_token_type_ids": False}
-        with self._lock:
+        with _LOCK:
             encoded: BatchEncoding = self.tokenizer(texts, **options)
         return encoded
 
@@ -182,7 +168,7 @@ class SentenceTokenizer:
             return max_length
         if template.partition(SLOT)[2]:
             return None
-        return max_length + sum(map(len, self._split(template)))
+        return max_length + self._added_by(template)
 
     @property
     def _empty_id(self) -> int:
@@ -211,9 +197,7 @@ class SentenceTokenizer:
             chunk_tokens: Maximum number of tokens of a chunk, padding included.
             denoise: Whether to append the bare templates to subtract.
         """
-        ids = self(sentences)
-        batch = self._chunk([ids], [self.template], chunk_tokens)
-        return self._with_baselines(batch, [ids], [self.template or SLOT]) if denoise else batch
+        return self._chunk([self(sentences)], [self.template], chunk_tokens, denoise)
 
     def evaluation_rows(
         self,
@@ -260,41 +244,36 @@ class SentenceTokenizer:
             self._ids(sentences, template, self.max_length, augment)
             for sentences, template, augment in zip(views, templates, augmentations, strict=True)
         ]
-        batch = self._chunk(ids, templates, chunk_tokens)
-        if self.denoise == "none":
-            return batch
-        return self._with_baselines(batch, ids, [template or SLOT for template in templates])
+        return self._chunk(ids, templates, chunk_tokens, self.denoise != "none")
 
     def _chunk(
         self,
         ids: list[list[list[int]]],
         templates: Sequence[str | None],
         chunk_tokens: int,
+        denoise: bool,
     ) -> TokenizedBatch:
         """Cut the rows of views, each with its template, into chunks."""
         rows = [row for view in ids for row in view]
-        at = [
-            position
-            for view, template in zip(ids, templates, strict=True)
-            for position in self._mask_at(template, view)
-        ]
+        pairs = zip(templates, ids, strict=True)
+        at = [position for template, view in pairs for position in self._mask_at(template, view)]
         mask_at = at if len(at) == len(rows) else None
-        return chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, mask_at)
+        batch = chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, mask_at)
+        return self._with_baselines(batch, ids, [one or SLOT for one in templates]) if denoise else batch
 
     def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
         """Return the position of the template's last mask token in each row; nothing if it has none.
 
         It follows from the tokens before and after the sentence, which may have mask tokens of its own.
         """
-        mask = self.tokenizer.mask_token
-        if template is None or mask is None or mask not in template:
+        tokenizer = self.tokenizer
+        if template is None or tokenizer.mask_token is None or tokenizer.mask_token not in template:
             return []
+        mask: Any = tokenizer.mask_token_id
         prefix, suffix = (part[::-1] for part in self._split(template))
-        if self.mask_token_id in suffix:
-            return [len(row) - 1 - suffix.index(self.mask_token_id) for row in rows]
-        if self.mask_token_id in prefix:
-            return [len(prefix) - 1 - prefix.index(self.mask_token_id)] * len(rows)
-        return []
+        if mask in suffix:
+            return [len(row) - 1 - suffix.index(mask) for row in rows]
+        return [len(prefix) - 1 - prefix.index(mask)] * len(rows) if mask in prefix else []
 
     def _with_baselines(
         self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str]
@@ -315,21 +294,19 @@ class SentenceTokenizer:
                     index = np.arange(len(texts[-1]))
                     positions.append((index + gap * (index >= len(prefix)) + self.position_offset).tolist())
                 baseline.append(bare[template, length])
-        return batch.subtracting(texts, positions, baseline, self.tokenizer.pad_token_id, mask_at or None)
-
-    @property
-    def longest_row(self) -> int:
-        """Maximum number of tokens of a row, template and special tokens included."""
-        return self.longest(1)["input_ids"].shape[1]
+        longest = max(map(len, texts))
+        extra = pad(texts, longest, self.tokenizer.pad_token_id, mask_at or None)
+        extra["position_ids"] = pad(positions, longest, 0)["input_ids"]
+        return batch.subtracting(extra, baseline)
 
     def longest(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length."""
         template = max((self.template, *(self.view_templates or [])), key=self._added_by)
         prefix, suffix = self._split(template or SLOT)
-        room = self.max_length + self._added_by(template) - len(prefix) - len(suffix)
+        length = self.max_length + self._added_by(template)
         filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
-        row = [*prefix, *filler * room, *suffix]
-        return pad([row] * count, len(row), 0, mask_at=self._mask_at(template, [row] * count) or None)
+        row = [*prefix, *filler * (length - len(prefix) - len(suffix)), *suffix]
+        return pad([row] * count, length, 0, mask_at=self._mask_at(template, [row] * count) or None)
 
     @property
     def added(self) -> int:

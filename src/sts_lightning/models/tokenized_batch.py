@@ -49,39 +49,25 @@ class TokenizedBatch:
         baseline = self.baseline.to(vectors.device)
         return vectors[: len(baseline)] - vectors[len(baseline) :][baseline]
 
-    def subtracting(
-        self,
-        bare: list[list[int]],
-        positions: list[list[int]],
-        baseline: list[int],
-        pad_id: int,
-        mask_at: Sequence[int] | None = None,
-    ) -> TokenizedBatch:
+    def subtracting(self, extra: dict[str, Tensor], baseline: list[int]) -> TokenizedBatch:
         """Return the same batch with one more chunk, of bare templates whose vectors are subtracted.
 
         Args:
-            bare: Token ids of each template.
-            positions: Position ids of its tokens.
+            extra: The chunk.
             baseline: Index of each sentence's template.
-            pad_id: Id of the pad token.
-            mask_at: Position of each template's mask token, if they have one.
         """
-        longest = max(map(len, bare))
-        extra = pad(bare, longest, pad_id, mask_at=mask_at)
-        extra["position_ids"] = pad(positions, longest, 0)["input_ids"]
-        size = len(baseline)
+        rows = torch.arange(len(baseline), len(baseline) + len(extra["input_ids"]))
         return TokenizedBatch(
             [*self.chunks, extra],
-            torch.cat([self.restore, torch.arange(size, size + len(bare))]),
-            self.num_tokens + sum(map(len, bare)),
+            torch.cat([self.restore, rows]),
+            self.num_tokens + int(extra["attention_mask"].sum()),
             torch.tensor(baseline),
         )
 
     def by_chunk(self, values: Tensor) -> Sequence[Tensor]:
         """Divide values of the sentences, (N, ...), among the chunks."""
         order = torch.argsort(self.restore.cpu())
-        sizes = [len(chunk["input_ids"]) for chunk in self.chunks]
-        return list(values[order].split(sizes))
+        return list(values[order].split([len(chunk["input_ids"]) for chunk in self.chunks]))
 
     def head(self, count: int) -> TokenizedBatch:
         """Return the first ``count`` sentences, without their bare templates."""

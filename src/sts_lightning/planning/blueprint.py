@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config.build import build
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.models.freezing import freeze
+from sts_lightning.models.encoder import freeze
 from sts_lightning.planning.companions import draw_companion
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.regularizers.base import Regularizer

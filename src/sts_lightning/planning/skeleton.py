@@ -29,18 +29,18 @@ from transformers.quantizers.auto import AutoHfQuantizer
 from sts_lightning.choices import Quantization
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.attention import is_causal
-from sts_lightning.models.attention_kernel import set_attention
 from sts_lightning.models.backbone import (
     DTYPES_BY_NAME,
     DtypeName,
     Loaded,
     configure,
-    find,
     loading_by,
     prepare,
+    set_attention,
 )
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.encoder_decoder import loader, take_encoder
+from sts_lightning.models.hub import find
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.models.quantization import check_fraction, quantization_config
 from sts_lightning.planning.fake import naming_what_has_no_plan

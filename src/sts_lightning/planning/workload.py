@@ -69,7 +69,7 @@ def measure(
     """
     encoder = module.encoder
     encoder.train()
-    row = SENTENCE_TOKENS + encoder.tokenizer.longest_row - encoder.tokenizer.max_length
+    row = SENTENCE_TOKENS + encoder.tokenizer.added
     rows = data.batch_size * data.num_views
     try:
         data.setup()

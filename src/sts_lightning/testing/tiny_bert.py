@@ -9,8 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_checks import EncoderSettings
+from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
 from sts_lightning.text import check_range
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

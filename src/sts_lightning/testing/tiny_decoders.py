@@ -20,8 +20,7 @@ from transformers.utils import logging
 
 from sts_lightning.choices import Quantization
 from sts_lightning.models.backbone import DtypeName
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_checks import EncoderSettings
+from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
 from sts_lightning.testing.tiny_bert import check_shape
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from sts_lightning.models.backbone import random_weights
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.random_weights import random_weights
 from sts_lightning.training.companion import Companion, Step
 
 MASKS = 0x4D41534B
@@ -85,7 +85,7 @@ class MaskedLanguageModel(Companion):
         """Copy the lower layers, and build the upper network from the last ones."""
         backbone: Any = encoder.plain_backbone
         stack = getattr(getattr(backbone, "encoder", None), "layer", None)
-        mask_id = encoder.tokenizer.mask_token_id
+        mask_id = encoder.tokenizer.tokenizer.mask_token_id
         if not isinstance(stack, nn.ModuleList) or not hasattr(backbone, "embeddings") or mask_id is None:
             raise ValueError(
                 f"a masked language model needs a model like BERT, not {type(backbone).__name__}."

@@ -23,7 +23,6 @@ from sts_lightning.evaluation.correlation import pair_cosines
 from sts_lightning.evaluation.dev_scores import MONITOR, score_dev
 from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.freezing import hold_mode
 from sts_lightning.models.loading import check_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.regularizers.base import Regularizer
@@ -44,7 +43,7 @@ class STSModule(pl.LightningModule):
         loss: The loss head; its parameters train with the encoder.
         optimizer: Factory of the optimiser of this module.
         schedule: Factory of its learning-rate schedule.
-        frozen: Which part of the encoder is frozen, see `sts_lightning.models.freezing`.
+        frozen: Which part of the encoder is frozen, see `Frozen`.
         keep: Names of frozen weights that checkpoints hold nevertheless, since they do not come from the
             model's own files.
         regularizer: Term added to the loss.
@@ -97,7 +96,8 @@ class STSModule(pl.LightningModule):
     def train(self, mode: bool = True) -> Self:
         """Set the mode; an encoder that is frozen without dropout stays in evaluation mode."""
         super().train(mode)
-        hold_mode(self.encoder, self.frozen)
+        if self.frozen == "encoder":
+            self.encoder.eval()
         return self
 
     def on_train_start(self) -> None:

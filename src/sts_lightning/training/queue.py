@@ -8,8 +8,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from sts_lightning.models.backbone import random_weights
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.random_weights import random_weights
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.text import check_range
 from sts_lightning.training.companion import Companion, Step

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from sts_lightning.choices import Precision
 from sts_lightning.evaluation.encoding import Encoder
-from sts_lightning.evaluation.vector_cache import CachedVectors
+from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.losses.base import cosine_matrix
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.fingerprint import fingerprint
 from sts_lightning.models.loading import is_run, load
 from sts_lightning.models.pipeline import from_pipeline
 from sts_lightning.models.pooling import Pooling

@@ -21,8 +21,7 @@ from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError
 from sts_lightning.files import new_folder
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.freezing import freeze
+from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading import build_encoder, load_from, load_part
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder

@@ -26,7 +26,6 @@ from sts_lightning.data.pair_tables import SCORE_RANGE, values_of
 from sts_lightning.errors import CheckpointError, ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
-from sts_lightning.models.freezing import trains
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
@@ -238,7 +237,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         text = "data.repetition would repeat words of the template; use prompt=none."
         yield ConfigError(text, key="data.repetition")
 
-    adapter, trained = cfg.model.get("adapter"), trains(cfg.freeze)
+    adapter, trained = cfg.model.get("adapter"), cfg.freeze == "none"
     for key, usual in (("dtype", "float32"), ("quantization", "none")):
         if adapter is None and trained and (value := cfg.model.get(key, usual)) != usual:
             yield ConfigError(
@@ -295,7 +294,7 @@ def unread(cfg: DictConfig, loss: Loss) -> list[str]:
         cfg: A configuration without interpolations.
         loss: Its loss.
     """
-    no_queue, frozen = not cfg.queue.size, not trains(cfg.freeze)
+    no_queue, frozen = not cfg.queue.size, cfg.freeze != "none"
     listmle, mse = cfg.loss.get("distillation") == "listmle", cfg.loss.get("comparison") == "mse"
     rules: list[tuple[str, object, bool, str]] = [
         ("init", "best", cfg.init_from is None, "init_from=null"),

@@ -18,10 +18,9 @@ from sts_lightning.console import print_scores
 from sts_lightning.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
-from sts_lightning.evaluation.vector_cache import CachedVectors
+from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.files import last_name
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.fingerprint import fingerprint
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked

@@ -18,7 +18,7 @@ from sts_lightning.choices import ExportFormat
 from sts_lightning.data.overlap import filter_of
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.bootstrap import Interval, score_intervals
-from sts_lightning.models.model_files import OWN_FILE, ModelFiles
+from sts_lightning.models.hub import OWN_FILE, ModelFiles
 from sts_lightning.published import TrainingCount
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics

@@ -32,8 +32,7 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import values_of
 from sts_lightning.errors import CheckpointError, InterruptedRunError, TrainingError, at_setting
 from sts_lightning.losses.base import Loss
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.freezing import freeze
+from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.inference import is_out_of_memory
 from sts_lightning.models.limits import NOT_REPEATABLE
 from sts_lightning.models.loading import build_encoder, edit_and_cut, load_part

@@ -17,8 +17,8 @@ from sts_lightning.config.schema import EvalConfig, TrainConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
-from sts_lightning.models.finite_weights import check_finite
-from sts_lightning.models.freezing import freeze
+from sts_lightning.models.backbone import check_finite
+from sts_lightning.models.encoder import freeze
 from sts_lightning.models.loading import part_of
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.runs.folder import RunFolder, no_run

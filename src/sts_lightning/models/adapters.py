@@ -1,30 +1,146 @@
-"""Peft adapters as models, in folders or on the hub: the base that they name, with the adapter merged."""
+"""peft adapters: around a backbone, and in folders, merged into the base that they name."""
 
 from __future__ import annotations
 
+import copy
+import inspect
+import math
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors.torch import load_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 from transformers import AutoTokenizer, PreTrainedModel
 
 from sts_lightning.choices import Quantization
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.models.backbone import DtypeName, Loaded, has_stand_in, load_backbone
-from sts_lightning.models.finite_weights import check_finite
+from sts_lightning.models.backbone import (
+    DtypeName,
+    Loaded,
+    check_finite,
+    check_vocabulary,
+    has_stand_in,
+    load_backbone,
+)
+from sts_lightning.models.hub import OWN_FILE, ModelFiles
 from sts_lightning.models.inference import is_out_of_memory
-from sts_lightning.models.model_files import ModelFiles
+from sts_lightning.models.lora_dropout import save_inputs_once
 from sts_lightning.models.quantization import check_quantization, dequantized
-from sts_lightning.models.vocabulary import check_vocabulary
 from sts_lightning.strict_json import read_json
+
+if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
+    from peft import PeftConfig, PeftModel
+
+STARTS = (True, False, "gaussian", "orthogonal")
+"""Initial values of LoRA that leave the base weights as they are, and that follow from the settings alone.
+
+A checkpoint holds the adapter only: with others it would be put around another base than in training.
+"""
+
+ALLOWED = (
+    "model.adapter takes peft.LoraConfig (also with use_rslora or use_dora; init_lora_weights true, false, "
+    "gaussian or orthogonal; without layer_replication and megatron_config) and peft.PrefixTuningConfig"
+)
+
+
+def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
+    """Wrap a backbone in a peft adapter, and freeze its own weights.
+
+    Raises:
+        ValueError: The adapter does not fit the backbone.
+        ConfigError: The adapter is of another kind than `check_adapter` allows.
+    """
+    from peft import PeftModel, PrefixTuningConfig, get_peft_model
+
+    name = type(backbone).__name__
+    check_adapter(adapter)
+    prefix = isinstance(adapter, PrefixTuningConfig)
+    if prefix and "past_key_values" not in inspect.signature(backbone.forward).parameters:
+        raise ValueError(
+            f"adapter does not fit {name}: it takes no past_key_values, so a trained prefix would have "
+            "no effect. Choose another adapter, such as LoRA."
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
+            whole = get_peft_model(
+                backbone,
+                copy.deepcopy(adapter),  # peft changes the settings
+                low_cpu_mem_usage=backbone.device.type == "meta",  # a model without weights stays one
+            )
+    except (ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
+        raise ValueError(f"adapter does not fit {name}: {error}") from error
+    assert isinstance(whole, PeftModel)
+    if prefix:
+        _prepare_prefix(whole, backbone)
+    save_inputs_once(whole)
+    return whole
+
+
+def check_adapter(adapter: PeftConfig) -> None:
+    """Reject adapters other than those that are trained, loaded and exported here.
+
+    Vectors of prompt tuning would move the tokens that are pooled, AdaLoRA needs a step of its own, PiSSA and
+    OLoRA change the base weights.
+
+    Raises:
+        ConfigError: An adapter or a start of another kind.
+        ValueError: A number under which an adapter changes nothing.
+    """
+    from peft import LoraConfig, PrefixTuningConfig
+
+    if type(adapter) not in (LoraConfig, PrefixTuningConfig):
+        raise ConfigError(f"{ALLOWED}, not {type(adapter).__name__}.", key="model.adapter")
+    start = getattr(adapter, "init_lora_weights", True)
+    if start not in STARTS:
+        key = "model.adapter.init_lora_weights"
+        raise ConfigError(f"{ALLOWED}, not init_lora_weights={start}.", key=key)
+    for name in ("layer_replication", "megatron_config"):
+        if getattr(adapter, name, None):
+            raise ConfigError(f"{ALLOWED}, not {name}.", key=f"model.adapter.{name}")
+    bounds = {
+        "lora_alpha": (0, math.inf),  # scales the adapter; with 0 it has neither effect nor gradient
+        "lora_dropout": (-math.ulp(0), 1),
+        "num_virtual_tokens": (0, math.inf),
+    }
+    for name, (above, below) in bounds.items():
+        value: Any = getattr(adapter, name, None)
+        if value is not None and not above < value < below:
+            raise ValueError(f"adapter.{name} must lie above {max(0, above)} and below {below}, got {value}.")
+
+
+def _prepare_prefix(whole: PeftModel, backbone: PreTrainedModel) -> None:
+    """Give a new prefix the scale and the dropout of the backbone's own embeddings and hidden states.
+
+    peft draws it from N(0, 1); BERT's scale is 0.02. Each row of a batch drops other values. Both are as in
+    PromCSE's code (`scale
+    <https://github.com/YJiangcm/PromCSE/blob/4b319380fa13d018811dd0631bcbeee838c3218e/promcse/models.py#L132>`_,
+    `dropout
+    <https://github.com/YJiangcm/PromCSE/blob/4b319380fa13d018811dd0631bcbeee838c3218e/promcse/models.py#L396>`_).
+    """
+    from peft import PrefixEncoder
+
+    scale = getattr(backbone.config, "initializer_range", None)
+    rate = getattr(backbone.config, "hidden_dropout_prob", 0.0)
+    for encoder in whole.modules():
+        if isinstance(encoder, PrefixEncoder):
+            if not encoder.prefix_projection and scale is not None:
+                with torch.no_grad():
+                    encoder.embedding.weight.mul_(scale)
+            if rate:
+                encoder.register_forward_hook(partial(_dropped, rate))
+
+
+def _dropped(rate: float, encoder: nn.Module, inputs: tuple[Tensor, ...], prefix: Tensor) -> Tensor:
+    return F.dropout(prefix, rate, encoder.training)
+
 
 SETTINGS = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
-
-EXPORTED = "sts_lightning.json"
-"""Settings of an export, among them the quantisation of the base in training."""
 
 USE_RUN = "Load the run that it was exported from."
 
@@ -34,16 +150,13 @@ TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model", "chat_template.
 
 def find_adapter(name: str) -> Path | None:
     """Return the folder of an adapter, downloaded from the hub if it is there; None for a model."""
-    if Path(name).is_dir():
-        folder = Path(name)
-        return folder if (folder / SETTINGS).is_file() and not (folder / "config.json").is_file() else None
     files = ModelFiles(name)
     try:
         if files.path("config.json") is not None or files.path(SETTINGS) is None:
             return None
     except ConfigError:  # loading the model says what is wrong
         return None
-    return files.folder((SETTINGS, WEIGHTS, EXPORTED, *TOKENIZER))
+    return files.folder((SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER))
 
 
 def load_model(
@@ -107,23 +220,21 @@ def _settings(folder: Path) -> tuple[Any, str, Quantization]:
         CheckpointError: A file is broken.
         ConfigError: The adapter is none that can be merged.
     """
-    from peft import PeftConfig  # takes seconds
-
-    from sts_lightning.models.adapter import check_adapter
+    from peft import PeftConfig
 
     try:
         settings: Any = PeftConfig.from_pretrained(str(folder))
         base, revision = settings.base_model_name_or_path, settings.revision
         if not isinstance(base, str) or not base:
             raise ValueError("base_model_name_or_path is missing, the model that the adapter is for")
-        exported = folder / EXPORTED
+        exported = folder / OWN_FILE
         trained_with: Any = "none"
         if exported.is_file():
             trained_with = read_json(exported).get("quantization") or "none"
         check_quantization(trained_with)
     except Exception as error:  # the library has no class of its own for damaged files
         raise CheckpointError(
-            f"{folder}: {SETTINGS} or {EXPORTED} cannot be read ({' '.join(str(error).split())[:200]}).",
+            f"{folder}: {SETTINGS} or {OWN_FILE} cannot be read ({' '.join(str(error).split())[:200]}).",
             key="model.name",
         ) from error
     if settings.is_prompt_learning:
@@ -147,7 +258,12 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
     """
     from peft import PeftModel, get_peft_model_state_dict
 
-    weights = _weights(folder)
+    path = folder / WEIGHTS
+    try:
+        weights = load_file(path)
+    except Exception as error:  # safetensors has an error class of its own in each version
+        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name", hint=USE_RUN) from error
+    check_finite(weights.items(), str(path), "model.name")
     frozen = {name for name, value in backbone.named_parameters() if not value.requires_grad}
     try:
         with warnings.catch_warnings():
@@ -164,7 +280,7 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
         )
         if wrong:
             raise CheckpointError(
-                f"{folder / WEIGHTS}: {len(wrong)} of {len(needed)} weights differ in name or shape from "
+                f"{path}: {len(wrong)} of {len(needed)} weights differ in name or shape from "
                 f"those of the adapter around {type(backbone).__name__} (such as {wrong[0]}); it belongs to "
                 "another model, or is incomplete.",
                 key="model.name",
@@ -184,22 +300,3 @@ def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrained
     for name, value in merged.named_parameters():  # the library freezes the base
         value.requires_grad_(name not in frozen)
     return merged
-
-
-def _weights(folder: Path) -> dict[str, Tensor]:
-    """Read the weights of an adapter.
-
-    Raises:
-        CheckpointError: The file is missing or broken, or a value is not finite.
-    """
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise CheckpointError(
-            f"{folder} has no {WEIGHTS}; other formats are not loaded.", key="model.name", hint=USE_RUN
-        )
-    try:
-        weights: dict[str, Tensor] = load_file(path)
-    except Exception as error:  # safetensors has an error class of its own in each version
-        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
-    check_finite(weights.items(), str(path), "model.name")
-    return weights
