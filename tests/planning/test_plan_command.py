@@ -18,8 +18,8 @@ def test_a_run_on_a_card(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert text.startswith("run: ")
     assert "MiB, fits 24GB" in text
     assert "12 steps" in text and "32-true" in text
-    assert "the whole batch fits at once" in text
-    assert "time needs a card by name" in text
+    assert "micro batch" not in text
+    assert "time needs a card of known speed by name, such as --card rtx4090" in text
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ SMALL = ["model=tiny_bert", "data=toy", "data.batch_size=16", "trainer=cpu"]
 def test_the_start_is_what_fits_by_plan(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cfg = check_config(config(*SMALL))
     usable = Tracer(cfg, Card("test", 2**40, gpu=False, precision="32-true")).bytes_at(3) + 1000
-    monkeypatch.setattr(start, "_memory", lambda machine: Card("small", usable, gpu=False))
+    monkeypatch.setattr(start, "_device", lambda machine: Card("small", usable, gpu=False))
     before = torch.get_rng_state()
     assert start.planned_micro_batch(cfg, decide(cfg.trainer)) == 3
     assert torch.equal(torch.get_rng_state(), before)

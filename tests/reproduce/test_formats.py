@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import multiprocessing
 import statistics
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,6 @@ from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.formats import _cells, _tex, csv_text, latex, markdown, write_report
 from sts_lightning.reproduce.plan import Table
 from sts_lightning.text import one_line
-from tests.reproduce.conftest import spec
 
 
 def test_csv_has_unrounded_values(table: Table, scores: dict[str, list[float]]) -> None:
@@ -84,26 +81,3 @@ def test_a_report_has_three_forms(table: Table, scores: dict[str, list[float]]) 
     assert (folder / "toy.md").read_text() == text
     assert (folder / "toy.csv").read_text().startswith("system,source,column,value,")
     assert r"\begin{tabular}" in (folder / "toy.tex").read_text()
-
-
-def _collect(folder: Path, done: multiprocessing.Queue[str]) -> None:
-    table = Table(spec(), folder)
-    for _ in range(2):
-        text = write_report(table, "toy", 20)
-    done.put(text)
-
-
-@pytest.mark.slow
-def test_two_collect_at_once(table: Table, scores: dict[str, list[float]]) -> None:
-    context = multiprocessing.get_context("spawn")
-    done: multiprocessing.Queue[str] = context.Queue()
-    processes = [context.Process(target=_collect, args=(table.root, done)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    texts = {done.get(timeout=400) for _ in processes}  # a busy machine takes minutes for the imports
-    for process in processes:
-        process.join(60)
-        assert process.exitcode == 0
-    folder = table.root / "tables"
-    assert texts == {(folder / "toy.md").read_text()}
-    assert sorted(path.name for path in folder.iterdir()) == ["toy.csv", "toy.md", "toy.tex"]

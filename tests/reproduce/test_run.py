@@ -45,9 +45,13 @@ def make(folder: Path) -> Table:
         },
         rows={
             "pearson": RowSpec(["loss=pearson", "trainer.max_steps=8"]),
-            "mse": RowSpec(["loss=mse", "init=final", "trainer.max_steps=8"], after="head", search=False),
-            "broken": RowSpec(["loss=infonce", "trainer.max_steps=8"], search=False),
-            "after broken": RowSpec(["loss=pearson", "trainer.max_steps=8"], after="broken", search=False),
+            "mse": RowSpec(
+                ["loss=mse", "init=final", "trainer.max_steps=8"], after="head", choice_of="pearson"
+            ),
+            "broken": RowSpec(["loss=infonce", "trainer.max_steps=8"], choice_of="pearson"),
+            "after broken": RowSpec(
+                ["loss=pearson", "trainer.max_steps=8"], after="broken", choice_of="pearson"
+            ),
         },
         baselines=["mse"],
     )

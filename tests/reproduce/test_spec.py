@@ -56,15 +56,15 @@ def test_published_values_are_those_of_the_papers() -> None:
         ("title: x\nneeds: {hours: 1}\nseeds: [1]", "rows is required"),
         (
             "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {after: b}}",
-            "rows.a.after=b is not among before",
+            "rows.a.after is b, not among before",
         ),
         (
             "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {after: a}}",
-            "rows.a.after=a is not among before",
+            "rows.a.after is a, not among before",
         ),
         (
             "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\nbaselines: [c]",
-            "the baseline c is not among",
+            "baselines names c, not among rows",
         ),
         (
             "title: x\nneeds: {hours: 1}\nseeds: [1]\nrows: {a: {}}\npublished: {m: {b: []}}",

@@ -16,7 +16,7 @@ from sts_lightning.conf_folders import typed_here
 from sts_lightning.config.trust import Trust
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.reproduce.formats import write_report
-from sts_lightning.reproduce.listing import costs_on, list_tables, print_plan
+from sts_lightning.reproduce.listing import list_tables, print_plan
 from sts_lightning.reproduce.plan import open_table
 from sts_lightning.reproduce.run import open_launcher, reproduce
 from sts_lightning.runs.folder import RunFolder, check_distinct
@@ -76,7 +76,7 @@ def list_command() -> None:
 @click.command("plan")
 @_of_a_table
 @_launched
-@click.option("--card", help="Card to plan for, as 24GB or rtx4090. Default: the visible GPU, or none.")
+@click.option("--card", help="Card to plan for, as 24GB or rtx4090. Default: this machine.")
 def plan_command(
     table: str,
     model: str | None,
@@ -89,7 +89,7 @@ def plan_command(
     """Print the runs of TABLE, a file of conf/reproduce, with memory, steps and time."""
     planned = open_table(table, model, folder)
     open_launcher(planned, launcher, settings)  # a mistake in its settings is told first
-    print_plan(planned, jobs, costs_on(card))
+    print_plan(planned, jobs, card)
 
 
 @click.command("run")

@@ -57,29 +57,22 @@ class Card:
         """Bytes that tensors can take."""
         return int((self.memory - CONTEXT) * (1 - FRAGMENTS)) if self.gpu else self.memory
 
-    def seconds(self, costs: Counter[Cost]) -> float | None:
-        """Return the time of operations, each limited by arithmetic or by bandwidth; None if not known."""
-        if not self.bandwidth:
-            return None
-        return sum(count * self._seconds(cost) for cost, count in costs.items())
-
-    def _seconds(self, cost: Cost) -> float:
-        peak = self.full if cost.dtype == torch.float32 else self.half
-        return max(cost.flops / (peak * EFFICIENCY), cost.moved / (self.bandwidth * BANDWIDTH))
-
-
-def _card(name: str, gib: float, half: float, full: float, bandwidth: float, precision: str) -> Card:
-    return Card(name, int(gib * GIB), half * 1e12, full * 1e12, bandwidth * 1e9, precision)
+    def seconds(self, costs: Counter[Cost]) -> float:
+        """Return the time of operations on a card of known speed, each limited by arithmetic or bandwidth."""
+        total = 0.0
+        for cost, count in costs.items():
+            peak = self.full if cost.dtype == torch.float32 else self.half
+            total += count * max(cost.flops / (peak * EFFICIENCY), cost.moved / (self.bandwidth * BANDWIDTH))
+        return total
 
 
 _SHEETS = yaml.safe_load((files("sts_lightning.planning") / "cards.yaml").read_text(encoding="utf-8"))
 
-CARDS = {name: _card(name, *numbers) for name, numbers in _SHEETS.items()}
+CARDS = {
+    name: Card(name, gib * GIB, half * 1e12, full * 1e12, bandwidth * 1e9, precision)
+    for name, (gib, half, full, bandwidth, precision) in _SHEETS.items()
+}
 """Cards whose speed is known, by name."""
-
-
-NO_SPEED = re.compile(r"nvidia|tesla|geforce|rtx|pcie|sxm\d*|hbm\d\w?|\d+gb")
-"""Words in the name of a device besides that of its model: its line, its socket and its memory."""
 
 
 def find_card(text: str) -> Card:
@@ -90,7 +83,7 @@ def find_card(text: str) -> Card:
     """
     name = text.lower()
     if name == "cpu":
-        return _cpu()
+        return _this_cpu()
     if name in CARDS:
         return CARDS[name]
     size = re.fullmatch(r"(\d+(?:\.\d+)?) ?gi?b", name)
@@ -104,27 +97,14 @@ def find_card(text: str) -> Card:
 
 
 def this_machine() -> Card:
-    """Return the visible GPU, with its speed if it is one of `CARDS`; or this CPU, of unknown speed."""
-    if torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        known = _known(properties.name, properties.total_memory)
-        precision = "bf16-mixed" if properties.major >= 8 else "32-true"
-        speed = (known.half, known.full, known.bandwidth) if known else (0.0, 0.0, 0.0)
-        return Card(properties.name, properties.total_memory, *speed, precision)
-    return _cpu()
+    """Return the visible GPU or this CPU, of unknown speed: its name does not say which of `CARDS` it is."""
+    if not torch.cuda.is_available():
+        return _this_cpu()
+    found = torch.cuda.get_device_properties(torch.cuda.current_device())
+    precision = "bf16-mixed" if found.major >= 8 else "32-true"
+    return Card(found.name, found.total_memory, precision=precision)
 
 
-def _cpu() -> Card:
+def _this_cpu() -> Card:
     precision = "bf16-mixed" if cpu_multiplies_bfloat16() else "32-true"
     return Card("this CPU", psutil.virtual_memory().available, precision=precision, gpu=False)
-
-
-def _known(title: str, memory: int) -> Card | None:
-    """Return the entry of `CARDS` for a device by its name as CUDA gives it, None if it has none.
-
-    Every word of the name counts, but for those that say nothing of the speed: a laptop's 4090, a slice of an
-    A100 (``MIG 2g.20gb``), an L40 and a T400 are other cards than the 4090, the A100, the L4 and the T4.
-    """
-    words = [word for word in re.split(r"[\s-]+", title.lower()) if not NO_SPEED.fullmatch(word)]
-    same = [card for card in CARDS.values() if card.name.split("-")[0].removeprefix("rtx") == "".join(words)]
-    return min(same, key=lambda card: abs(card.memory - memory), default=None)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes
 
 from sts_lightning.config.build import build, name_setting
 from sts_lightning.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import is_run
-from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.kernels import replaced
-from sts_lightning.planning.meter import Meter
 from sts_lightning.planning.skeleton import Skeleton, build_skeleton
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training import masked_lm
@@ -27,51 +23,28 @@ from sts_lightning.training.companion import Companion
 from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
 from sts_lightning.training.teacher import Encodes, Teacher
 
-Fake = Callable[[TokenizedBatch], TokenizedBatch]
-"""Function that replaces the tensors of rows by fake ones."""
-
-BOUNDARIES = 2
-"""Tokens of a row that are never masked: the first and the last one."""
-
 
 class Sketch:
-    """Teacher without weights: traces one chunk of the sentences that it is asked for, and returns zeros.
+    """Teacher without weights, which returns zeros.
 
     Args:
         dimension: Size of its vectors.
         encoder: Its encoder, without weights; None where the vectors are stored and nothing is traced.
 
     Attributes:
-        fake: Function that makes rows fake; the step sets it.
-        meter: Meter whose costs are multiplied by the number of chunks; the step sets it.
-        chunk_tokens: Maximum number of tokens of a chunk; the step sets it.
+        trace: Function that traces what its encoder does with sentences; the step sets it.
     """
 
     def __init__(self, dimension: int, encoder: SentenceEncoder | None = None) -> None:
         self.dimension = dimension
         self.encoder = None if encoder is None else encoder.requires_grad_(False).eval()
-        self.fake: Fake | None = None
-        self.meter = Meter()
-        self.chunk_tokens = 1
+        self.trace: Callable[[SentenceEncoder, Sequence[str]], None] | None = None
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Trace the first chunk, which has the longest rows; return zeros, (N, D)."""
-        if self.encoder is not None:
-            self._trace(self.encoder, sentences)
+        """Trace the encoder; return zeros, (N, D)."""
+        if self.encoder is not None and self.trace is not None:
+            self.trace(self.encoder, sentences)
         return np.zeros((len(sentences), self.dimension), dtype=np.float32)
-
-    def _trace(self, encoder: SentenceEncoder, sentences: Sequence[str]) -> None:
-        assert self.fake is not None
-        with _disable_current_modes():
-            rows = encoder.prepare(self.chunk_tokens, training=False)([sentences], [])
-            first = self.fake(TokenizedBatch(rows.chunks[:1], rows.restore, rows.num_tokens))
-        before = self.meter.costs.copy()
-        with torch.no_grad():
-            encoder.embed_chunk(first.chunks[0])
-        tokens = [chunk["input_ids"].numel() for chunk in rows.chunks]
-        more = sum(tokens) / tokens[0] - 1
-        for cost, count in (self.meter.costs - before).items():
-            self.meter.costs[cost] += math.ceil(count * more)
 
 
 def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion | None, list[str]]:
@@ -90,11 +63,11 @@ def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion
     if not cfg.companion:
         return None, []
     companion = build("companion", cfg.companion, Companion)
-    notes: list[str] = []
     if not isinstance(companion, Teacher):
         with name_setting("companion", cfg.companion):
             companion.connect(encoder)
-        return companion, notes
+        return companion, []
+    notes: list[str] = []
 
     def load(source: str) -> Encodes:
         if has_vectors(Path(source)):
@@ -128,17 +101,12 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
         raise
 
 
-@contextmanager
-def usual_words(companion: Companion | None) -> Iterator[None]:
+def usual_words(companion: Companion) -> AbstractContextManager[None]:
     """Let a masked language model choose as many words as its rate says; fake masks have no positions."""
-    if not isinstance(companion, masked_lm.MaskedLanguageModel):
-        yield
-        return
 
-    def places(chosen: Tensor) -> Tensor:
+    def positions(chosen: Tensor) -> Tensor:
         rows, length = chosen.shape
-        words = rows * max(0, length - BOUNDARIES)
-        return torch.arange(max(1, round(companion.mask_rate * words)))
+        words = rows * max(0, length - 2)  # neither the first nor the last token of a row
+        return torch.arange(max(1, round(getattr(companion, "mask_rate", 0.0) * words)))
 
-    with replaced(masked_lm, {"positions": places}):
-        yield
+    return replaced(masked_lm, {"positions": positions})

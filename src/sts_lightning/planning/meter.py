@@ -149,17 +149,12 @@ class Meter(TorchDispatchMode):
             if tensor.untyped_storage()._cdata not in self._live:
                 self.add(tensor, self._kind)
         if not func.is_view and made:
-            self._record(func, args, kwargs, out, made)
+            count = flop_registry.get(func._overloadpacket)
+            flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0
+            read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            moved = sum(tensor.numel() * tensor.itemsize for tensor in (*read, *made))
+            self.costs[Cost(flops, moved, made[0].dtype)] += 1
         return out
-
-    def _record(
-        self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any, made: list[Tensor]
-    ) -> None:
-        count = flop_registry.get(func._overloadpacket)
-        flops = int(count(*args, **kwargs, out_val=out)) if count is not None else 0
-        read = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        moved = sum(tensor.numel() * tensor.itemsize for tensor in (*read, *made))
-        self.costs[Cost(flops, moved, made[0].dtype)] += 1
 
 
 def _gemm_4bit(

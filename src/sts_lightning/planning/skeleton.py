@@ -12,7 +12,6 @@ from importlib.resources import files
 from typing import Any
 
 import torch
-import transformers
 import yaml
 from omegaconf import DictConfig
 from tokenizers import Tokenizer, processors
@@ -36,6 +35,7 @@ from sts_lightning.models.backbone import (
     configure,
     loading_by,
     prepare,
+    restrain_library,
     set_attention,
 )
 from sts_lightning.models.encoder import SentenceEncoder
@@ -88,7 +88,9 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
         nonlocal depth
         depth = getattr(settings, "num_hidden_layers", None)
         if layers is not None and depth is not None:
-            _cut(settings, layers)
+            if getattr(settings, "layer_types", None) is not None:
+                settings.layer_types = list(settings.layer_types)[:layers]
+            settings.num_hidden_layers = layers
         backbone = _build(name, settings, trust_remote_code, dtype, quantization)
         set_attention(backbone, config or {}, name)
         return backbone, _tokenizer(name, trust_remote_code, is_causal(backbone), notes)
@@ -98,18 +100,11 @@ def build_skeleton(model: DictConfig, prompt: DictConfig, layers: int | None = N
     return Skeleton(encoder, depth, notes)
 
 
-def _cut(settings: PreTrainedConfig, layers: int) -> None:
-    """Lower the number of layers of a model's configuration."""
-    types = getattr(settings, "layer_types", None)
-    if types is not None:
-        settings.layer_types = list(types)[:layers]
-    settings.num_hidden_layers = layers
-
-
 def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTrainedConfig:
     """Read a model's config.json, from a folder, the hub or its cache; else take the published shape."""
     try:
         found: PreTrainedConfig = _read(AutoConfig, name, trust_remote_code)
+        return found
     except (OSError, ValueError) as error:
         published = published_shape(name)
         if published is None:
@@ -121,18 +116,15 @@ def _settings(name: str, trust_remote_code: bool, notes: list[str]) -> PreTraine
             ) from error
         notes.append("the shape is the published one (config.json is not on this machine)")
         return published
-    return found
 
 
 def _tokenizer(name: str, trust_remote_code: bool, causal: bool, notes: list[str]) -> PreTrainedTokenizerBase:
     try:
         found: PreTrainedTokenizerBase = _read(AutoTokenizer, name, trust_remote_code)
+        return found
     except (OSError, ValueError):
-        notes.append(
-            "tokens are counted by a simple tokenizer, since that of the model is not on this machine"
-        )
+        notes.append("tokens are counted by a simple tokenizer (that of the model is not on this machine)")
         return counting_tokenizer(causal)
-    return found
 
 
 def _read(kind: Any, name: str, trust_remote_code: bool) -> Any:
@@ -179,15 +171,15 @@ def _build(
     quantization: Quantization,
 ) -> PreTrainedModel:
     """Build a backbone by its shape, its linear layers those of bitsandbytes if quantised."""
+    precision = DTYPES_BY_NAME[dtype]
     with torch.device("meta"):
         own: Any = loader(settings)
-        options: dict[str, Any] = {"dtype": DTYPES_BY_NAME[dtype]}
         if hasattr(own, "from_config"):  # one of the library's loaders, not a class of a model
-            model = own.from_config(settings, trust_remote_code=trust_remote_code, **options)
+            model = own.from_config(settings, trust_remote_code=trust_remote_code, dtype=precision)
         else:
-            model = own._from_config(settings, **options)
+            model = own._from_config(settings, dtype=precision)
     if quantization != "none":
-        quantizer = AutoHfQuantizer.from_config(quantization_config(quantization, DTYPES_BY_NAME[dtype]))
+        quantizer = AutoHfQuantizer.from_config(quantization_config(quantization, precision))
         quantizer.preprocess_model(model=model, device_map={"": "cpu"})
         quantizer.postprocess_model(model=model)
         model.is_quantized = True
@@ -200,14 +192,12 @@ def _build(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the library's progress bars and warnings out of a plan."""
-    own, verbosity = logging.getLogger("sts_lightning.models"), transformers.utils.logging.get_verbosity()
+    """Keep what is told of a loaded model out of a plan."""
+    own = logging.getLogger("sts_lightning.models")
     level = own.level
     own.setLevel(logging.WARNING)
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
+    restrain_library()
     try:
         yield
     finally:
         own.setLevel(level)
-        transformers.utils.logging.set_verbosity(verbosity)

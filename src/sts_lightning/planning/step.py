@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -13,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from sts_lightning.data.collate import Batch
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.inference import usual_chunk_tokens
 from sts_lightning.models.tokenized_batch import TokenizedBatch
 from sts_lightning.planning.companions import sketches, usual_words
@@ -72,26 +74,19 @@ def trace_step(
         return _Step(module, batch, precision, gpu, clip).run()
 
 
+@dataclass
 class _Step:
-    def __init__(
-        self,
-        module: STSModule,
-        batch: Batch[TokenizedBatch],
-        precision: str,
-        gpu: bool,
-        clip: float | None,
-    ) -> None:
-        self.module = module.train()
-        self.batch = batch
-        self.precision = precision
-        self.gpu = gpu
-        self.clip = clip
-        self.mode = fake_mode()
-        self.meter = Meter()
+    module: STSModule
+    batch: Batch[TokenizedBatch]
+    precision: str
+    gpu: bool
+    clip: float | None
+    mode: FakeTensorMode = field(default_factory=fake_mode)
+    meter: Meter = field(default_factory=Meter)
 
     def run(self) -> Trace:
         """Trace the parts of a step in the order of Lightning's loop."""
-        module, meter = self.module, self.meter
+        module, meter = self.module.train(), self.meter
         rows, recompute = module.chunks_of(self.batch)
         head = None if module.queue is None else self._fake_rows(self.batch.rows.head(self.batch.size))
         rows = self._fake_rows(rows)
@@ -138,7 +133,10 @@ class _Step:
         passed = meter.now["activations"] - before
         del outputs, gradients
         encoder.update(self._take_costs())
-        self._finish(optimizer)
+        with self._tracing("optimiser"):
+            if self.clip is not None:
+                nn.utils.clip_grad_norm_(module.parameters(), self.clip)
+            optimizer.step()
         rest.update(self._take_costs())
         return Trace(meter.peak, max(waiting, passed), forward, encoder, rest)
 
@@ -149,6 +147,19 @@ class _Step:
             return {}
         with self._tracing("activations"), self._autocast(), usual_words(companion):
             return {companion.provides: companion(step)}
+
+    def _trace_teacher(self, encoder: SentenceEncoder, sentences: Sequence[str]) -> None:
+        """Trace the first chunk, which has the longest rows; the others cost as much for a token."""
+        with _disable_current_modes():
+            chunk_tokens = usual_chunk_tokens("cuda" if self.gpu else "cpu")
+            rows = encoder.prepare(chunk_tokens, training=False)([sentences], [])
+            first = self._fake_rows(TokenizedBatch(rows.chunks[:1], rows.restore, rows.num_tokens))
+        before = self.meter.costs.copy()
+        with torch.no_grad():
+            encoder.embed_chunk(first.chunks[0])
+        tokens = [chunk["input_ids"].numel() for chunk in rows.chunks]
+        for cost, count in (self.meter.costs - before).items():
+            self.meter.costs[cost] += math.ceil(count * (sum(tokens) / tokens[0] - 1))
 
     def _gathered(self, own: Tensor) -> Tensor:
         """Return tensors of the traced rows as those of the whole batch, (K, B, D)."""
@@ -164,15 +175,8 @@ class _Step:
 
     @contextmanager
     def _tracing(self, kind: Kind) -> Iterator[None]:
-        with ExitStack() as stack:
-            stack.enter_context(self.mode)
-            stack.enter_context(self.meter)
-            stack.enter_context(masks_of_real_rows())
-            if self.gpu:
-                stack.enter_context(gpu_kernels())
-            else:
-                stack.enter_context(self.meter.counting_random_states())
-            stack.enter_context(self.meter.kind(kind))
+        kernels = gpu_kernels() if self.gpu else self.meter.counting_random_states()
+        with self.mode, self.meter, masks_of_real_rows(), kernels, self.meter.kind(kind):
             yield
 
     def _autocast(self) -> AbstractContextManager[object]:
@@ -180,25 +184,20 @@ class _Step:
         return nullcontext() if dtype is None else torch.autocast("cpu", dtype)
 
     def _place_weights(self) -> None:
-        encoders: list[nn.Module] = [self.module.encoder]
-        if self.module.queue is not None:
-            encoders.append(self.module.queue.encoder_copy)
-        if self.module.companion is not None:
-            encoders.append(self.module.companion)
-        for sketch in sketches(self.module.companion):
-            sketch.fake, sketch.meter = self._fake_rows, self.meter
-            sketch.chunk_tokens = usual_chunk_tokens("cuda" if self.gpu else "cpu")
-            if sketch.encoder is not None:
-                encoders.append(sketch.encoder)
-        for encoder in encoders:
+        module, queue = self.module, self.module.queue
+        encoders = [module.encoder, None if queue is None else queue.encoder_copy, module.companion]
+        for sketch in sketches(module.companion):
+            sketch.trace = self._trace_teacher
+            encoders.append(sketch.encoder)
+        for encoder in filter(None, encoders):
             make_fake(encoder, self.mode)
             for name, tensor in stored_tensors(encoder):
                 adapter = any(part in name for part in ADAPTER_NAMES)
                 self.meter.add(tensor, "adapters" if adapter else "weights")
-        for _, tensor in (*self.module.loss.named_parameters(), *self.module.loss.named_buffers()):
+        for tensor in (*module.loss.parameters(), *module.loss.buffers()):
             self.meter.add(tensor, "weights")
-        if self.module.queue is not None:
-            self.meter.add(self.module.queue.vectors, "vectors")
+        if queue is not None:
+            self.meter.add(queue.vectors, "vectors")
 
     def _step_before(self, optimizer: torch.optim.Optimizer) -> None:
         """Make the optimiser's state and the gradients that the step before leaves."""
@@ -245,17 +244,12 @@ class _Step:
         if parameter.grad is not None:
             self.meter.add(parameter.grad, "gradients")
 
-    def _finish(self, optimizer: torch.optim.Optimizer) -> None:
-        with self._tracing("optimiser"):
-            if self.clip is not None:
-                nn.utils.clip_grad_norm_(self.module.parameters(), self.clip)
-            optimizer.step()
-
     def _fake_rows(self, rows: TokenizedBatch) -> TokenizedBatch:
         """Return rows as fake tensors, which the meter counts."""
 
         def fake(tensor: Tensor) -> Tensor:
-            made = _fake(tensor, self.mode)
+            with self.mode:
+                made = torch.empty(tensor.shape, dtype=tensor.dtype)
             self.meter.add(made, "vectors")
             return made
 
@@ -275,8 +269,3 @@ class _Rows(TokenizedBatch):
         """Return the first sentences as fake tensors."""
         with _disable_current_modes():
             return self.fake(self.real.head(count))
-
-
-def _fake(tensor: Tensor, mode: FakeTensorMode) -> Tensor:
-    with mode:
-        return torch.empty(tensor.shape, dtype=tensor.dtype)

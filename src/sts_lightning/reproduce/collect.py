@@ -18,18 +18,18 @@ from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.evaluation.clean_subset import clean_average
 from sts_lightning.published import TrainingCount
 from sts_lightning.reproduce.plan import Cell, Planned, Table
-from sts_lightning.reproduce.spec import CITED, RUNS
+from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import TrainedOn
 from sts_lightning.runs.predictions import comparable_predictions
-
-OTHER_DATA = " (on other data than published)"
-"""Mark in the heading of a table."""
 
 UNKNOWN = "unknown"
 """Value of what a run does not state."""
 
 UNTRAINED = "not trained"
+
+MODEL_SETTINGS = ("max_length", "precision", "quantization")
+"""Settings that a table states of the evaluation and of the training."""
 
 DEV_SETS = {"stsb": "STS-B dev", "stsb_clean": "STS-B dev without test pairs", "suite": "dev suite"}
 """Values of `DevSet` in words."""
@@ -45,8 +45,8 @@ class System:
     Attributes:
         name: The row, with the model where the table has several.
         cell: Row and model; None for a cited system, which is not run here.
-        published: Published values of the table's columns, by model: those of the row's own model.
-        elsewhere: The same of other models, where none are published for the row's own.
+        published: Published values of the table's columns, by model: those of the row's own model, or where
+            none are published for it, those of the others.
         why: Reason why a cited system is not run here.
         planned: Number of planned runs.
         scores: Scores of each finished run.
@@ -61,7 +61,6 @@ class System:
     name: str
     cell: Cell | None
     published: dict[str, dict[str, float]] = field(default_factory=dict)
-    elsewhere: dict[str, dict[str, float]] = field(default_factory=dict)
     why: str = ""
     planned: int = 0
     scores: list[dict[str, float]] = field(default_factory=list)
@@ -104,11 +103,6 @@ class System:
         stages = [stage for run in self.trained_on for stage in run if stage is not None and stage.differs]
         return [stage for number, stage in enumerate(stages) if stage not in stages[:number]]
 
-    @property
-    def data_unknown(self) -> bool:
-        """Whether a run, or one that it started from, does not say what it was trained on."""
-        return any(stage is None for run in self.trained_on for stage in run)
-
 
 @dataclass
 class Collected:
@@ -133,12 +127,6 @@ class Collected:
     ceilings: dict[str, float] = field(default_factory=dict)
     searches: dict[str, tuple[dict[str, float], str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-
-    @property
-    def title(self) -> str:
-        """Heading of the table, with a mark if a row was trained on other data than published."""
-        other = any(system.differing for system in self.systems)
-        return f"{self.table.spec.title}{OTHER_DATA if other else ''}"
 
 
 def collect(table: Table, resamples: int = 1000) -> Collected:
@@ -180,7 +168,9 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
 
 def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     row = table.spec.rows[cell.row]
-    system = System(_name(table, cell), cell, *_published(table, cell))
+    several = table.model is None and len(table.spec.models) > 1
+    name = f"{cell.model}, {cell.row}" if several else cell.row
+    system = System(name, cell, _published(table.spec, cell))
     planned = _readable(problems, table.seed_runs, cell)
     system.planned = len(table.run_seeds) if planned is None else len(planned)
     for run in planned or ():
@@ -195,7 +185,8 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
             predictions = _readable(problems, comparable_predictions, run.results)
             if predictions is not None:
                 system.predictions.append(predictions)
-                system.clean += _clean_average(predictions)
+                clean = clean_average(predictions, published_leaks())
+                system.clean += [] if clean is None else [clean]
         history = _readable(problems, RunFolder.history, run.results)
         watched = [step for step in history or () if "rank/energy" in step]
         if watched:
@@ -212,12 +203,6 @@ def _selection(run: Planned, problems: list[str]) -> str:
     return UNKNOWN if settings is None else selection_text(settings)
 
 
-def _clean_average(predictions: Predictions) -> list[float]:
-    """Return the average on clean pairs; nothing for other test sets."""
-    found = clean_average(predictions, published_leaks())
-    return [] if found is None else [found]
-
-
 def _readable(problems: list[str], read: Callable[[A], T], what: A) -> T | None:
     try:
         return read(what)
@@ -226,26 +211,14 @@ def _readable(problems: list[str], read: Callable[[A], T], what: A) -> T | None:
         return None
 
 
-def _name(table: Table, cell: Cell) -> str:
-    several = table.model is None and len(table.spec.models) > 1
-    return f"{cell.model}, {cell.row}" if several else cell.row
-
-
-def _published(table: Table, cell: Cell) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-    """Return the published values of a row: those of its own model, and else those of the other models.
-
-    The values of other models show the ranking of the rows, and are no target for the row.
-    """
-    columns = table.spec.columns
-    found = {
-        str(model): dict(zip(columns, systems[cell.row], strict=True))
-        for model, systems in table.spec.published.items()
-        if model != CITED and cell.row in systems
+def _published(spec: TableSpec, cell: Cell) -> dict[str, dict[str, float]]:
+    """Return the published values of a row by model; those of other models only show how rows rank."""
+    models = [cell.model] if cell.model in spec.published else spec.published
+    return {
+        str(model): dict(zip(spec.columns, systems[cell.row], strict=True))
+        for model, systems in spec.published.items()
+        if model in models and model != CITED and cell.row in systems
     }
-    if cell.model in table.spec.published:
-        return {model: values for model, values in found.items() if model == cell.model}, {}
-    kept = cell.model in (None, table.spec.rows[cell.row].model)  # the row names its model itself
-    return (found, {}) if kept else ({}, found)
 
 
 def _find_intervals(collected: Collected, system: System, resamples: int) -> None:
@@ -303,21 +276,17 @@ def evaluation_text(details: Mapping[str, Any]) -> str:
     Args:
         details: Further entries of the run's metrics.
     """
-    keys = ["text_edit", "max_length", "precision", "quantization"]
-    if details.get("senteval_text") is not None:
-        keys.insert(0, "senteval_text")
-    return _in_words(details, keys)
+    text = details.get("senteval_text")
+    found = "" if text is None else f"senteval_text={text}, "
+    return found + _in_words(details, "text_edit", *MODEL_SETTINGS)
 
 
 def _settings(details: Mapping[str, Any]) -> dict[str, str]:
-    training, seed = details.get("training", {}), str(details.get("seed", UNKNOWN))
-    untrained = training is None
-    how = UNTRAINED if untrained else _in_words(training, ("max_length", "precision", "quantization"))
-    return {
-        "evaluation": evaluation_text(details),
-        "training": how,
-        "seed": UNTRAINED if untrained else seed,
-    }
+    evaluation, training = evaluation_text(details), details.get("training", {})
+    if training is None:
+        return {"evaluation": evaluation, "training": UNTRAINED, "seed": UNTRAINED}
+    seed = str(details.get("seed", UNKNOWN))
+    return {"evaluation": evaluation, "training": _in_words(training, *MODEL_SETTINGS), "seed": seed}
 
 
 def selection_text(settings: Mapping[str, Any]) -> str:
@@ -338,6 +307,6 @@ def selection_text(settings: Mapping[str, Any]) -> str:
     return f"dev pairs of {str(data.get('_target_', UNKNOWN)).rpartition('.')[2]}"
 
 
-def _in_words(values: Mapping[str, Any], keys: Sequence[str]) -> str:
+def _in_words(values: Mapping[str, Any], *keys: str) -> str:
     shown = ((key, values.get(key, UNKNOWN)) for key in keys)
     return ", ".join(f"{key}={'no limit' if value is None else value}" for key, value in shown)

@@ -96,7 +96,7 @@ def csv_text(collected: Collected) -> str:
     writer.writeheader()
     for system in collected.systems:
         named = {"system": system.name, "row": system.mark, "why": system.why}
-        for source, values in [*system.published.items(), *system.elsewhere.items()]:
+        for source, values in system.published.items():
             name = f"published, {source}" if source else "published"
             for column, value in values.items():
                 writer.writerow(named | {"source": name, "column": column, "value": value})
@@ -126,7 +126,8 @@ def csv_text(collected: Collected) -> str:
 def _other_data(system: System) -> str:
     if not system.trained_on:
         return ""
-    return "yes" if system.differing else "unknown" if system.data_unknown else "no"
+    unknown = any(None in run for run in system.trained_on)
+    return "yes" if system.differing else "unknown" if unknown else "no"
 
 
 def _cells(cells: Sequence[str]) -> list[str]:
@@ -141,10 +142,11 @@ def _latex(grid: Grid, caption: str) -> str:
     body = "\n".join(line(row) for row in grid.rows)
     columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
     return (
-        "% \\usepackage{booktabs,adjustbox}\n\\begin{table}\n\\centering\n"
-        "\\begin{adjustbox}{max width=\\linewidth}\n"  # a table wider than the page is shrunk to it
+        "% \\usepackage{booktabs,graphicx}\n\\begin{table}\n\\centering\n"
+        # a table wider than the page is shrunk to it
+        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n"
         f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{line(grid.header)}\n\\midrule\n{body}\n\\bottomrule\n"
-        f"\\end{{tabular}}\n\\end{{adjustbox}}\n\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
+        f"\\end{{tabular}}}}\n\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
     )
 
 

@@ -6,15 +6,15 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from sts_lightning.data.leaked_rows import CLEAN as CLEAN_PAIR
 from sts_lightning.data.leaked_rows import published_leaks
 from sts_lightning.evaluation.bootstrap import Interval
 from sts_lightning.reproduce.collect import UNTRAINED, Collected, System, rank_summary
 from sts_lightning.reproduce.spec import compared_column
 
 MISSING = "missing"
+
+OTHER_DATA = " (on other data than published)"
+"""Mark in the heading of a table."""
 
 CLEAN = "clean pairs"
 """Column of the average on the test pairs that occur in no public training set."""
@@ -38,11 +38,9 @@ class Grid:
 
 
 def grids(collected: Collected) -> list[Grid]:
-    """Return the grids: scores, differences, other models' published scores, ranks, choices by dev score."""
-    found = [_scores(collected), *_differences(collected)]
-    return [
-        grid for grid in (*found, _elsewhere(collected), _ranks(collected), _searches(collected)) if grid.rows
-    ]
+    """Return the grids: scores, differences, ranks, choices by dev score."""
+    found = [_scores(collected), *_differences(collected), _ranks(collected), _searches(collected)]
+    return [grid for grid in found if grid.rows]
 
 
 def notes(collected: Collected) -> list[str]:
@@ -51,8 +49,8 @@ def notes(collected: Collected) -> list[str]:
     text = []
     if table.model is not None:
         text.append(
-            f"Run at the scale of {table.model}, with shorter schedules: not the published models, whose "
-            "scores have a table of their own, to compare rankings, not values."
+            f"Run at the scale of {table.model}, with shorter schedules: not the published models. Compare "
+            "rankings with theirs, not values."
         )
     scores = "scores x 100, " if "average" in collected.columns else ""
     text.append(f"`here`: {scores}mean over seeds.")
@@ -61,7 +59,10 @@ def notes(collected: Collected) -> list[str]:
         text.append(f"`interval`: 95 % of {main}, bootstrap over test pairs.")
     text += setting_notes(collected)
     if any(system.clean for system in collected.systems):
-        text.append(clean_note())
+        text.append(
+            f"`{CLEAN}`: the average on the test pairs that do not occur in {published_leaks().training}, "
+            "not even nearly equal. Compare rows by it, not a row with its own average."
+        )
     if any(_ceilings(collected)):
         text.append(
             "`binary ceiling`: the best Spearman of a scorer with two values on each set, ties as in the "
@@ -74,24 +75,7 @@ def notes(collected: Collected) -> list[str]:
         if system.differing:
             told = "; ".join(f"{count} ({count.reasons or count.source})" for count in system.differing)
             text.append(f"On other data than published: {system.name}, {told}.")
-    unknown = [system.name for system in collected.systems if system.data_unknown]
-    if unknown:
-        text.append(
-            f"Data unknown, since a run of an earlier version does not state it: {', '.join(unknown)}."
-        )
     return text + [f"Left out: {problem}" for problem in collected.problems]
-
-
-def clean_note() -> str:
-    """Return the note on the column of scores on clean pairs."""
-    leaks = published_leaks()
-    kinds = np.concatenate([test.kinds for test in leaks.tests.values()])
-    clean = int((kinds == CLEAN_PAIR).sum())
-    return (
-        f"`{CLEAN}`: the average on the {clean:,} of {len(kinds):,} test pairs that do not occur in "
-        f"{leaks.training}, not even nearly equal. They are other pairs than all: compare rows by it, not a "
-        "row with its own average."
-    )
 
 
 def trained_on(system: System) -> str:
@@ -116,14 +100,16 @@ def _scores(collected: Collected) -> Grid:
     rows = []
     for system in collected.systems:
         for source, values in system.published.items():
-            label = f"published, {source}" if source and len(collected.table.spec.models) > 1 else "published"
+            own = system.cell is None or source in (system.cell.model, "published")
+            label = "published" if own else f"published, {source}"
             cells = [_number(values.get(column)) for column in columns]
             rows.append([system.name, label, *cells, *[""] * (len(header) - 3 - len(columns)), system.mark])
         if system.cell is not None:
             rows.append([system.name, "here", *_here(collected, system, more), system.mark])
     if any(cells := _ceilings(collected)):
         rows.append(["binary ceiling", "", *cells, *[""] * (len(header) - 2 - len(columns))])
-    return Grid(collected.title, header, rows, words=2)
+    other = any(system.differing for system in collected.systems)
+    return Grid(f"{collected.table.spec.title}{OTHER_DATA if other else ''}", header, rows, words=2)
 
 
 def _spread_columns(collected: Collected) -> tuple[str | None, bool]:
@@ -145,7 +131,7 @@ def _here(collected: Collected, system: System, more: Sequence[str]) -> list[str
     values = {
         "std": _number(system.spread(main)),
         "interval": "" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
-        CLEAN: _clean(system),
+        CLEAN: _mean(system.clean, len(system.scores)),
     }
     return [
         *(_number(system.mean(column)) or MISSING for column in collected.columns),
@@ -154,15 +140,6 @@ def _here(collected: Collected, system: System, more: Sequence[str]) -> list[str
         " / ".join(system.setting("selected")),
         trained_on(system),
     ]
-
-
-def _clean(system: System) -> str:
-    """Return the mean over the runs with predictions, with their number if some have none."""
-    if not system.clean:
-        return ""
-    text = f"{statistics.mean(system.clean):.2f}"
-    known, runs = len(system.clean), len(system.scores)
-    return text if known == runs else f"{text} ({known} of {runs})"
 
 
 def _differences(collected: Collected) -> list[Grid]:
@@ -178,17 +155,6 @@ def _differences(collected: Collected) -> list[Grid]:
     return found
 
 
-def _elsewhere(collected: Collected) -> Grid:
-    """Return the published scores of models other than those of the rows, by model."""
-    rows = [
-        [model, system.name, *(_number(values.get(column)) for column in collected.columns)]
-        for model in dict.fromkeys(model for system in collected.systems for model in system.elsewhere)
-        for system in collected.systems
-        if (values := system.elsewhere.get(model)) is not None
-    ]
-    return Grid("Published scores of other models", ["model", "", *collected.columns], rows, words=2)
-
-
 def _ranks(collected: Collected) -> Grid:
     header: dict[str, None] = {"": None}
     rows = []
@@ -196,10 +162,13 @@ def _ranks(collected: Collected) -> Grid:
         if system.ranks:
             runs = [rank_summary(run) for run in system.ranks]
             header |= dict.fromkeys(runs[0])
-            rows.append([system.name, *(_mean([run[name] for run in runs], name) for name in runs[0])])
-    return Grid(
-        "Energy rank of the dev sentences, and its correlation with the dev score", list(header), rows
-    )
+            cells = [system.name]
+            for name in runs[0]:
+                known = [value for run in runs if (value := run[name]) is not None]
+                cells.append(_mean(known, len(runs), 2 if name.startswith("r ") else 0))  # r, or a rank
+            rows.append(cells)
+    title = "Energy rank of the dev sentences, and its correlation with the dev score"
+    return Grid(title, list(header), rows)
 
 
 def _searches(collected: Collected) -> Grid:
@@ -209,11 +178,8 @@ def _searches(collected: Collected) -> Grid:
         for name, (scores, chosen) in collected.searches.items()
     ]
     how = " ".join(collected.table.spec.search.overrides)
-    return Grid(
-        f"Dev Spearman of the candidates ({how}); the best is that of the table",
-        ["", *candidates, "chosen"],
-        rows,
-    )
+    title = f"Dev Spearman of the candidates ({how}); the best is that of the table"
+    return Grid(title, ["", *candidates, "chosen"], rows)
 
 
 def _number(value: float | None) -> str:
@@ -225,37 +191,32 @@ def _interval(interval: Interval) -> str:
     return f"{interval}{mark}"
 
 
-def _mean(values: Sequence[float | None], name: str) -> str:
-    """Return the mean of the known values, with their number if some are missing."""
-    known = [value for value in values if value is not None]
+def _mean(known: Sequence[float], runs: int, digits: int = 2) -> str:
+    """Return the mean of the known values, with their number if some runs have none."""
     if not known:
         return ""
-    text = f"{statistics.mean(known):.{2 if name.startswith('r ') else 0}f}"  # a correlation, or a rank
-    return text if len(known) == len(values) else f"{text} ({len(known)} of {len(values)})"
+    text = f"{statistics.mean(known):.{digits}f}"
+    return text if len(known) == runs else f"{text} ({len(known)} of {runs})"
 
 
 def setting_notes(collected: Collected) -> list[str]:
-    """Return the notes on the settings of the runs; nothing if nothing has run."""
+    """Return a sentence on each setting of the runs; values that differ come with the names of their rows."""
     named = {
         "evaluation": "Dev and test sentences",
         "selected": "Dev pairs that select the weights",
         "training": "Training",
         "seed": "Seeds",
     }
-    return [note for name, what in named.items() if (note := _note(collected, name, what)) is not None]
-
-
-def _note(collected: Collected, name: str, what: str) -> str | None:
-    """Return one sentence on a setting of all rows; values that differ come with the names of their rows."""
-    rows: dict[str, list[str]] = {}
-    for system in collected.systems:
-        values = [text for text in system.setting(name) if (name, text) != ("selected", UNTRAINED)]
-        for text in [", ".join(values)] if name == "seed" and values else values:
-            rows.setdefault(text, []).append(system.name)
-    if not rows:
-        return None
-    if len(rows) == 1:
-        return f"{what}: {next(iter(rows))}."
-    parts = [f"{text} ({'; '.join(names)})" for text, names in rows.items()]
-    verb = "differ" if what.endswith("s") else "differs"
-    return f"{what} {verb} between rows: {', or '.join(parts)}."
+    text = []
+    for name, what in named.items():
+        rows: dict[str, list[str]] = {}
+        for system in collected.systems:
+            values = [value for value in system.setting(name) if (name, value) != ("selected", UNTRAINED)]
+            for value in [", ".join(values)] if name == "seed" and values else values:
+                rows.setdefault(value, []).append(system.name)
+        if len(rows) == 1:
+            text.append(f"{what}: {next(iter(rows))}.")
+        elif rows:
+            parts = [f"{value} ({'; '.join(names)})" for value, names in rows.items()]
+            text.append(f"{what}, different between rows: {', or '.join(parts)}.")
+    return text

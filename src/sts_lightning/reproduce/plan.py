@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
-from omegaconf import DictConfig, open_dict
+from omegaconf import open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.conf_folders import Entry, command_line, folders, script_of
@@ -132,27 +133,25 @@ class Table:
 
     def levels(self) -> list[list[Cell]]:
         """Return the cells in groups; a cell depends on cells of earlier groups only."""
-        depth: dict[str, int] = {}
-
-        def depth_of(name: str) -> int:
-            if name not in depth:
-                row = self.spec.rows[name]
-                needed = [other for other in (row.after, row.choice_of) if other in self.spec.rows]
-                depth[name] = max((1 + depth_of(str(other)) for other in needed), default=0)
-            return depth[name]
-
+        rows = self.spec.rows
+        order = TopologicalSorter(
+            {name: {row.after, row.choice_of} & rows.keys() for name, row in rows.items()}
+        )
         try:
-            highest = max((depth_of(cell.row) for cell in self.cells), default=-1)
-        except RecursionError:
-            raise ConfigError(
-                f"{self.spec.title}: after and choice_of of its rows form a cycle; remove one of them."
-            ) from None
-        return [[cell for cell in self.cells if depth[cell.row] == level] for level in range(highest + 1)]
+            order.prepare()
+        except CycleError as error:
+            circle = " and ".join(sorted(set(error.args[1])))
+            raise ConfigError(f"{self.spec.title}: {circle} start from or choose as each other.") from None
+        levels = []
+        while ready := order.get_ready():
+            levels.append([cell for cell in self.cells if cell.row in ready])
+            order.done(*ready)
+        return [level for level in levels if level]
 
     def search_runs(self, cell: Cell) -> dict[str, Planned]:
         """Return the runs of a row's search, by candidate; empty if the row has no search of its own."""
         row = self.spec.rows[cell.row]
-        if not (row.trains and row.search and row.choice_of is None):
+        if not row.trains or row.choice_of is not None:
             return {}
         search = self.spec.search
         return {
@@ -167,19 +166,11 @@ class Table:
             CheckpointError: The search of the row has not finished.
         """
         row = self.spec.rows[cell.row]
-        if not row.trains:
-            return self._evaluations(row, cell)
-        chosen = self.chosen(cell)
-        choice = () if chosen is None else self.spec.search.candidates[chosen]
-        return [self._trained(cell, seed, tuple(choice)) for seed in self.run_seeds]
-
-    def _evaluations(self, row: RowSpec, cell: Cell) -> list[Planned]:
-        """Return the evaluations of the untrained model, or of each run of the row named by `after`."""
-        overrides = (*_model(cell), *_own(row, cell))
-        if row.after is None:
-            return [self._planned("eval", overrides, cell)]
+        if row.trains:
+            return [self._chosen_run(cell, seed) for seed in self.run_seeds]
+        # Of the untrained model, or of each run of the row that it is after.
         starts = dict.fromkeys(self._start(row, cell.model, seed) for seed in self.run_seeds)
-        return [self._planned("eval", overrides, cell, start) for start in starts]
+        return [self._planned("eval", _own(row, cell), cell, start) for start in starts]
 
     def chosen(self, cell: Cell) -> str | None:
         """Return the candidate with the best dev score in the row's search, or in that of `choice_of`.
@@ -204,7 +195,7 @@ class Table:
         return {name: run.results.metrics().scores["dev"] for name, run in self.search_runs(cell).items()}
 
     def _models(self) -> list[str | None]:
-        own = [row.model for row in self.spec.rows.values() if row.model and self._keeps_model(row)]
+        own = [row.model for row in self.spec.rows.values() if self._keeps_model(row)]
         return list(dict.fromkeys([*self._table_models(), *own]))
 
     def _table_models(self) -> list[str | None]:
@@ -229,41 +220,35 @@ class Table:
             and (not row.models or suited & set(row.models))
         ]
 
-    def _trained(self, cell: Cell, seed: int, choice: tuple[str, ...]) -> Planned:
+    def _trained(self, cell: Cell, seed: int, choice: Sequence[str]) -> Planned:
         row = self.spec.rows[cell.row]
-        start = self._start(row, cell.model, seed)
-        overrides = (*self._shared(row.overrides), *_model(cell), *_own(row, cell))
-        return self._planned("train", (*overrides, f"seed={seed}", *choice), cell, start)
+        overrides = (*self._shared(row.overrides), *_own(row, cell), f"seed={seed}", *choice)
+        return self._planned("train", overrides, cell, self._start(row, cell.model, seed))
+
+    def _chosen_run(self, cell: Cell, seed: int) -> Planned:
+        chosen = self.chosen(cell)
+        return self._trained(cell, seed, () if chosen is None else self.spec.search.candidates[chosen])
 
     def _start(self, row: RowSpec, model: str | None, seed: int) -> Planned | None:
         if row.after is None:
             return None
         if row.after in self.spec.before:
             return self._prepared(row.after, model)
-        earlier = Cell(row.after, model)
-        choice = self.chosen(earlier)
-        return self._trained(
-            earlier, seed, () if choice is None else tuple(self.spec.search.candidates[choice])
-        )
+        return self._chosen_run(Cell(row.after, model), seed)
 
     def _prepared(self, name: str, model: str | None) -> Planned:
         preparation = self.spec.before[name]
         cell = Cell(name, model)
-        overrides = (*self._shared(preparation.overrides), *_model(cell), *_own(preparation, cell))
+        overrides = (*self._shared(preparation.overrides), *_own(preparation, cell))
         return self._planned("train", overrides, cell)
 
     def _shared(self, overrides: Sequence[str]) -> tuple[str, ...]:
         """Return the overrides of the table, then those of the scale, which take precedence."""
         if self.scale is None:
             return tuple(self.spec.overrides)
-        experiment = next(
-            (text.partition("=")[2] for text in overrides if text.startswith("experiment=")), ""
-        )
-        return (
-            *self.spec.overrides,
-            *self.scale.overrides,
-            *self.scale.experiments.get(experiment, ()),
-        )
+        given = dict(text.split("=", 1) for text in overrides)
+        of_experiment = self.scale.experiments.get(given.get("experiment", ""), ())
+        return (*self.spec.overrides, *self.scale.overrides, *of_experiment)
 
     def _planned(
         self, entry: Entry, overrides: tuple[str, ...], cell: Cell, start: Planned | None = None
@@ -297,12 +282,9 @@ def open_table(name: str, model: str | None, root: Path) -> Table:
     return Table(load_spec(spec_file("table", name)), root, model, scale)
 
 
-def _own(row: RowSpec | Preparation, cell: Cell) -> tuple[str, ...]:
-    return (*row.overrides, *row.at.get(cell.model or "", ()))
-
-
-def _model(cell: Cell) -> tuple[str, ...]:
-    return () if cell.model is None else (f"model={cell.model}",)
+def _own(row: Preparation, cell: Cell) -> tuple[str, ...]:
+    model = () if cell.model is None else (f"model={cell.model}",)
+    return (*model, *row.overrides, *row.at.get(cell.model or "", ()))
 
 
 @cache
@@ -325,7 +307,5 @@ def _identify(
     with open_dict(composed):
         composed.update(given)
 
-    def compose_stage(texts: list[str]) -> DictConfig:
-        return compose_job(entry, tuple(texts))
-
-    return job_folder(composed).name, demand_of(composed), job_trust(composed, fixed, compose_stage)
+    trust = job_trust(composed, fixed, lambda texts: compose_job(entry, tuple(texts)))
+    return job_folder(composed).name, demand_of(composed), trust

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -55,30 +55,24 @@ class Preparation:
 
 
 @dataclass
-class RowSpec:
-    """One system of a table.
+class RowSpec(Preparation):
+    """One system of a table; a row without training has the overrides of an evaluation.
 
     Attributes:
-        overrides: Overrides of training, or of evaluation for a row without training.
         trains: True if the row is trained.
         after: Preparatory run or row that provides the initial, or the evaluated, weights; of a row, the run
             with the same seed.
         models: Models of the row; all models of the table if empty.
         model: Model of the row instead of the table's; at another scale a trained row has that of the scale.
-        at: Further overrides by model.
         shown: True if the row appears in the table; otherwise it runs only for the rows that start from it.
-        search: True if the row has a search.
         choice_of: Row whose choice is used instead of an own search.
     """
 
-    overrides: list[str] = field(default_factory=list)
     trains: bool = True
     after: str | None = None
     models: list[str] = field(default_factory=list)
     model: str | None = None
-    at: dict[str, list[str]] = field(default_factory=dict)
     shown: bool = True
-    search: bool = True
     choice_of: str | None = None
 
 
@@ -175,12 +169,11 @@ def load_spec(path: Path) -> TableSpec:
     Raises:
         ConfigError: The file is missing, has an unknown key or a wrong type, or refers to an unknown row.
     """
-    spec = _typed(path, TableSpec, _with_base(path, ()))
-    assert isinstance(spec, TableSpec)
+    spec: TableSpec = _typed(path, TableSpec, _with_base(path, ()))
     if not spec.rows and not spec.published:
         raise ConfigError(f"{path}: rows is required.")
-    _check_rows(path, spec)
-    _check_published(path, spec)
+    for key, mistake in _mistakes(spec):
+        raise ConfigError(f"{path}: {key} {mistake}", key=key)
     return spec
 
 
@@ -203,34 +196,29 @@ def _with_base(path: Path, above: tuple[Path, ...]) -> DictConfig:
     return base
 
 
-def _check_rows(path: Path, spec: TableSpec) -> None:
-    for name in set(spec.before) & set(spec.rows):
-        raise ConfigError(f"{path}: {name} is the name of a preparation and of a row; rename one.")
+def _mistakes(spec: TableSpec) -> Iterator[tuple[str, str]]:
+    """Yield the key of each wrong reference, and what is wrong with it."""
     for name, row in spec.rows.items():
-        if row.after is not None and row.after not in {*spec.before, *(set(spec.rows) - {name})}:
-            raise ConfigError(f"{path}: rows.{name}.after={row.after} is not among before or the other rows.")
+        if name in spec.before:
+            yield f"rows.{name}", "has the name of a preparation; rename one."
+        if row.after is not None and row.after not in {*spec.before, *spec.rows} - {name}:
+            yield f"rows.{name}.after", f"is {row.after}, not among before or the other rows."
         if row.choice_of is not None and row.choice_of not in spec.rows:
-            raise ConfigError(f"{path}: rows.{name}.choice_of={row.choice_of} is not among rows.")
+            yield f"rows.{name}.choice_of", f"is {row.choice_of}, not among rows."
     for name in spec.baselines:
         if name not in spec.rows:
-            raise ConfigError(f"{path}: the baseline {name} is not among rows.")
-
-
-def _check_published(path: Path, spec: TableSpec) -> None:
+            yield "baselines", f"names {name}, not among rows."
     for model, systems in spec.published.items():
         for name, values in systems.items():
             key = f"published.{model}.{name}"
             if model != CITED and name not in spec.rows:
-                raise ConfigError(f"{path}: {key} is not among rows.", key=key)
+                yield key, "is not among rows."
             if model == CITED and name in spec.rows:
-                raise ConfigError(f"{path}: {name} is among rows; its values belong to a model.", key=key)
+                yield key, "is among rows; its values belong to a model."
             if model == CITED and not spec.why.get(name, "").strip():
-                raise ConfigError(f"{path}: {key} does not say why it is not run.", key=f"why.{name}")
+                yield f"why.{name}", "is missing: why is this cited system not run?"
             if len(values) != len(spec.columns):
-                raise ConfigError(
-                    f"{path}: {key} has {len(values)} values, and there are {len(spec.columns)} columns.",
-                    key=key,
-                )
+                yield key, f"has {len(values)} values, and there are {len(spec.columns)} columns."
 
 
 def load_scale(path: Path) -> Scale:
@@ -242,8 +230,7 @@ def load_scale(path: Path) -> Scale:
     Raises:
         ConfigError: The file is missing, or has an unknown key or a wrong type.
     """
-    scale = _typed(path, Scale, _read(path, "scale"))
-    assert isinstance(scale, Scale)
+    scale: Scale = _typed(path, Scale, _read(path, "scale"))
     return scale
 
 
