@@ -254,14 +254,8 @@ Config = Callable[..., DictConfig]
     ("argument", "named"),
     [
         ("model=null", "minilm"),
-        ("loss=null", "pearson"),
         ("loss=5", "infonce"),
-        ("data=null", "pairs_file"),
-        ("trainer=null", "ddp"),
-        ("prompt=null", "eol"),
-        ("logger=null", "tensorboard"),
         ("logger=true", "tensorboard"),
-        ("experiment=null", "stage2"),
     ],
 )
 def test_a_group_that_is_not_a_name(

@@ -42,39 +42,6 @@ def test_other_dropout_is_the_same_model(first: Path, tmp_path: Path) -> None:
     assert len(read_parents([first, other], NOTHING)) == 2
 
 
-PAIRS = {"_target_": "sts_lightning.data.own_pairs.PairsFileData", "path": "mine.csv", "dev_path": None}
-
-
-@pytest.mark.parametrize(
-    ("one", "two", "rejected"),
-    [
-        ({"seed": 1}, {"seed": 2}, True),
-        ({"seed": 1}, {"seed": 1}, False),
-        ({"seed": 1}, {"seed": 1, "dev_fraction": 0.2}, True),
-        ({"seed": 1}, {"seed": 1, "dev_path": "dev.csv"}, True),
-        ({"seed": 1}, {"seed": 2, "path": "other.csv"}, False),
-        ({"seed": 1}, {"seed": 2, "path": "./mine.csv"}, True),
-        ({"seed": 1}, {"seed": 1, "path": "./mine.csv"}, False),
-        ({"seed": 1}, {"seed": 1, "path": ["other.csv", "mine.csv"]}, True),
-        ({"seed": 1}, {"seed": 2, "path": {"mine.csv": 2}}, True),
-        ({"seed": 1, "dev_path": "dev.csv"}, {"seed": 1, "path": ["dev.csv"], "dev_path": "mine.csv"}, True),
-        ({"seed": 1, "dev_path": "dev.csv"}, {"seed": 2, "dev_path": "dev.csv"}, False),
-    ],
-)
-def test_dev_pairs_of_the_first_that_others_train_on(
-    one: dict[str, Any], two: dict[str, Any], rejected: bool, tmp_path: Path
-) -> None:
-    runs = [write_run(tmp_path / name, 0.01, 2) for name in ("one", "two")]
-    for run, settings in zip(runs, (one, two), strict=True):
-        data = {**PAIRS, "dev_fraction": 0.1, **settings}
-        edit(RunFolder(run).config_file, lambda cfg, data=data: cfg.update(data=data))
-    if rejected:
-        with pytest.raises(CheckpointError, match=r"two has trained on (the )?dev pairs of .*one"):
-            read_parents(runs, NOTHING)
-    else:
-        assert len(read_parents(runs, NOTHING)) == 2
-
-
 def test_pairs_that_the_suite_of_the_first_holds_out(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, 0.01, 2) for name in ("one", "two")]
     data = {"_target_": "sts_lightning.data.sts.STSData", "seed": 1}

@@ -12,7 +12,13 @@ PAIRS = {"path": "mine.csv", "dev_path": None, "dev_fraction": 0.1, "seed": 1}
     ("selecting", "trained", "expected"),
     [
         (PAIRS, {**PAIRS, "seed": 2}, "has trained on dev pairs of it: both"),
+        (PAIRS, {**PAIRS, "dev_fraction": 0.2}, "has trained on dev pairs of it: both"),
+        (PAIRS, {**PAIRS, "dev_path": "dev.csv"}, "has trained on dev pairs of it: both"),
+        (PAIRS, {**PAIRS, "path": ["other.csv", "mine.csv"]}, "has trained on dev pairs of it: both"),
+        (PAIRS, {**PAIRS, "seed": 2, "path": {"mine.csv": 2}}, "has trained on dev pairs of it: both"),
+        (PAIRS, {**PAIRS, "seed": 2, "path": "other.csv"}, None),
         (PAIRS, {**PAIRS, "path": "./mine.csv"}, None),
+        ({**PAIRS, "dev_path": "dev.csv"}, {**PAIRS, "seed": 2, "dev_path": "dev.csv"}, None),
         (
             {**PAIRS, "dev_path": "dev.csv"},
             {**PAIRS, "path": ["./dev.csv"]},
