@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-import pytest
 import torch
 from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
