@@ -33,7 +33,7 @@ def trained(run: Path, config: Config, *overrides: str) -> SentenceEncoder:
         text for text in SHORT_RUN if not (text.startswith("model=") and "model=" in " ".join(overrides))
     ]
     train_in(run, config(*start, *STEPS, "evaluation.final=false", *overrides))
-    return sts_lightning.load(run, trust=["peft.IA3Config"])
+    return sts_lightning.load(run)
 
 
 def write_export(encoder: SentenceEncoder, folder: Path) -> None:

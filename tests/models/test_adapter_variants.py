@@ -15,7 +15,6 @@ from peft import PeftModel
 from transformers import AutoModel, MistralConfig, PreTrainedModel
 
 import sts_lightning
-from sts_lightning.config.trust import Trust
 from sts_lightning.errors import ConfigError, InterruptedRunError
 from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
@@ -45,9 +44,6 @@ VARIANTS = {
     ],
     "dora in 4 bit": ["model.dtype=float32", "model.adapter.r=4", "+model.adapter.use_dora=true"],
 }
-
-TRUSTED = [f"peft.{kind}Config" for kind in ("IA3", "LoHa", "LoKr", "Vera")]
-"""What is neither LoRA nor a prefix needs the user's word when a folder is read."""
 
 PREFIX = [
     "model.adapter={_target_: peft.PrefixTuningConfig, task_type: FEATURE_EXTRACTION, num_virtual_tokens: 4}"
@@ -103,14 +99,14 @@ def test_a_run_loads_and_merges_as_it_was_trained(
     train_in(run.path, config(*overrides(base, VARIANTS[variant])), callbacks=[end])
     assert np.isfinite(end.loss)
     torch.manual_seed(1)  # not that of the run
-    encoder = load_from(run, run.load_config(Trust.of(TRUSTED, False))).eval()
+    encoder = load_from(run, run.load_config()).eval()
     best = encoder.encode(TEXTS)
     load_part(encoder, "encoder.", run.read_checkpoint("last"), run.checkpoint("last"))
     np.testing.assert_array_equal(encoder.encode(TEXTS), end.vectors)
-    export(run.path, tmp_path / "merged", "merged", trust=TRUSTED)
+    export(run.path, tmp_path / "merged", "merged")
     merged = AutoModel.from_pretrained(tmp_path / "merged")
     np.testing.assert_allclose(vectors_of(encoder, merged), best, atol=1e-5)
-    export(run.path, tmp_path / "adapter", "adapter", trust=TRUSTED)
+    export(run.path, tmp_path / "adapter", "adapter")
     again = sts_lightning.load(tmp_path / "adapter")
     np.testing.assert_allclose(again.encode(TEXTS), best, atol=1e-5)
 
@@ -138,7 +134,7 @@ def test_a_stopped_run_with_a_prefix_resumes(base: Path, config: Config, tmp_pat
     with pytest.raises(InterruptedRunError):
         train_in(run, cfg, callbacks=[StopAt(3)])
     torch.manual_seed(1)
-    cfg = RunFolder(run).load_config(Trust.of(TRUSTED, False))
+    cfg = RunFolder(run).load_config()
     train_in(run, cfg, callbacks=[end], resume=True)
     assert whole.weights.keys() == end.weights.keys()
     for name, value in whole.weights.items():

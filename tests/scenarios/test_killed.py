@@ -186,7 +186,7 @@ def test_killed_in_the_final_evaluation(
     same_results(uninterrupted, run)
 
 
-@pytest.mark.parametrize("at", ["plot_curves", "plot_cosines", "environment"])
+@pytest.mark.parametrize("at", ["plot_curves", "environment"])
 def test_killed_before_the_results_are_whole(
     at: str, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

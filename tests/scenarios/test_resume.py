@@ -22,7 +22,7 @@ Config = Callable[..., DictConfig]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
-@pytest.mark.parametrize("step", [1, 4, 7, 16, 17, 31])
+@pytest.mark.parametrize("step", [4, 7, 16, 17])
 def test_interrupted_and_resumed_equals_uninterrupted(
     step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +48,7 @@ def test_the_scores_before_training_are_those_of_an_uninterrupted_run(config: Co
     assert resumed["test_untuned"] == whole["test_untuned"] is not None
 
 
-@pytest.mark.parametrize(("step", "stopped_after"), [(7, 7), (16, 15), (20, 20), (32, 32)])
+@pytest.mark.parametrize(("step", "stopped_after"), [(7, 7), (16, 15), (32, 32)])
 def test_sigterm_saves_the_step(
     step: int,
     stopped_after: int,

@@ -41,14 +41,6 @@ def test_contrastive_tension_trains_two_encoders(config: Config, tmp_path: Path)
     assert torch.equal(loaded[name], first[name])
 
 
-def test_micro_batches_do_not_change_two_encoders(config: Config, tmp_path: Path) -> None:
-    for name, extra in (("whole", []), ("parts", ["trainer.micro_batch_size=2"])):
-        train_in(
-            tmp_path / name, config(*overrides("ct"), "model.dropout=0", "evaluation.final=false", *extra)
-        )
-    assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), abs=1e-5)
-
-
 def test_a_teacher_may_be_a_run_a_model_or_stored_vectors(
     config: Config, tmp_path: Path, uninterrupted: Path
 ) -> None:
@@ -76,12 +68,12 @@ def test_a_teacher_may_be_a_run_a_model_or_stored_vectors(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("text", ["A farmer .", "The boy hid a rug in the park ."])
-def test_bellms_last_layers_see_all_tokens(text: str, count: int, config: Config) -> None:
+def test_bellms_last_layers_see_all_tokens(count: int, config: Config) -> None:
     """Against the layers called one by one, with masks written by hand.
 
     The last token sees all tokens in a causal layer, too, so the last layer alone does not change it.
     """
+    text = "The boy hid a rug in the park ."
     settings = [*overrides("bellm"), "model.quantization=none", "model.adapter=null"]
     cfg = config(*settings, f"model.bidirectional_layers={count}")
     encoder = build_encoder(cfg.model, cfg.prompt).eval()
