@@ -84,7 +84,8 @@ def estimate(cfg: DictConfig, card: Card | str | None = None) -> Estimate:
     cfg, notes = check_config(cfg), []
     device = card if isinstance(card, Card) else this_machine() if card is None else find_card(card)
     trainer = cfg.trainer
-    if card is None and not device.gpu and not trainer.cpu_fallback and trainer.accelerator == "auto":
+    needs_gpu = trainer.accelerator == "gpu" or (trainer.accelerator == "auto" and not trainer.cpu_fallback)
+    if card is None and not device.gpu and needs_gpu:
         device = find_card("24GB")
         notes.append("no GPU is visible; planned for a card of 24 GB")
     tracer = Tracer(cfg, device)

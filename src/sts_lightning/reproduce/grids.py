@@ -100,8 +100,9 @@ def _scores(collected: Collected) -> Grid:
     rows = []
     for system in collected.systems:
         for source, values in system.published.items():
-            own = system.cell is None or source in (system.cell.model, "published")
-            label = "published" if own else f"published, {source}"
+            own = "" if system.cell is None else system.cell.model
+            named = len(collected.table.spec.models) > 1 or source not in (own, "published")
+            label = f"published, {source}" if source and named else "published"
             cells = [_number(values.get(column)) for column in columns]
             rows.append([system.name, label, *cells, *[""] * (len(header) - 3 - len(columns)), system.mark])
         if system.cell is not None:

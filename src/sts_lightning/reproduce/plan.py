@@ -113,7 +113,13 @@ class Table:
         self.root = root
         self.model = model
         self.scale = scale
-        self.cells = [Cell(name, model) for model in self._models() for name in self._rows(model)]
+        models: list[str | None] = [model] if model is not None else [*spec.models] or [None]
+        own = [row.model for row in spec.rows.values() if self._keeps_model(row)]
+        self.cells = [
+            Cell(name, each)
+            for each in dict.fromkeys([*models, *own])
+            for name in self._rows(each, each in models)
+        ]
         self.run_seeds = scale.seeds if scale is not None and scale.seeds else spec.seeds
 
     @property
@@ -123,13 +129,8 @@ class Table:
 
     def preparations(self) -> list[Planned]:
         """Return the preparatory runs, from which rows start."""
-        used = {(cell.model, self.spec.rows[cell.row].after) for cell in self.cells}
-        return [
-            self._prepared(name, model)
-            for model in self._models()
-            for name in self.spec.before
-            if (model, name) in used
-        ]
+        used = dict.fromkeys((self.spec.rows[cell.row].after, cell.model) for cell in self.cells)
+        return [self._prepared(name, model) for name, model in used if name in self.spec.before]
 
     def levels(self) -> list[list[Cell]]:
         """Return the cells in groups; a cell depends on cells of earlier groups only."""
@@ -194,24 +195,14 @@ class Table:
         """
         return {name: run.results.metrics().scores["dev"] for name, run in self.search_runs(cell).items()}
 
-    def _models(self) -> list[str | None]:
-        own = [row.model for row in self.spec.rows.values() if self._keeps_model(row)]
-        return list(dict.fromkeys([*self._table_models(), *own]))
-
-    def _table_models(self) -> list[str | None]:
-        if self.model is not None:
-            return [self.model]
-        return list(self.spec.models) or [None]
-
     def _keeps_model(self, row: RowSpec) -> bool:
         """Return whether a row has its own model: not where a scale replaces that of its training."""
         start = self.spec.rows.get(row.after or "")
         trained = row.trains or (start is not None and start.trains)
         return row.model is not None and (self.model is None or not trained)
 
-    def _rows(self, model: str | None) -> list[str]:
+    def _rows(self, model: str | None, of_table: bool) -> list[str]:
         """Return the rows of a model; a model that replaces those of the spec has the rows of all of them."""
-        of_table = model in self._table_models()
         suited = {model} if model in self.spec.models else {model, *self.spec.models}
         return [
             name

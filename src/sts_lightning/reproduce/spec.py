@@ -247,10 +247,7 @@ def spec_file(what: Kind, name: str) -> Path:
 def _read(path: Path, what: Kind) -> DictConfig:
     if not path.is_file():
         known = {*files_of(GROUPS[what]), *(other.stem for other in path.parent.glob("*.yaml"))}
-        raise ConfigError(
-            f"there is no {what} {path.stem}; there are: {', '.join(sorted(known))}.",
-            key=what,
-        )
+        raise ConfigError(f"there is no {what} {path.stem}; there are: {', '.join(sorted(known))}.", key=what)
     try:
         text = OmegaConf.load(path)
     except (YAMLError, OmegaConfBaseException) as error:
