@@ -37,7 +37,7 @@ from sts_lightning.training.module import STSModule
 from sts_lightning.workflows.averaging import ENTRY, mix_with_start
 from sts_lightning.workflows.checks import Parts
 from sts_lightning.workflows.run_page import write_page
-from sts_lightning.workflows.scoring import Scores, score
+from sts_lightning.workflows.scoring import Scores, how_scored, score
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def report(fitted: Fitted, clock: RunClock) -> float:
     if tuned.ranks is not None:
         details["rank"] = tuned.ranks
     details = {"dev_untuned": before, "worse_than_untuned": worse, **details}
-    metrics = RunMetrics(tuned.test, _dev(tuned), details)
+    metrics = RunMetrics(tuned.test, tuned.dev_entry(), details)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(parts.loggers, run, metrics, fitted.trainer.global_step)
@@ -188,11 +188,6 @@ def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreemen
     return find_disagreements(dev_tasks(data.dev), cosines)
 
 
-def _dev(scores: Scores) -> dict[str, Any]:
-    """Return the entry of the dev pairs."""
-    return {**scores.dev} if scores.binary is None else {**scores.dev, "binary": scores.binary}
-
-
 def _details(
     fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float | None
 ) -> dict[str, Any]:
@@ -201,17 +196,12 @@ def _details(
         "test_untuned": fitted.untuned.test if fitted.untuned else None,
         "best_step": best_step,
         "steps": fitted.trainer.global_step,
-        "seed": parts.cfg.seed,
-        "precision": encoder.precision,
-        "quantization": parts.cfg.model.get("quantization", "none"),
+        **how_scored(encoder, parts.data, parts.cfg),
         "training": _training(parts.cfg, parts.machine.precision),
-        "machine": parts.machine.record(),
-        **encoder.evaluation_text,
-        "senteval_text": parts.data.text,
+        "machine": dataclasses.asdict(parts.machine),
         "processes": fitted.trainer.world_size,
         "micro_batch_size": fitted.module.micro_batch_size,
         "phases": None if phases is None else dataclasses.asdict(phases),
-        "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],
         "trained_on": _trained_on(parts),
         "wall_seconds": None if seconds is None else round(seconds, 1),
         "earlier": RunFolder(parts.cfg.init_from).costs() if parts.cfg.init_from else [],

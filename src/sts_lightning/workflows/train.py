@@ -336,7 +336,7 @@ def _begin(experiment: Experiment) -> None:
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
     alone = parts.data.train_dataloader().drop_last and plan.epoch_steps == drawn // parts.data.batch_size
     if parts.machine.reasons:
-        log.info("%s", parts.machine.describe())
+        log.info("machine: %s", "; ".join(parts.machine.reasons))
     log.info(
         "%s%s%s, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
         f"{rows:,} examples",
