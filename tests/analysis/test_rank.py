@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values, stable_rank
+from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
 
 
 @pytest.mark.parametrize("shape", [(40, 7), (7, 40)])
@@ -41,13 +41,9 @@ def test_effective_rank_by_hand() -> None:
     assert effective_rank(np.array([3.0, 1.0]), power=2) == pytest.approx(math.exp(entropy))
 
 
-def test_stable_rank() -> None:
-    assert stable_rank(np.array([2.0, 1.0, 1.0])) == pytest.approx(1.5)
-
-
 def test_zero_vectors() -> None:
     values = singular_values(np.zeros((4, 3)))
-    assert (energy_rank(values), effective_rank(values), stable_rank(values)) == (0, 0.0, 0.0)
+    assert (energy_rank(values), effective_rank(values)) == (0, 0.0)
 
 
 def test_refuses() -> None:

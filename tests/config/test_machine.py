@@ -41,7 +41,7 @@ def test_a_cuda_device_is_used(
     found = decide(config(AUTO).trainer)
     assert (found.accelerator, found.devices, found.precision) == ("gpu", 1, precision)
     assert (found.chunk_tokens, found.deterministic) == (16384, True)
-    assert found.describe().startswith("machine: 1 of 8 CUDA devices, stand-in; ")
+    assert found.reasons[0] == "1 of 8 CUDA devices, stand-in"
 
 
 @pytest.mark.parametrize(("bfloat16", "precision"), [(True, "bf16-mixed"), (False, "32-true")])
@@ -139,8 +139,8 @@ def test_a_model_without_deterministic_form_is_trained_all_the_same(
     trainer = config().trainer
     found = without_repetition(decide(trainer), trainer, "mixtral")
     assert found.deterministic == "warn"
-    assert "deterministic=true" not in found.describe()
-    assert "mixtral" in found.describe()
+    assert "deterministic=true" not in found.reasons
+    assert "mixtral" in " ".join(found.reasons)
     for given in (config("trainer.deterministic=true").trainer, config("trainer=cpu").trainer):
         assert without_repetition(decide(given), given, "mixtral") == decide(given)
 

@@ -6,8 +6,7 @@ import torch
 
 from sts_lightning.errors import ConfigError
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.dropout_views import dropout_views
-from sts_lightning.training.rank_monitor import _view_metrics
+from sts_lightning.training.rank_monitor import _view_metrics, dropout_views
 
 SENTENCES = ["a dog runs", "the cat sleeps on the mat", "birds", "two men talk about the weather today"]
 

@@ -121,9 +121,7 @@ def test_batches_without_contrast_are_counted(
 
 
 @pytest.mark.parametrize("mask", [True, False])
-def test_rows_that_share_an_answer(
-    mask: bool, config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rows_that_share_an_answer(mask: bool, config: Callable[..., DictConfig], tmp_path: Path) -> None:
     """With one answer in a batch nothing is left to be pushed apart: the loss is 0."""
     words = ("dogs", "rain", "music", "the sea", "a guitar", "chess", "soup", "maps")
     pairs = tmp_path / "pairs.csv"
@@ -144,10 +142,7 @@ def test_rows_that_share_an_answer(
         "trainer.micro_batch_size=2",
         "logger=csv",
     )
-    with caplog.at_level("INFO"):
-        train.train_in(tmp_path / "run", run)
-    words_of_log = "no negatives of each other (mask_repeats=true)" if mask else "negatives of each other"
-    assert "8 of 8 positives occur more than once; in a batch they are " + words_of_log in caplog.text
+    train.train_in(tmp_path / "run", run)
     (loss,) = (
         row["train/loss"]
         for row in RunFolder(tmp_path / "run").history()

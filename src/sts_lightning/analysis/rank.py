@@ -78,8 +78,3 @@ def effective_rank(values: np.ndarray, power: int = 1) -> float:
         return 0.0
     fractions = weights[weights > 0] / weights.sum()
     return float(np.exp(-(fractions * np.log(fractions)).sum()))
-
-
-def stable_rank(values: np.ndarray) -> float:
-    """Squared Frobenius norm by squared spectral norm; 0 if all values are zero."""
-    return float((values**2).sum() / values[0] ** 2) if values[0] > 0 else 0.0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from omegaconf import DictConfig
@@ -40,14 +39,6 @@ class Machine:
     chunk_tokens: int
     deterministic: bool | str
     reasons: tuple[str, ...]
-
-    def describe(self) -> str:
-        """Return one line with the decisions and their reasons."""
-        return f"machine: {'; '.join(self.reasons)}"
-
-    def record(self) -> dict[str, Any]:
-        """Return the decisions as plain values, for the metrics of the run."""
-        return asdict(self)
 
 
 def decide(trainer: DictConfig) -> Machine:
@@ -157,8 +148,8 @@ def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
     if trainer.accelerator != "auto":
         return accelerator
     if accelerator == "gpu":
-        what = f"{_count(trainer.devices)} of {cuda_devices()} CUDA devices, {torch.cuda.get_device_name()}"
-        reasons.append(what)
+        count = "all" if trainer.devices == -1 else trainer.devices
+        reasons.append(f"{count} of {cuda_devices()} CUDA devices, {torch.cuda.get_device_name()}")
     elif not trainer.cpu_fallback:
         raise ConfigError(
             "no CUDA device is visible, and this model is too large for a CPU. Try the recipe with "
@@ -170,10 +161,6 @@ def _accelerator(trainer: DictConfig, reasons: list[str]) -> str:
     else:
         reasons.append("CPU (no GPU is visible)")
     return accelerator
-
-
-def _count(devices: int) -> str:
-    return "all" if devices == -1 else str(devices)
 
 
 def _precision(accelerator: str) -> tuple[str, str]:

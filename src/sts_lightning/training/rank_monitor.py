@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import lightning.pytorch as pl
 import numpy as np
+import torch
+from lightning.fabric.utilities import move_data_to_device
 from lightning.pytorch.callbacks import Callback
 
 from sts_lightning.analysis.alignment import (
@@ -23,13 +27,17 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.correlation import correlate, pair_cosines
 from sts_lightning.evaluation.dev_scores import dev_tasks
 from sts_lightning.evaluation.encoding import encode_distinct
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.inference import evaluation_mode, usual_chunk_tokens
 from sts_lightning.regularizers.rank_reduction import RankReduction
-from sts_lightning.training.dropout_views import dropout_views
 
 log = logging.getLogger(__name__)
 
 POSITIVE = 4.0
 """Lowest gold score of a dev pair, on STS's scale, that counts as a positive for alignment."""
+
+SEED = 0
+"""Seed of the dropout: that of every measurement, so that measurements differ by the weights alone."""
 
 
 class RankMonitor(Callback):
@@ -168,3 +176,38 @@ def _view_metrics(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
         "rank/dropout_sphere_alignment": alignment(first, second),
         "rank/dropout_sphere_uniformity": uniformity(first),
     }
+
+
+@torch.no_grad()
+def dropout_views(encoder: SentenceEncoder, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Embed each sentence twice as in evaluation, but with the backbone's dropout.
+
+    The state of torch's random generators and the mode of the encoder are left as they were.
+
+    Args:
+        encoder: The encoder.
+        sentences: Distinct sentences, N of them.
+
+    Returns:
+        Two float32 arrays, each of shape (N, D).
+    """
+    rows = encoder.prepare(usual_chunk_tokens(encoder.device.type), training=False)([sentences], [None])
+    rows = move_data_to_device(rows, encoder.device)
+    with evaluation_mode(encoder), _forked(encoder.device):
+        torch.manual_seed(SEED)
+        encoder.backbone.train()  # a projection of training alone stays away
+        first, second = (encoder(rows).float().cpu().numpy() for _ in range(2))
+    return first, second
+
+
+@contextmanager
+def _forked(device: torch.device) -> Iterator[None]:
+    """Restore the random generators of the CPU and of the device at the end."""
+    own = torch.mps.get_rng_state() if device.type == "mps" else None
+    try:
+        # Every visible GPU, since a seed sets the generators of all of them.
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            yield
+    finally:
+        if own is not None:
+            torch.mps.set_rng_state(own)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from omegaconf import DictConfig, OmegaConf
@@ -27,7 +27,7 @@ from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
-from sts_lightning.workflows.scoring import score
+from sts_lightning.workflows.scoring import how_scored, score
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 log = logging.getLogger(__name__)
@@ -49,20 +49,23 @@ class Parent:
     Attributes:
         run: Its folder; of a run of several stages, that of the last one.
         cfg: Its configuration.
-        weights: The weights of its best dev score, of the encoder and of the head of its loss.
+        encoder: The weights of its best dev score, those of the encoder, by their names in the checkpoint.
+        head: Those of its loss.
     """
 
     run: RunFolder
     cfg: DictConfig
-    weights: Weights
+    encoder: Weights
+    head: Weights
 
-    def encoder(self) -> dict[str, Tensor]:
-        """Return the weights of the encoder by their names in the checkpoint."""
-        return {name: value for name, value in self.weights.items() if name.startswith(ENCODER)}
-
-    def head(self) -> dict[str, Tensor]:
-        """Return the other weights, those of the loss."""
-        return {name: value for name, value in self.weights.items() if not name.startswith(ENCODER)}
+    @classmethod
+    def of(cls, run: RunFolder, cfg: DictConfig, checkpoint: Mapping[str, Any]) -> Self:
+        """Take the weights of a checkpoint apart."""
+        encoder, head = (
+            {name: value for name, value in checkpoint["state_dict"].items() if name.startswith(start)}
+            for start in (ENCODER, "loss.")
+        )
+        return cls(run, cfg, encoder, head)
 
 
 def mix_with_start(
@@ -95,11 +98,12 @@ def mix_with_start(
     if ENTRY in checkpoint:
         known: dict[str, Any] = checkpoint[ENTRY]
         return known
-    parent = Parent(run, cfg, checkpoint["state_dict"])
-    start, tuned = _start(parent), parent.encoder()
-    dev = _dev_by_share(parent, encoder, data, start, tuned, shares)
+    parent = Parent.of(run, cfg, checkpoint)
+    start, tuned = _start(parent), parent.encoder
+    dev_of = partial(_dev, parent, encoder, data)
+    dev = _dev_by_share(dev_of, start, tuned, shares)
     selected = max(dev, key=lambda share: dev[share])  # of equal ones the first, which is 1
-    untuned = dev[0.0] if 0.0 in dev else _dev(parent, encoder, data, _mix(start, tuned, 0.0))
+    untuned = dev[0.0] if 0.0 in dev else dev_of(_mix(start, tuned, 0.0))
     chosen = _mix(start, tuned, selected)
     load_part(encoder, ENCODER, {"state_dict": chosen}, run.checkpoint("best"))
     mixture = {"share": selected, "dev": {f"{s:g}": value for s, value in dev.items()}, "start": untuned}
@@ -136,17 +140,40 @@ def average_runs(
     data: SentenceDataModule = build("data", check_config(first.cfg).data, SentenceDataModule)
     data.setup()
     encoder = load_from(first.run, first.cfg).eval()
-    scores = {parent.run.name: _dev(first, encoder, data, parent.encoder()) for parent in parents}
-    tuned = mean_encoder(parents)
+    dev_of = partial(_dev, first, encoder, data)
+    each = {parent.run.name: dev_of(parent.encoder) for parent in parents}
+    tuned = mean([parent.encoder for parent in parents])
     start = mean([_start(parent) for parent in parents]) if shares else tuned
-    dev = _dev_by_share(first, encoder, data, start, tuned, shares)
+    dev = _dev_by_share(dev_of, start, tuned, shares)
     share = max(dev, key=lambda share: dev[share])
     weights = _mix(start, tuned, share)
     load_part(encoder, ENCODER, {"state_dict": weights}, to)
-    details = {"averaged": {"runs": [parent.run.name for parent in parents], "share": share}}
+    heads = [parent.head for parent in parents]
+    if all(_shapes(head) == _shapes(first.head) for head in heads):
+        weights |= mean(heads)
     with new_folder(to) as inside:
-        _write(RunFolder(inside), parents, weights | _mean_head(parents), encoder, data, details, started)
-    return scores | {f"average, share {share:g}": value for share, value in dev.items()}
+        run, cfg = RunFolder(inside), copy.deepcopy(first.cfg)
+        cfg.name = inside.name
+        scores = score(encoder, data, cfg.evaluation)
+        run.save_config(cfg)
+        for which in ("best", "last"):
+            run.write_checkpoint(which, {"state_dict": weights, "global_step": 0, "epoch": 0})
+        if scores.test is not None:
+            save_predictions(run, data.tests, scores.test_cosines)
+        trained_on = {str(stage): stage for parent in parents for stage in parent.run.trained_on()}
+        costs = {cost["run"]: cost for parent in parents for cost in parent.run.costs()}
+        details = {
+            "averaged": {"runs": [parent.run.name for parent in parents], "share": share},
+            **how_scored(encoder, data, cfg),
+            "trained_on": as_plain(tuple(trained_on.values())),
+            "earlier": list(costs.values()),
+            **({} if scores.ranks is None else {"rank": scores.ranks}),
+            **environment(),
+            "wall_seconds": round(time.monotonic() - started, 1),
+        }
+        # Last, since it marks the run as finished.
+        run.save_metrics(RunMetrics(scores.test, scores.dev_entry(), details))
+    return each | {f"average, share {share:g}": value for share, value in dev.items()}
 
 
 def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
@@ -160,35 +187,17 @@ def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
     for folder in folders:
         run = RunFolder(folder).last_stage()
         cfg = run.load_config(trust)
-        if "loss" not in cfg or "data" not in cfg:
-            raise CheckpointError(f"{run.name} is an evaluation, which has no weights of its own.")
         if cfg.model.get("adapter") is not None:
             raise CheckpointError(
                 f"{run.name} has an adapter ({cfg.model.adapter._target_}). The mean of the factors of LoRA "
                 "is not the mean of their products, so an average of adapters is no average of models.",
                 hint="Average runs that train all weights.",
             )
-        checkpoint = run.read_checkpoint("best", mmap=True)["state_dict"]
-        weights = {name: value for name, value in checkpoint.items() if name.startswith((ENCODER, "loss."))}
-        if not any(name.startswith(ENCODER) for name in weights):
+        parents.append(Parent.of(run, cfg, run.read_checkpoint("best", mmap=True)))
+        if not parents[-1].encoder:
             raise CheckpointError(f"{run.name} did not train its encoder (freeze={cfg.get('freeze')}).")
-        parents.append(Parent(run, cfg, weights))
         _check_same(parents[0], parents[-1])
-        _check_dev(parents[0], parents[-1])
     return parents
-
-
-def mean_encoder(parents: Sequence[Parent]) -> dict[str, Tensor]:
-    """Average the encoders of runs.
-
-    Raises:
-        CheckpointError: Names or shapes differ.
-    """
-    try:
-        return mean([parent.encoder() for parent in parents])
-    except ValueError as error:
-        names = ", ".join(parent.run.name for parent in parents)
-        raise CheckpointError(f"{names} cannot be averaged: {error}.") from error
 
 
 def mean(parts: Sequence[Weights]) -> dict[str, Tensor]:
@@ -200,51 +209,47 @@ def weighted_sum(parts: Sequence[Weights], factors: Sequence[float]) -> dict[str
     r"""Compute :math:`\sum_k f_k \theta_k` in float64, tensor by tensor, in the dtypes of the first part.
 
     Args:
-        parts: Weights of models, all with the same names.
+        parts: Weights of models, all with the same names and shapes.
         factors: f, one for each part.
 
     Returns:
         New tensors. Those without floating-point numbers, such as positions, are those of the first part.
 
     Raises:
-        ValueError: Names, shapes, or tensors without floating-point numbers differ.
+        CheckpointError: Tensors without floating-point numbers differ.
     """
-    first = parts[0]
-    for other in parts[1:]:
-        names = first.keys() ^ other.keys()
-        if names:
-            raise ValueError(f"{min(names)} is not among the weights of all of them")
     result = {}
-    for name, tensor in first.items():
+    for name, tensor in parts[0].items():
         tensors = [part[name] for part in parts]
-        if any(other.shape != tensor.shape for other in tensors):
-            raise ValueError(f"{name} has another shape in each ({[tuple(t.shape) for t in tensors]})")
         if tensor.is_floating_point():
             terms = [factor * other.double() for factor, other in zip(factors, tensors, strict=True)]
             result[name] = torch.stack(terms).sum(dim=0).to(tensor.dtype)
         elif all(torch.equal(tensor, other) for other in tensors):
             result[name] = tensor.clone()
         else:
-            raise ValueError(f"{name} differs, and has no mean since it holds {tensor.dtype}")
+            raise CheckpointError(f"{name} differs, and has no mean since it holds {tensor.dtype}.")
     return result
 
 
 def _check_same(first: Parent, other: Parent) -> None:
-    """Reject a run that computes its vectors in another way; dropout has no part in them."""
+    """Reject a run that computes its vectors in another way, or trained on dev pairs of the first one."""
     for group in ("model", "prompt"):
         one, two = (OmegaConf.to_container(parent.cfg[group], resolve=True) for parent in (first, other))
         assert isinstance(one, dict)
         assert isinstance(two, dict)
-        for key in sorted({*one, *two} - {"dropout"}, key=str):
+        for key in sorted({*one, *two} - {"dropout"}, key=str):  # dropout has no part in the vectors
             if one.get(key) != two.get(key):
                 raise CheckpointError(
                     f"{other.run.name} has {group}.{key}={two.get(key)}, but {first.run.name} has "
                     f"{one.get(key)}; only runs of the same model can be averaged."
                 )
-
-
-def _check_dev(first: Parent, other: Parent) -> None:
-    """Reject a run of which dev pairs of the first one are, or may be, training pairs."""
+    ours, theirs = _shapes(first.encoder), _shapes(other.encoder)
+    differing = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
+    if differing:
+        raise CheckpointError(
+            f"{other.run.name} cannot be averaged with {first.run.name}: {differing[0]} is missing in one of "
+            "them or has another shape."
+        )
     seen = describe_seen(first.run.name, first.cfg.data, other.cfg.data)
     if seen is not None:
         raise CheckpointError(
@@ -252,6 +257,10 @@ def _check_dev(first: Parent, other: Parent) -> None:
             hint="Average runs with the same data.seed (data.seed=0) and dev, or with dev pairs of their own "
             "(data.dev_path, data.dev_split).",
         )
+
+
+def _shapes(weights: Weights) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in weights.items()}
 
 
 def _start(parent: Parent) -> dict[str, Tensor]:
@@ -266,7 +275,7 @@ def _start(parent: Parent) -> dict[str, Tensor]:
         freeze(encoder, earlier.settings().get("freeze", "none"))  # what it did not train may be absent
         load_part(encoder, ENCODER, earlier.read_checkpoint(kind), earlier.checkpoint(kind))
     whole = {ENCODER + name: value for name, value in encoder.state_dict().items()}
-    return {name: whole[name] for name in parent.encoder()}
+    return {name: whole[name] for name in parent.encoder}
 
 
 def _stage_before(run: RunFolder) -> RunFolder | None:
@@ -280,24 +289,11 @@ def _mix(start: Weights, tuned: Weights, share: float) -> dict[str, Tensor]:
     return weighted_sum([start, tuned], [1 - share, share])
 
 
-def _mean_head(parents: Sequence[Parent]) -> dict[str, Tensor]:
-    """Average the weights of the losses; nothing if their names or shapes differ."""
-    try:
-        return mean([parent.head() for parent in parents])
-    except ValueError:
-        return {}
-
-
 def _dev_by_share(
-    parent: Parent,
-    encoder: SentenceEncoder,
-    data: SentenceDataModule,
-    start: Weights,
-    tuned: Weights,
-    shares: Sequence[float],
+    dev_of: Callable[[Weights], float], start: Weights, tuned: Weights, shares: Sequence[float]
 ) -> dict[float, float]:
     """Return the dev score of each share of the tuned weights in an average with the start, 1 first."""
-    dev = {share: _dev(parent, encoder, data, _mix(start, tuned, share)) for share in (1.0, *shares)}
+    dev = {share: dev_of(_mix(start, tuned, share)) for share in (1.0, *shares)}
     told = ", ".join(f"{share:g}: {value:.2f}" for share, value in dev.items())
     log.info("dev by the share of the tuned weights in an average with the start: %s", told)
     return dev
@@ -309,42 +305,3 @@ def _dev(parent: Parent, encoder: SentenceEncoder, data: SentenceDataModule, wei
     on_dev = copy.deepcopy(parent.cfg.evaluation)
     on_dev.final = False
     return score(encoder, data, on_dev).dev["spearman"]
-
-
-def _write(
-    run: RunFolder,
-    parents: Sequence[Parent],
-    weights: Weights,
-    encoder: SentenceEncoder,
-    data: SentenceDataModule,
-    details: Mapping[str, Any],
-    started: float,
-) -> None:
-    """Write what a finished run has, but for a history."""
-    cfg = copy.deepcopy(parents[0].cfg)
-    cfg.name = run.path.name
-    scores = score(encoder, data, cfg.evaluation)
-    run.save_config(cfg)
-    content = {"state_dict": dict(weights), "global_step": 0, "epoch": 0}
-    run.write_checkpoint("best", content)
-    run.write_checkpoint("last", content)
-    if scores.test is not None:
-        save_predictions(run, data.tests, scores.test_cosines)
-    trained_on = {str(stage): stage for parent in parents for stage in parent.run.trained_on()}
-    costs = {cost["run"]: cost for parent in parents for cost in parent.run.costs()}
-    all_details = {
-        **details,
-        "seed": cfg.seed,
-        "precision": encoder.precision,
-        "quantization": cfg.model.get("quantization", "none"),
-        **encoder.evaluation_text,
-        "senteval_text": data.text,
-        "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in data.counts],
-        "trained_on": as_plain(tuple(trained_on.values())),
-        "earlier": list(costs.values()),
-        **({} if scores.ranks is None else {"rank": scores.ranks}),
-        **environment(),
-        "wall_seconds": round(time.monotonic() - started, 1),
-    }
-    dev = {**scores.dev} if scores.binary is None else {**scores.dev, "binary": scores.binary}
-    run.save_metrics(RunMetrics(scores.test, dev, all_details))  # last, since it marks the run as finished

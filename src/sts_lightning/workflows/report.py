@@ -12,7 +12,6 @@ from typing import Any
 import lightning.pytorch as pl
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
-from omegaconf import DictConfig
 
 from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
@@ -37,7 +36,7 @@ from sts_lightning.training.module import STSModule
 from sts_lightning.workflows.averaging import ENTRY, mix_with_start
 from sts_lightning.workflows.checks import Parts
 from sts_lightning.workflows.run_page import write_page
-from sts_lightning.workflows.scoring import Scores, score
+from sts_lightning.workflows.scoring import Scores, how_scored, score
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ def report(fitted: Fitted, clock: RunClock) -> float:
     if tuned.ranks is not None:
         details["rank"] = tuned.ranks
     details = {"dev_untuned": before, "worse_than_untuned": worse, **details}
-    metrics = RunMetrics(tuned.test, _dev(tuned), details)
+    metrics = RunMetrics(tuned.test, tuned.dev_entry(), details)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
     log_results(parts.loggers, run, metrics, fitted.trainer.global_step)
@@ -188,50 +187,35 @@ def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreemen
     return find_disagreements(dev_tasks(data.dev), cosines)
 
 
-def _dev(scores: Scores) -> dict[str, Any]:
-    """Return the entry of the dev pairs."""
-    return {**scores.dev} if scores.binary is None else {**scores.dev, "binary": scores.binary}
-
-
 def _details(
     fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float | None
 ) -> dict[str, Any]:
     parts, encoder, phases = fitted.parts, fitted.module.encoder, phases_of(history)
+    start = None if parts.cfg.init_from is None else RunFolder(parts.cfg.init_from)
+    earlier: TrainedOn = () if start is None else start.trained_on()
+    scored = how_scored(encoder, parts.data, parts.cfg)
+    training = {  # what a table of the scores names
+        "max_length": parts.cfg.model.get("max_length"),
+        "precision": parts.machine.precision,
+        "quantization": scored["quantization"],
+    }
     return {
         "test_untuned": fitted.untuned.test if fitted.untuned else None,
         "best_step": best_step,
         "steps": fitted.trainer.global_step,
-        "seed": parts.cfg.seed,
-        "precision": encoder.precision,
-        "quantization": parts.cfg.model.get("quantization", "none"),
-        "training": _training(parts.cfg, parts.machine.precision),
-        "machine": parts.machine.record(),
-        **encoder.evaluation_text,
-        "senteval_text": parts.data.text,
+        **scored,
+        "training": training,
+        "machine": dataclasses.asdict(parts.machine),
         "processes": fitted.trainer.world_size,
         "micro_batch_size": fitted.module.micro_batch_size,
         "phases": None if phases is None else dataclasses.asdict(phases),
-        "data": [dataclasses.asdict(count) | {"kept": count.kept} for count in parts.data.counts],
-        "trained_on": _trained_on(parts),
+        "trained_on": as_plain((*earlier, parts.data.trained_on)),
         "wall_seconds": None if seconds is None else round(seconds, 1),
-        "earlier": RunFolder(parts.cfg.init_from).costs() if parts.cfg.init_from else [],
+        "earlier": [] if start is None else start.costs(),
         "peak_memory_bytes": fitted.peak_memory,
         "resumed": parts.resumed,
         **environment(),
     }
-
-
-def _training(cfg: DictConfig, precision: str) -> dict[str, Any]:
-    """Return the settings of the training that a table of its scores names."""
-    quantization = cfg.model.get("quantization", "none")
-    return {"max_length": cfg.model.get("max_length"), "precision": precision, "quantization": quantization}
-
-
-def _trained_on(parts: Parts) -> list[dict[str, Any] | None]:
-    """Return the data of the stages: those of the runs that the weights come from, then that of this one."""
-    start = parts.cfg.init_from
-    earlier: TrainedOn = () if start is None else RunFolder(start).trained_on()
-    return as_plain((*earlier, parts.data.trained_on))
 
 
 def _plot_dev(scores: Scores, data: SentenceDataModule, run: RunFolder, title: str) -> None:

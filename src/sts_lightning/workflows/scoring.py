@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from omegaconf import DictConfig
@@ -27,6 +28,22 @@ class Scores:
     test_cosines: list[np.ndarray]
     ranks: RankResult | None = None
     binary: BinaryScores | None = None
+
+    def dev_entry(self) -> dict[str, Any]:
+        """Return the entry of the dev pairs in the results of a run."""
+        return {**self.dev} if self.binary is None else {**self.dev, "binary": self.binary}
+
+
+def how_scored(encoder: SentenceEncoder, data: SentenceDataModule, cfg: DictConfig) -> dict[str, Any]:
+    """Return what the results of a run state of its seed, encoder and data."""
+    return {
+        "seed": cfg.seed,
+        "precision": encoder.precision,
+        "quantization": cfg.model.get("quantization", "none"),
+        **encoder.evaluation_text,
+        "senteval_text": data.text,
+        "data": [asdict(count) | {"kept": count.kept} for count in data.counts],
+    }
 
 
 def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> Scores:

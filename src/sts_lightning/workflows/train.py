@@ -6,7 +6,6 @@ import contextlib
 import copy
 import logging
 import signal
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,6 @@ from sts_lightning.config.machine import decided, fix_workspace, weights_device,
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.console import log_to, quiet_lightning
 from sts_lightning.cpu import keep_freed_memory
-from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.pair_tables import values_of
 from sts_lightning.errors import CheckpointError, InterruptedRunError, TrainingError, at_setting
 from sts_lightning.losses.base import Loss
@@ -331,11 +329,10 @@ def _begin(experiment: Experiment) -> None:
         tests = [table for task in parts.data.tests for table in task.subsets.values()]
         report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
         _warn_of_equal_labels(experiment)
-        _report_repeats(experiment.module.loss, parts.data)
     rows, drawn = len(parts.data.train), parts.data.epoch_rows
     alone = parts.data.train_dataloader().drop_last and plan.epoch_steps == drawn // parts.data.batch_size
     if parts.machine.reasons:
-        log.info("%s", parts.machine.describe())
+        log.info("machine: %s", "; ".join(parts.machine.reasons))
     log.info(
         "%s%s%s, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
         f"{rows:,} examples",
@@ -375,23 +372,6 @@ def _warn_of_equal_labels(experiment: Experiment) -> None:
             "scores" if data.label == "score" else "classes",
             type(loss).__name__,
             ", or loss=cosine_mse," if data.label == "score" else "",
-        )
-
-
-def _report_repeats(loss: Loss, data: SentenceDataModule) -> None:
-    """Log how many positives have a text that others have, for a loss whose negatives are other positives."""
-    masks = [bool(part.mask_repeats) for part in loss.modules() if hasattr(part, "mask_repeats")]
-    if not masks:
-        return
-    counts = Counter(values_of(data.train, data.views[:2][-1].column))
-    repeated = sum(count for count in counts.values() if count > 1)
-    if repeated:
-        log.info(
-            "%s of %s positives occur more than once; in a batch they are %s of each other (mask_repeats=%s)",
-            f"{repeated:,}",
-            f"{len(data.train):,}",
-            "no negatives" if all(masks) else "negatives",
-            str(all(masks)).lower(),
         )
 
 
