@@ -56,15 +56,3 @@ def test_mistakes_end_with_one_message(
     assert str(caught.value.code).startswith("error: ")
     assert message in str(caught.value.code)
     assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize("place", [" ", "file", "file/below"])
-@pytest.mark.parametrize("action", [[], ["get", "sts"]])
-def test_a_root_that_is_no_folder(
-    place: str, action: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(SystemExit, match="is not a folder"):
-        main(["data", *action, "--root", place])
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]

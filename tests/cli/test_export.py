@@ -26,16 +26,9 @@ def test_an_export_to_a_place_that_cannot_be_made(
     assert f"{place} cannot be made" in leaves("export", "run", place, capsys=capsys)
 
 
-@pytest.mark.parametrize("text", ["MIT", "a b", "-x", ""])
-def test_what_is_no_licence(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "licence identifier" in leaves("export", "run", "out", f"--license={text}", capsys=capsys)
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--private"], "have no effect without --push"),
-        (["--revision", "b"], "have no effect without --push"),
         (["--push", "mine"], "OWNER/NAME"),
         (["--push", "me/mine"], "HF_TOKEN"),
     ],

@@ -55,7 +55,7 @@ def test_mistakes(tmp_path: Path, capsys: Capture) -> None:
     assert "error: there is no table no_such_table; there are: best_minilm, " in mistake("no_such_table")
     assert "--jobs" in mistake("run", "losses_minilm", "--jobs", "0")
     Path(tmp_path / "file").touch()
-    assert "file is not a folder" in mistake("report", "losses_minilm", "--folder", str(tmp_path / "file"))
+    assert "is a file" in mistake("report", "losses_minilm", "--folder", str(tmp_path / "file"))
     assert "--launcher process" in mistake("plan", "losses_minilm", "--set", "nope")
     assert "hydra.launcher.nope: no such setting" in mistake("plan", "losses_minilm", "--set", "nope=1")
     absent = tmp_path / "absent"

@@ -96,7 +96,7 @@ def test_mistakes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "score", str(run), str(pairs), capsys=capsys
     )
     same = ["--columns", "q", "q"]
-    assert "named twice" in leaves("score", str(run), str(pairs), *same, capsys=capsys)
+    assert "names 'q' twice" in leaves("score", str(run), str(pairs), *same, capsys=capsys)
     assert "absent" in leaves("score", str(run), str(tmp_path / "absent"), capsys=capsys)
     pairs.write_text("sentence1,sentence2\na dog,a cat\n")
     assert "not a run folder" in leaves("score", str(tmp_path), str(pairs), capsys=capsys)

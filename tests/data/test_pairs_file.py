@@ -89,7 +89,7 @@ def test_own_columns_range_and_files(tmp_path: Path) -> None:
     [
         (HEAD + "a,b,1\nc,,2\n", r"mine\.csv, line 3: a sentence is empty"),
         (HEAD + "a,b,inf\n", r"mine\.csv, line 2: the score 'inf' is not a number"),
-        (HEAD + "a,b,3\nc,d,3\n", r"mine\.csv: all 2 scores equal 3"),
+        (HEAD + "a,b,3\nc,d,3\n", r"mine\.csv: 2 distinct pairs are too few"),
         (HEAD + "a,b,3\n", r"mine\.csv: 1 distinct pair"),
         (HEAD + "a,b,3\nb,c,2\n", r"2 distinct pairs are too few to take a dev split"),
     ],
@@ -196,7 +196,7 @@ def test_a_column_that_occurs_twice(kind: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"line 1: the header has 'score' more than once"):
         read(tmp_path / f"mine.{kind}", content if kind == "csv" else content.replace(",", "\t"))
     unused = content.replace("score,score", "note,note").replace("sentence2,note", "sentence2,score")
-    with pytest.raises(DataError, match="scores equal"):  # a surplus column may occur twice
+    with pytest.raises(DataError, match="too few"):  # a surplus column may occur twice
         read(tmp_path / "mine.csv", unused.replace("score,note", "score,sentence"))
 
 

@@ -139,7 +139,7 @@ def test_equal_scores_train_but_do_not_select(tmp_path: Path) -> None:
     data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev)
     data.setup()
     assert set(data.train["label"]) == {5}
-    with pytest.raises(DataError, match=r"all 20 scores equal 1.* data\.dev_path="):
+    with pytest.raises(DataError, match=r"at most one has another score.* data\.dev_path="):
         PairsFileData(path, batch_size=2, seed=0).setup()
     with pytest.raises(DataError, match=r"mine\.csv: all 20 scores equal 1;"):
         PairsFileData(scored(tmp_path / "other.csv", 0, 1), batch_size=2, seed=0, dev_path=path).setup()

@@ -97,13 +97,6 @@ def test_without_own_pairs_the_dev_set_is_sts_b(root: Path) -> None:
     assert len(data.tests) == 7
 
 
-@pytest.mark.parametrize("name", ["scored_columns", "score_range"])
-def test_settings_of_files_that_are_not_given(name: str) -> None:
-    settings: dict[str, Any] = {"scored_columns": ("q", "a", "s"), "score_range": (0.0, 1.0)}
-    with pytest.raises(ValueError, match=f"^{name} has no effect"):
-        SentencesData("absent", 2, 1, path="mine.txt", **{name: settings[name]})
-
-
 @pytest.mark.parametrize(
     ("pairs", "where"),
     [

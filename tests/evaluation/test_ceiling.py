@@ -64,7 +64,7 @@ def test_the_papers_formula_by_hand() -> None:
 def test_what_has_no_ceiling() -> None:
     with pytest.raises(ValueError, match="all gold scores are equal"):
         ceiling(np.ones(4))
-    with pytest.raises(ValueError, match="fewer than two pairs"):
+    with pytest.raises(ValueError, match="all gold scores are equal"):
         ceiling(np.arange(1))
 
 

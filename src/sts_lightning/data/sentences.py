@@ -66,6 +66,8 @@ class SentencesData(SentEvalData):
         check_limit(limit)
         if path is not None:
             weighted(path)
+        if official_repetition and not repetition:
+            raise ValueError("official_repetition has no effect without repetition; set that, too.")
         self.path = path
         self.num_views = views
         self._views = repeated_views(views, repetition, seed, official_repetition)

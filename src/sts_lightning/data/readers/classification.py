@@ -132,8 +132,7 @@ def _load_transfer(folder: Path, name: str) -> ClassificationTask:
     for path, found_rows in zip(files, rows_of, strict=True):
         splits.append(_split(found_rows, classes, path))
         check_count(path, folder, len(splits[-1].labels))
-    dev = splits[1] if len(splits) == 3 else None
-    return ClassificationTask(name, splits[0], dev, splits[-1])
+    return ClassificationTask(name, splits[0], splits[1] if len(splits) == 3 else None, splits[-1])
 
 
 Row = tuple[int, str, tuple[str, ...]]
