@@ -76,7 +76,7 @@ def test_denoising_subtracts_the_bare_template(denoise: Denoise, template: str) 
     encoder = tiny_bert(dropout=0.0, pooling="mask_token", template=template, denoise=denoise).eval()
     sentences = ["abc", "x"]
     found = encoder(encoder.prepare(512, training=True)([sentences], [None]))
-    mask, pad = encoder.tokenizer.mask_token_id, encoder.tokenizer.tokenizer.pad_token_id
+    mask, pad = encoder.tokenizer.tokenizer.mask_token_id, encoder.tokenizer.tokenizer.pad_token_id
     for row, sentence in enumerate(sentences):
         (ids,) = encoder.tokenizer([sentence])
         start, length = ids.index(encoder.tokenizer.tokenizer('"')["input_ids"][1]) + 1, len(sentence)
@@ -148,11 +148,10 @@ def test_denoised_gradient_flows_through_both_parts() -> None:
 
 
 def test_positions_of_robertas_family_start_behind_the_padding_index() -> None:
-    config = RobertaConfig(
-        vocab_size=120, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
-    )
-    backbone = RobertaModel(config, add_pooling_layer=False)
     tokenizer = character_tokenizer()
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    config = RobertaConfig(vocab_size=len(tokenizer), **shape)
+    backbone = RobertaModel(config, add_pooling_layer=False)
     encoder = SentenceEncoder(backbone, tokenizer, max_length=16, template="{sentence} .", denoise="shift")
     assert encoder.tokenizer.position_offset == config.pad_token_id + 1
 
