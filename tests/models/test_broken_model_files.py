@@ -67,15 +67,15 @@ DAMAGED: dict[str, dict[str, Callable[[Path], object]]] = {
         "infinite": values(lambda found: found[POSITIONS][0, 0].fill_(-torch.inf)),
     },
     "config.json": {
-        **EVERY,
+        "empty": EVERY["empty"],
         "a list": lambda path: path.write_text("[]"),
         "no type": setting(model_type=None),
         "a text for a size": setting(hidden_size="wide"),
         "another size": setting(hidden_size=64),
         "more layers": setting(num_hidden_layers=3),
     },
-    "tokenizer.json": {**EVERY, "an object": lambda path: path.write_text("{}")},
-    "tokenizer_config.json": EVERY,
+    "tokenizer.json": {"noise": EVERY["noise"], "an object": lambda path: path.write_text("{}")},
+    "tokenizer_config.json": {"noise": EVERY["noise"]},
     "modules.json": {
         **EVERY,
         "a mapping": lambda path: path.write_text("{}"),

@@ -76,7 +76,7 @@ def test_denoising_subtracts_the_bare_template(denoise: Denoise, template: str) 
     encoder = tiny_bert(dropout=0.0, pooling="mask_token", template=template, denoise=denoise).eval()
     sentences = ["abc", "x"]
     found = encoder(encoder.prepare(512, training=True)([sentences], [None]))
-    mask, pad = encoder.tokenizer.mask_token_id, encoder.tokenizer.tokenizer.pad_token_id
+    mask, pad = encoder.tokenizer.tokenizer.mask_token_id, encoder.tokenizer.tokenizer.pad_token_id
     for row, sentence in enumerate(sentences):
         (ids,) = encoder.tokenizer([sentence])
         start, length = ids.index(encoder.tokenizer.tokenizer('"')["input_ids"][1]) + 1, len(sentence)

@@ -125,9 +125,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "mpnet_base": {"model_type": "mpnet", "normalize": True},
     "modernbert_base": {"model_type": "modernbert"},
     "bge_base": {"pooling": "cls", "normalize": True},
-    "bge_small": {"pooling": "cls", "normalize": True},
     "e5_base": {"normalize": True, "prompts": {"x": "query: "}, "default_prompt_name": "x"},
-    "gte_base": {"normalize": True},
     "mxbai_large": {"pooling": "cls", "prompts": {"query": "Represent : "}},
     "embeddinggemma": {
         "model_type": "gemma3_text",

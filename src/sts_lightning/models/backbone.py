@@ -27,10 +27,11 @@ from transformers import (
 from sts_lightning.choices import Attention, Precision, Quantization
 from sts_lightning.distributed import local_rank
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.models import jina_bert, nomic_bert
+from sts_lightning.models import nomic_bert
 from sts_lightning.models.encoder_decoder import loader, take_encoder, used_keys
 from sts_lightning.models.hub import find
 from sts_lightning.models.inference import is_out_of_memory
+from sts_lightning.models.jina_bert import JinaBertModel
 from sts_lightning.models.limits import number_positions
 from sts_lightning.models.quantization import (
     check_fraction,
@@ -145,12 +146,18 @@ def load_backbone(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
             "...); they would be random."
         )
-    for architecture, present in (
-        (jina_bert, isinstance(backbone, jina_bert.JinaBertModel)),
-        (nomic_bert, backbone.config.model_type == "nomic_bert"),
-    ):
-        if present:
-            architecture.check_weights(name, set(report["unexpected_keys"]))
+    is_nomic = backbone.config.model_type == "nomic_bert"
+    written_for = "nomic-embed-text-v1" if is_nomic else None
+    if isinstance(backbone, JinaBertModel):
+        written_for = "jina-embeddings-v2-base-en"
+    further = [
+        key for key in report["unexpected_keys"] if not key.startswith(("pooler.", "cls.", "lm_head."))
+    ]
+    if written_for and further:  # of later or other models of these names: biases, experts, norms
+        raise CheckpointError(
+            f"{name} has another architecture than {written_for}, with further weights "
+            f"({', '.join(sorted(further)[:3])}, ...); choose another model."
+        )
     check_finite(backbone.named_parameters(), name, "model.name")
     prepare(backbone)
     set_attention(backbone, config or {}, name)

@@ -13,32 +13,12 @@ from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 
-from sts_lightning.errors import CheckpointError
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "reglu": F.relu}
 
 
 def is_jina_bert(config: PreTrainedConfig) -> bool:
     """Return whether a configuration of type ``bert`` is of this architecture: BERT itself has no ALiBi."""
     return config.model_type == "bert" and getattr(config, "position_embedding_type", None) == "alibi"
-
-
-def check_weights(name: str, unexpected: set[str]) -> None:
-    """Reject a checkpoint with further weights, such as the normalised queries of other languages' models.
-
-    Args:
-        name: Name of the model.
-        unexpected: Keys of the checkpoint that `JinaBertModel` lacks.
-
-    Raises:
-        CheckpointError: One of them takes part in the vectors.
-    """
-    further = sorted(key for key in unexpected if not key.startswith(("pooler.", "cls.")))
-    if further:
-        raise CheckpointError(
-            f"{name} has another architecture than jina-embeddings-v2-base-en, with further weights "
-            f"({', '.join(further[:3])}, ...); choose another model."
-        )
 
 
 def head_slopes(heads: int) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from transformers import PreTrainedConfig
 
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.errors import ConfigError
 
 SIZES = {
     "n_embd": "hidden_size",
@@ -44,17 +44,3 @@ def check_config(config: PreTrainedConfig, name: str) -> None:
                 key="model.name",
                 hint="Choose another model, such as nomic-embed-text-v1.",
             )
-
-
-def check_weights(name: str, unexpected: set[str]) -> None:
-    """Reject a checkpoint with further weights, such as biases or the experts of later models.
-
-    Raises:
-        CheckpointError: One of them takes part in the vectors.
-    """
-    further = sorted(key for key in unexpected if not key.startswith(("pooler.", "cls.", "lm_head.")))
-    if further:
-        raise CheckpointError(
-            f"{name} has another architecture than nomic-embed-text-v1, with further weights "
-            f"({', '.join(further[:3])}, ...); choose another model."
-        )
