@@ -146,7 +146,7 @@ def test_each_unsupervised_recipe_takes_rank_reduction(
 @pytest.mark.parametrize(
     ("experiment", "extra"),
     [
-        ("esimcse", ["queue.size=12"]),
+        ("esimcse", ["companion.size=12"]),
         ("regression_head", []),
         ("stage2", ["callbacks=ema"]),
         ("pcc_stage2", ["callbacks=ema"]),

@@ -157,7 +157,7 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
     ("overrides", "key", "message"),
     [
         ("loss=infonce data.kind=sentences data.views=1 regularizer=global_orthogonal", "loss", "needs 2 or"),
-        ("loss=pearson queue.size=8", "queue.size", "takes no negatives. Losses that do: infocse, infonce"),
+        ("companion=momentum_queue", "companion", "PearsonLoss takes no negatives. Losses that do: infonce"),
         ("companion=twin", "companion", "PearsonLoss takes no twin. Losses that do: contrastive_tension"),
         ("loss=contrastive_tension data.kind=sentences data.views=1", "companion", "provides twin"),
         ("loss=rankcse data.kind=sentences", "companion", "needs a companion that provides teacher"),
@@ -221,8 +221,6 @@ def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        "queue.momentum=0.9",
-        "queue.official=true",
         "optim.head_lr=1e-3",
         "optim.layer_decay=0.9 loss=mse freeze=encoder",
         "trainer.wise_ft=[0.5] loss=mse freeze=encoder",

@@ -24,6 +24,7 @@ from sts_lightning.planning.skeleton import Skeleton, build_skeleton
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training import masked_lm
 from sts_lightning.training.companion import Companion
+from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
 from sts_lightning.training.teacher import Encodes, Teacher
 
@@ -129,8 +130,16 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
 
 
 @contextmanager
-def usual_words(companion: Companion | None) -> Iterator[None]:
-    """Let a masked language model choose as many words as its rate says; fake masks have no positions."""
+def usual_values(companion: Companion | None) -> Iterator[None]:
+    """Let a masked language model choose as many words as its rate says, and a queue be full.
+
+    Fake masks have no positions, and a fake number of vectors no value.
+    """
+    if isinstance(companion, MomentumQueue):
+        # A copy, since the step exchanges what the loss reads for other tensors.
+        with replaced(companion, {"negatives": lambda: companion.vectors.clone()}):
+            yield
+        return
     if not isinstance(companion, masked_lm.MaskedLanguageModel):
         yield
         return

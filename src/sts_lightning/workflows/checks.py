@@ -300,15 +300,12 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             "add callbacks=rank_monitor.",
             key="regularizer",
         )
-    supplied = {"negatives": "queue.size"} if cfg.queue.size else {}
-    if companion is not None:
-        supplied[companion.provides] = "companion"
-    for argument, key in supplied.items():
-        if argument not in loss.takes:
-            able = ", ".join(stem for stem, other in all_losses().items() if argument in other.takes)
-            text = f"{key}: {name} takes no {argument}. Losses that do: {able or 'none'}."
-            yield ConfigError(text, key=key)
-    for argument in sorted(set(loss.requires) - supplied.keys()):
+    supplied = None if companion is None else companion.provides
+    if supplied is not None and supplied not in loss.takes:
+        able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.takes)
+        text = f"companion: {name} takes no {supplied}. Losses that do: {able or 'none'}."
+        yield ConfigError(text, key="companion")
+    for argument in sorted(set(loss.requires) - {supplied}):
         yield ConfigError(
             f"{name} needs a companion that provides {argument}.",
             key="companion",
@@ -323,11 +320,9 @@ def unread(cfg: DictConfig, loss: Loss) -> list[str]:
         cfg: A configuration without interpolations.
         loss: Its loss.
     """
-    no_queue, frozen = not cfg.queue.size, not trains(cfg.freeze)
+    frozen = not trains(cfg.freeze)
     listmle, mse = cfg.loss.get("distillation") == "listmle", cfg.loss.get("comparison") == "mse"
     rules: list[tuple[str, object, bool, str]] = [
-        ("queue.momentum", 0.995, no_queue, "queue.size=0"),
-        ("queue.official", False, no_queue, "queue.size=0"),
         ("optim.head_lr", None, not _has_head(loss), f"{type(loss).__name__}, which has no head"),
         ("regularizer", None, frozen, f"freeze={cfg.freeze}"),
         ("trainer.wise_ft", [], frozen, f"freeze={cfg.freeze}"),
