@@ -161,6 +161,7 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
         ("companion=twin", "companion", "PearsonLoss takes no twin. Losses that do: contrastive_tension"),
         ("loss=contrastive_tension data.kind=sentences data.views=1", "companion", "provides twin"),
         ("loss=rankcse data.kind=sentences", "companion", "needs a companion that provides teacher"),
+        ("loss=infocse data.kind=sentences", "companion", "Add companion=masked_lm, or"),
         ("regularizer=rank_reduction regularizer.phase2=none", "regularizer", "add callbacks=rank_monitor"),
         ("freeze=encoder", "freeze", "leaves nothing to train: PearsonLoss has no head"),
         ("init=final", "init", "needs the run to start from: init_from=<run folder>"),

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from hydra.utils import get_class
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.conf_folders import PACKAGED
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config, check_known
 from sts_lightning.config.keys import suggest, unknown_key
@@ -309,8 +311,16 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         yield ConfigError(
             f"{name} needs a companion that provides {argument}.",
             key="companion",
-            hint=f"Add companion={argument}, or an experiment that has it.",
+            hint=f"Add companion={' or '.join(_providers(argument))}, or an experiment that has it.",
         )
+
+
+def _providers(argument: str) -> list[str]:
+    """Return the choices of ``companion`` that supply an argument of a loss."""
+    targets = {path.stem: OmegaConf.load(path).get("_target_") for path in (PACKAGED / "companion").iterdir()}
+    return sorted(
+        name for name, target in targets.items() if target and get_class(target).provides == argument
+    )
 
 
 def unread(cfg: DictConfig, loss: Loss) -> list[str]:

@@ -15,6 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, StrictUndefined
 
 from sts_lightning.choices import ExportFormat
+from sts_lightning.config.keys import flat
 from sts_lightning.data.overlap import filter_of
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.bootstrap import Interval, score_intervals
@@ -180,7 +181,7 @@ def card_facts(folder: Path) -> CardFacts:
     settings = run.settings()
     metrics = run.metrics() if run.metrics_file.exists() else None
     details = metrics.details if metrics else {}
-    mixed = "averaged" in details or _at(details, "wise_ft.share") not in (None, 1)
+    mixed = "averaged" in details or flat(details).get("wise_ft.share") not in (None, 1)
     return CardFacts(
         name=str(settings.get("name") or folder.resolve().name),
         base=_base(settings),
@@ -193,17 +194,11 @@ def card_facts(folder: Path) -> CardFacts:
     )
 
 
-def _at(values: Any, key: str) -> Any:
-    """Return a value of a configuration by its dotted key; None without it."""
-    for part in key.split("."):
-        values = values.get(part) if isinstance(values, Mapping) else None
-    return values
-
-
 def _base(settings: Mapping[Any, Any]) -> Base:
-    name = _at(settings, "model.name")
+    model = settings.get("model") or {}
+    name = model.get("name")
     if not isinstance(name, str):
-        return Base(_last(_at(settings, "model._target_") or UNKNOWN))
+        return Base(_last(model.get("_target_") or UNKNOWN))
     if Path(name).is_dir():  # its place on this machine is nobody else's business
         return Base(Path(name).resolve().name, licence=_licence(name))
     hub_id, _, revision = name.partition("@")
@@ -246,21 +241,21 @@ DETAILS = {
 
 def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the training by the names that the card gives them."""
-    start = settings.get("init_from")
-    share = _at(details, "averaged.share" if "averaged" in details else "wise_ft.share")
-    averaged = ", ".join(Path(run).name for run in _at(details, "averaged.runs") or ())
+    chosen, found, start = flat(settings), flat(details), settings.get("init_from")
+    share = found.get("averaged.share" if "averaged" in details else "wise_ft.share")
+    averaged = ", ".join(Path(run).name for run in found.get("averaged.runs") or ())
     rows = {
         "average of the weights of": averaged and f"{averaged} (settings of the first)",
         "share of the trained weights, the rest being the start": None if share == 1 else share,
         "loss": _described(settings.get("loss")),
         "regularizer": _described(settings.get("regularizer")),
-        "companion": _last(_at(settings, "companion._target_") or ""),  # its sources are paths
-        "training data": _last(_at(settings, "data._target_") or ""),
+        "companion": _last(chosen.get("companion._target_") or ""),  # its sources are paths
+        "training data": _last(chosen.get("data._target_") or ""),
         "started from the weights of": Path(start).name if isinstance(start, str) else None,
-        "pooling": _at(settings, "prompt.pooling") or _at(settings, "model.pooling"),
-        "adapter": _described(_at(settings, "model.adapter")),
-        **{name: _at(settings, key) for name, key in RECIPE.items()},
-        **{name: _at(details, key) for name, key in DETAILS.items()},
+        "pooling": chosen.get("prompt.pooling") or chosen.get("model.pooling"),
+        "adapter": _described((settings.get("model") or {}).get("adapter")),
+        **{name: chosen.get(key) for name, key in RECIPE.items()},
+        **{name: found.get(key) for name, key in DETAILS.items()},
         "versions": ", ".join(f"{name} {value}" for name, value in (details.get("versions") or {}).items()),
     }
     return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
@@ -298,6 +293,7 @@ def _scores(run: RunFolder, metrics: RunMetrics | None) -> dict[str, Score]:
 
 def _hub_data(settings: Mapping[Any, Any]) -> list[str]:
     """Return the id of the data set on the hub that a run was trained on, if it was one."""
-    path, kind = _at(settings, "data.path"), _last(_at(settings, "data._target_"))
+    data = settings.get("data") or {}
+    path, kind = data.get("path"), _last(data.get("_target_"))
     of_hub = kind in ("PairsHubData", "TripletsHubData") and isinstance(path, str)
     return [path] if of_hub and not Path(path).exists() else []
