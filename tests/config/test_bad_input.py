@@ -31,7 +31,7 @@ MATRYOSHKA += ["+loss.inner.temperature=0.2", "loss.dimensions=[32,16]", "loss.w
 
 BASES: dict[str, list[str]] = {
     "pairs": [],
-    "triplets": [*TRIPLETS, "queue.size=8"],
+    "triplets": [*TRIPLETS, "companion=momentum_queue"],
     "sentences": SENTENCES,
     "rank": ["regularizer=rank_reduction", "callbacks=rank_monitor"],
     "decoder": ["model=tiny_mistral", "prompt=eol"],
@@ -63,8 +63,6 @@ VALUES: dict[str, dict[str, str]] = {
         "model": "null '' 5 ${nope}",
         "regularizer": "'' x 5",
         "loss.official": "null yes 7",
-        "queue.size": "-1 8 100000000",
-        "queue.momentum": "-1 1",
         "data.kind": "nonsense 7",
         "data.batch_size": "null fast nan 1.5 0 1 2000000",
         "data.train_size": "1 2000000",
@@ -96,13 +94,14 @@ VALUES: dict[str, dict[str, str]] = {
         "trainer.deterministic": "null maybe 1",
         "trainer.chunk_tokens": "fast 1.5 0",
         "trainer.micro_batch_size": "fast [] 1.5 0",
-        "queue": "${seed}",
+        "companion": "${seed}",
         "logger": "5",
         "logger.tensorboard.name": "true",
     },
     "triplets": {
         "loss.temperature": "null nan 1e30 0",
-        "queue.momentum": "1",
+        "companion.size": "-1 0 100000000",
+        "companion.momentum": "-1 1",
     },
     "sentences": {
         "data.views": "0 4",

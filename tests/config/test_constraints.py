@@ -74,7 +74,7 @@ def test_every_choice_of_loggers_keeps_the_history(logger: str, config: Config) 
     [
         ("+optim.lrr=1e-3", r"optim\.lrr: no such setting.*optim\.lr"),
         ("+trainer.accumulate_grad_batches=4", r"set by \+trainer\.extra\.accumulate_grad_batches"),
-        ("+queue.length=4", r"queue\.length: no such setting"),
+        ("+queue.size=4", r"queue: no such setting"),
         ("+model_nam=x", r"model_nam: no such setting. Did you mean model\?"),
         ("+data_r=x", r"data_r: no such setting"),  # others refer to data_root alone
     ],

@@ -23,14 +23,14 @@ def test_one_message_names_all_that_has_to_be_added(tmp_path: Path) -> None:
     cfg = {
         "model": {"_target_": "my.model", "trust_remote_code": True},
         "loss": {"_target_": own},
-        "trainer": {"extra": {"plugins": "x"}},
+        "callbacks": {"x": {"_partial_": True}},
         **OF_ENCODER,
     }
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(cfg))
     with pytest.raises(UntrustedError) as caught:
         RunFolder(tmp_path).load_config()
     message = str(caught.value)
-    names = ["my.model", own, "trainer.extra.plugins"]
+    names = ["callbacks.x._partial_", "my.model", own]
     assert f"trust=[{','.join(names)}] trust_remote_code=true (train, eval)" in message
     options = " ".join(f"--trust {name}" for name in names)
     assert f"{options} --trust-remote-code (sts-lightning export)" in message

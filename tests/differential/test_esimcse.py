@@ -43,7 +43,9 @@ class Theirs(Fork):
 def test_training(official: bool) -> None:
     """Five updates with a queue that fills and overflows; by default the projection is another one."""
     encoder = spread(tiny_bert(dropout=0.0, pooling="cls", max_length=32, projection="always"))
-    queue = MomentumQueue(encoder, QUEUE, MOMENTUM, official=official).train()
+    queue = MomentumQueue(QUEUE, MOMENTUM, official)
+    queue.connect(encoder)
+    queue.train()
     if official:
         spread(queue.encoder_copy)
     theirs = Theirs(encoder, queue.encoder_copy)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from sts_lightning.losses.infocse import InfoCSELoss
-from sts_lightning.losses.infonce import InfoNCELoss
 
 
 def test_equals_infonce_by_hand_plus_the_weighted_term() -> None:
@@ -26,13 +25,6 @@ def test_the_auxiliary_network_learns_by_its_weight() -> None:
     InfoCSELoss(auxiliary_weight=0.5)(torch.randn(2, 3, 4), auxiliary=auxiliary).backward()
     assert auxiliary.grad is not None
     assert auxiliary.grad.item() == 0.5
-
-
-def test_takes_a_queue() -> None:
-    views, queue = torch.randn(2, 3, 4), torch.randn(5, 4)
-    loss = InfoCSELoss(auxiliary_weight=0)
-    value = loss(views, negatives=queue, auxiliary=torch.tensor(1.0))
-    torch.testing.assert_close(value, InfoNCELoss()(views, negatives=queue))
 
 
 def test_rejects() -> None:

@@ -68,7 +68,13 @@ CASES = {
         "companion.lower_layers=1",
         "companion.layers=1",
     ],
-    "queue of negatives": ["model=tiny_bert", "loss=infonce", "data.kind=sentences", "queue.size=32"],
+    "queue of negatives": [
+        "model=tiny_bert",
+        "loss=infonce",
+        "data.kind=sentences",
+        "companion=momentum_queue",
+        "companion.size=32",
+    ],
 }
 
 

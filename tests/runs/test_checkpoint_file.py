@@ -11,17 +11,18 @@ import pytest
 import torch
 
 from sts_lightning.runs import folder
-from sts_lightning.runs.folder import read_checkpoint, write_checkpoint
+from sts_lightning.runs.folder import RunFolder
 
 CONTENT = {"state_dict": {"weight": torch.arange(200_000.0)}, "global_step": 3}
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "best.ckpt", CONTENT)
-    found = read_checkpoint(tmp_path / "best.ckpt")
+    run = RunFolder(tmp_path)
+    run.write_checkpoint("best", CONTENT)
+    found = run.read_checkpoint("best")
     assert torch.equal(found["state_dict"]["weight"], CONTENT["state_dict"]["weight"])  # type: ignore[index]
     assert found["global_step"] == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["best.ckpt"]
+    assert [path.name for path in run.checkpoints.iterdir()] == ["best.ckpt"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
@@ -32,5 +33,5 @@ def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(folder, "replacing", on_full_disk)
     with pytest.raises(OSError, match="No space left") as raised:
-        write_checkpoint(tmp_path / "best.ckpt", CONTENT)
+        RunFolder(tmp_path).write_checkpoint("best", CONTENT)
     assert raised.value.errno == errno.ENOSPC

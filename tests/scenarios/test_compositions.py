@@ -55,14 +55,14 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
             if weight.dim() == 2:  # at BERT's initial weights all cosines are equal but for rounding
                 weight.mul_(10)
     loss = make(row.partition(",")[0], encoder.dimension).float()
-    companion = companion_of(loss, encoder.dimension)
+    queue = MomentumQueue(size=4, momentum=0.9)
+    companion = queue if row == QUEUE else companion_of(loss, encoder.dimension)
     if companion is not None:
         companion.connect(encoder)
-    queue = MomentumQueue(encoder, size=4, momentum=0.9) if row == QUEUE else None
-    if queue is not None:
+    if companion is queue:
         queue.push(torch.randn(4, encoder.dimension, generator=torch.Generator().manual_seed(0)))
     none: Any = None
-    module = STSModule(encoder, loss, none, none, queue=queue, companion=companion, micro_batch_size=micro)
+    module = STSModule(encoder, loss, none, none, companion=companion, micro_batch_size=micro)
     views, label = max(loss.views), loss.labels[0]
     columns = [f"text{view}" for view in range(views)]
     labels = 3 if label == "class" else 6
@@ -73,7 +73,9 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
     prepare = encoder.prepare(40, training=True)
     batch = ViewCollator([View(name) for name in columns], label, prepare, shard)(examples)
     step = module._embed(batch, 0)
-    extra = {part.provides: part(step) for part in module._companions()} | module.read_batch(batch)
+    extra = module.read_batch(batch)
+    if companion is not None:
+        extra[companion.provides] = companion(step)
     torch.manual_seed(0)  # of losses that draw
     module._loss(step, extra).backward()
     result = {}

@@ -41,7 +41,13 @@ RECIPES = {
     "smooth_k2": ["loss=smooth_k2"],
     "cross_entropy": ["loss=cross_entropy", "data.kind=classes"],
     "rank_reduction": ["loss=infonce", "data.kind=sentences", "regularizer=rank_reduction"],
-    "queue": ["loss=infonce", "data.kind=sentences", "queue.size=24", "data.repetition=0.3"],
+    "queue": [
+        "loss=infonce",
+        "data.kind=sentences",
+        "companion=momentum_queue",
+        "companion.size=24",
+        "data.repetition=0.3",
+    ],
 }
 
 

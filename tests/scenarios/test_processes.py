@@ -54,7 +54,16 @@ def same(one: Path, two: Path) -> None:
     [
         (2, ["model.dropout=0", "trainer.micro_batch_size=2"]),
         (2, ["model.dropout=0", "trainer.wise_ft=[0,0.5]", "evaluation.untuned=true"]),
-        (3, ["model.dropout=0", "loss=infonce", "data.kind=sentences", "queue.size=12"]),
+        (
+            3,
+            [
+                "model.dropout=0",
+                "loss=infonce",
+                "data.kind=sentences",
+                "companion=momentum_queue",
+                "companion.size=12",
+            ],
+        ),
     ],
 )
 def test_several_processes_equal_one(

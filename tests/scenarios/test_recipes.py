@@ -142,7 +142,7 @@ def test_an_unsupervised_recipe_takes_rank_reduction(experiment: str, config: Co
 @pytest.mark.parametrize(
     ("experiment", "extra"),
     [
-        ("esimcse", ["queue.size=12"]),
+        ("esimcse", ["companion.size=12"]),
         ("pcc_stage2", ["callbacks=ema"]),
         ("regression_head", ["callbacks=ema"]),
         ("infocse", ["callbacks=ema"]),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import UntrustedError
+from sts_lightning.errors import UntrustedError, UserError
 from tests.shared_runs import entries
 from tests.shared_runs.changes import set_at
 from tests.shared_runs.entries import ENTRIES, edit
@@ -39,11 +39,6 @@ SETTINGS: dict[str, tuple[str, object]] = {
     "model.config.experts_implementation": ("model.config.experts_implementation", "org/kernel"),
     "model.config.auto_map": ("model.config.auto_map", {"AutoModel": "org/repo--file.Class"}),
     "model.config.quantization_config": ("model.config.quantization_config", {"quant_method": "x"}),
-    "trainer.extra.plugins": ("trainer.extra.plugins", ["x"]),
-    "trainer.extra.strategy": ("trainer.extra.strategy", "x"),
-    "trainer.extra.callbacks": ("trainer.extra.callbacks", "x"),
-    "trainer.extra.default_root_dir": ("trainer.extra.default_root_dir", "/elsewhere"),
-    "trainer.extra.model_registry": ("trainer.extra.model_registry", "org/x"),
     "logger.csv.save_dir": ("logger.csv.save_dir", "/elsewhere"),
     "logger.tb.name": (
         "logger.tb",
@@ -69,8 +64,6 @@ SETTINGS: dict[str, tuple[str, object]] = {
         "companion",
         {"_target_": "sts_lightning.training.teacher.Teacher", "sources": ["x"], "cache_dir": "/elsewhere"},
     ),
-    "trainer.extra.profiler": ("trainer.extra.profiler", "simple"),
-    "prompt.name": ("prompt.name", "org/other-model"),
     "prompt.trust_remote_code": ("prompt.trust_remote_code", True),
     "model.trust_remote_code": ("model.trust_remote_code", "please"),
     "data._partial_": ("data._partial_", True),
@@ -91,6 +84,22 @@ def test_a_setting_by_which_a_library_would_load_code(key: str, run: Path, tmp_p
     with pytest.raises(UntrustedError) as caught:
         ENTRIES[entry](run, tmp_path / "out")
     assert f"\n  {key}: " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "entry", "message"),
+    [
+        ("prompt.name", "org/other-model", "load", r"settings differ in prompt\.name"),
+        ("trainer.extra.plugins", ["x"], "resume", r"trainer\.extra\.plugins: no such setting"),
+        ("trainer.extra.default_root_dir", "/elsewhere", "resume", "no such setting"),
+    ],
+)
+def test_a_setting_that_no_run_has(
+    key: str, value: object, entry: str, message: str, run: Path, tmp_path: Path
+) -> None:
+    edit(run / "config.yaml", set_at(key, value))
+    with pytest.raises(UserError, match=message):
+        ENTRIES[entry](run, tmp_path / "out")
 
 
 @pytest.mark.parametrize("value", [{"x": 1}, {"x": "y"}, True])

@@ -8,15 +8,22 @@ from peft import LoraConfig
 
 from sts_lightning.choices import Quantization
 from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.queue import MomentumQueue
 
 
+def connected(encoder: SentenceEncoder, size: int, momentum: float, official: bool = False) -> MomentumQueue:
+    queue = MomentumQueue(size, momentum, official)
+    queue.connect(encoder)
+    return queue
+
+
 def test_keeps_the_latest_vectors_oldest_first() -> None:
     encoder = tiny_bert(dropout=0.5)
-    queue = MomentumQueue(encoder, size=5, momentum=0.9).train()
+    queue = connected(encoder, size=5, momentum=0.9).train()
     assert queue.negatives().shape == (0, 32)
     seen = []
     for texts in (["a", "b"], ["c", "d"], ["e", "f", "g"]):
@@ -28,7 +35,7 @@ def test_keeps_the_latest_vectors_oldest_first() -> None:
 
 def test_follows_the_encoder() -> None:
     encoder = tiny_bert()
-    queue = MomentumQueue(encoder, size=2, momentum=0.75)
+    queue = connected(encoder, size=2, momentum=0.75)
     name, weight = next(iter(encoder.named_parameters()))
     before = weight.detach().clone()
     with torch.no_grad():
@@ -41,26 +48,26 @@ def test_follows_the_encoder() -> None:
 
 def test_its_vectors_are_projected_as_in_training() -> None:
     encoder = tiny_bert(dropout=0.0, projection="train")
-    queue = MomentumQueue(encoder, size=1, momentum=0.9).train()
+    queue = connected(encoder, size=1, momentum=0.9).train()
     queue.push(queue.embed(encoder.tokenizer.rows(["abc"], 512)))
     projected = encoder.projector(torch.from_numpy(encoder.encode(["abc"])))
     torch.testing.assert_close(queue.negatives(), projected.detach(), atol=1e-5, rtol=1e-4)
 
 
 def test_refuses() -> None:
-    with pytest.raises(ValueError, match="size must be positive"):
-        MomentumQueue(tiny_bert(), 0, 0.9)
+    with pytest.raises(ValueError, match="size must be"):
+        MomentumQueue(0, 0.9)
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\)"):
-        MomentumQueue(tiny_bert(), 4, 1.0)
-    with pytest.raises(ValueError, match="size must be 0 with projection=batch_norm"):
-        MomentumQueue(tiny_bert(projection="batch_norm"), 4, 0.9)
+        MomentumQueue(4, 1.0)
+    with pytest.raises(ValueError, match="projection=batch_norm"):
+        connected(tiny_bert(projection="batch_norm"), 4, 0.9)
 
 
 @pytest.mark.parametrize("quantization", ["4bit", "8bit"])
 def test_a_quantised_encoder_is_followed_in_its_trained_weights(quantization: Quantization) -> None:
     adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
     encoder = tiny_mistral(quantization=quantization, adapter=adapter)
-    queue = MomentumQueue(encoder, size=2, momentum=0.75)
+    queue = connected(encoder, size=2, momentum=0.75)
     with torch.no_grad():
         for name, weight in encoder.named_parameters():
             if "lora_B" in name:
@@ -74,7 +81,7 @@ def test_a_quantised_encoder_is_followed_in_its_trained_weights(quantization: Qu
 def test_official_starts_from_random_weights() -> None:
     encoder = tiny_bert(dropout=0.0, projection="train", weights_seed=7)
     state = torch.get_rng_state()
-    queue, again = (MomentumQueue(encoder, 2, 0.75, official=True) for _ in range(2))
+    queue, again = (connected(encoder, 2, 0.75, official=True) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)
     copied, other = queue.encoder_copy.state_dict(), again.encoder_copy.state_dict()
     for name, weight in encoder.state_dict().items():
@@ -90,7 +97,7 @@ def test_official_starts_from_random_weights() -> None:
 
 def test_official_projects_as_the_encoder_does_at_present() -> None:
     encoder = tiny_bert(dropout=0.0, projection="train")
-    queues = [MomentumQueue(encoder, 1, 0.75, official=official) for official in (True, False)]
+    queues = [connected(encoder, 1, 0.75, official=official) for official in (True, False)]
     with torch.no_grad():
         encoder.projector[0].weight.add_(4.0)
     for queue, equal in zip(queues, (True, False), strict=True):
@@ -102,20 +109,20 @@ def test_official_projects_as_the_encoder_does_at_present() -> None:
 def test_official_needs_all_weights_to_train() -> None:
     adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
     with pytest.raises(ValueError, match="official"):
-        MomentumQueue(tiny_mistral(adapter=adapter), 2, 0.9, official=True)
+        connected(tiny_mistral(adapter=adapter), 2, 0.9, official=True)
 
 
 def test_checkpoints_leave_out_what_the_copy_has_in_common_with_the_model() -> None:
     adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
     encoder = tiny_mistral(quantization="4bit", dtype="float32", hidden_size=64, adapter=adapter)
     unused: Any = None
-    module = STSModule(encoder, InfoNCELoss(), unused, unused, queue=MomentumQueue(encoder, 4, 0.9))
+    module = STSModule(encoder, InfoNCELoss(), unused, unused, companion=connected(encoder, 4, 0.9))
     stored = module.state_dict()
-    copied = {name for name in stored if name.startswith("queue.encoder_copy.")}
+    copied = {name for name in stored if name.startswith("companion.encoder_copy.")}
     assert copied == {
-        name.replace("encoder.", "queue.encoder_copy.", 1)
+        name.replace("encoder.", "companion.encoder_copy.", 1)
         for name in stored
         if name.startswith("encoder.") and "lora" in name
     }
     assert copied
-    assert {"queue.vectors", "queue.filled"} <= stored.keys()
+    assert {"companion.vectors", "companion.filled"} <= stored.keys()

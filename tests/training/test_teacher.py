@@ -19,8 +19,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.training.companion import Step
-from sts_lightning.training.teacher import Teacher
-from sts_lightning.training.teacher_vectors import TeacherVectors
+from sts_lightning.training.teacher import Teacher, TeacherVectors
 from tests.export.helpers import trained
 from tests.training.steps import step_alone
 

@@ -11,8 +11,7 @@ from sts_lightning.errors import ConfigError
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.teacher import Teacher
-from sts_lightning.training.teacher_vectors import TeacherVectors
+from sts_lightning.training.teacher import Teacher, TeacherVectors
 from tests.training.test_teacher import FIRST, SECOND, folder, step
 
 

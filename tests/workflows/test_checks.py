@@ -157,10 +157,11 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
     ("overrides", "key", "message"),
     [
         ("loss=infonce data.kind=sentences data.views=1 regularizer=global_orthogonal", "loss", "needs 2 or"),
-        ("loss=pearson queue.size=8", "queue.size", "takes no negatives. Losses that do: infocse, infonce"),
+        ("companion=momentum_queue", "companion", "PearsonLoss takes no negatives. Losses that do: infonce"),
         ("companion=twin", "companion", "PearsonLoss takes no twin. Losses that do: contrastive_tension"),
         ("loss=contrastive_tension data.kind=sentences data.views=1", "companion", "provides twin"),
         ("loss=rankcse data.kind=sentences", "companion", "needs a companion that provides teacher"),
+        ("loss=infocse data.kind=sentences", "companion", "Add companion=masked_lm, or"),
         ("regularizer=rank_reduction regularizer.phase2=none", "regularizer", "add callbacks=rank_monitor"),
         ("freeze=encoder", "freeze", "leaves nothing to train: PearsonLoss has no head"),
         ("model=mistral7b model.adapter=null", "model.dtype", "model.dtype=bfloat16: weights that train"),
@@ -218,7 +219,6 @@ def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
     "overrides",
     [
         "init=final",
-        "queue.momentum=0.9",
         "optim.head_lr=1e-3",
         "optim.layer_decay=0.9 loss=mse freeze=encoder",
         "trainer.wise_ft=[0.5] loss=mse freeze=encoder",

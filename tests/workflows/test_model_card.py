@@ -150,7 +150,6 @@ def test_a_run_brings_no_markup(exported: Path) -> None:
         Base(EVIL, None, EVIL, {"license": EVIL}),
         {"loss": EVIL, "seed": EVIL},
         data=(count, None),
-        without_intervals=None,
         dev={"spearman": 1.0, "pairs": EVIL},
         best_step=EVIL,
         hub_data=[EVIL],

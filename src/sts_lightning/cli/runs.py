@@ -29,7 +29,6 @@ from sts_lightning.runs.listing import (
     ListedRun,
     find_runs,
     group_seeds,
-    sort_column,
     sort_groups,
 )
 from sts_lightning.text import counted
@@ -66,7 +65,7 @@ def list_command(
         raise UserError(f"{folder} has no run{' with ' + ' '.join(where) if where else ''}.")
     scores = list(dict.fromkeys(name for one in runs if one.metrics for name in one.metrics.scores))
     scores.sort(key=lambda name: name not in ("dev", "average"))
-    groups = sort_groups(group_seeds(runs, each), sort_column(sort, scores))
+    groups = sort_groups(group_seeds(runs, each), sort, scores)
     if table is not None:
         _write(table, groups, scores)
     if best:

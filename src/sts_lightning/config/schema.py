@@ -151,15 +151,6 @@ class EvaluationConfig:
 
 
 @dataclass
-class QueueConfig:
-    """Additional negatives from a momentum encoder."""
-
-    size: int = _that((lambda value: 0 <= value <= 10_000_000, "not be negative, nor above 10 million"))
-    momentum: float = _that(BELOW_1)
-    official: bool = MISSING
-
-
-@dataclass
 class TrainConfig:
     """Configuration of `python train.py`."""
 
@@ -187,7 +178,6 @@ class TrainConfig:
     loss: Any = field(default=MISSING, metadata={"group": "one"})
     regularizer: Any = field(default=None, metadata={"group": "optional"})
     companion: Any = field(default=None, metadata={"group": "optional"})
-    queue: QueueConfig = field(default_factory=QueueConfig)
     data: Any = field(default=MISSING, metadata={"group": "one"})
     optim: OptimConfig = field(default_factory=OptimConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)

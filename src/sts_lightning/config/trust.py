@@ -17,8 +17,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,7 +29,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.choices import Attention
 from sts_lightning.conf_folders import PACKAGED
-from sts_lightning.config.schema import PromptConfig
 from sts_lightning.errors import CheckpointError, UntrustedError
 
 CONSENT = {"trust": [], "trust_remote_code": False}
@@ -40,20 +40,17 @@ ENCODER = ("model", "prompt")
 NOT_OF_ENCODER = ("loss", "regularizer", "companion", "trainer", "logger", "callbacks")
 """Parts that a configuration loses where an encoder alone is wanted, so that none can be built by mistake."""
 
-ADAPTER_TEXT = frozenset(
-    {"task_type", "peft_type", "bias", "target_modules", "exclude_modules", "modules_to_save"}
-    | {"layers_pattern", "target_parameters", "init_lora_weights", "rank_pattern", "alpha_pattern"}
-)
-"""Arguments of an adapter whose text is a choice or the name of a layer. All others may hold only numbers."""
-
-ADAPTER_CODE = ("megatron_config", "megatron_core")
-"""Arguments of an adapter that must be null: peft imports the module that they name."""
-
-MODEL_TEXT = (
-    *("hidden_act", "hidden_activation", "activation_function", "position_embedding_type"),
-    *("rope_scaling", "rope_parameters", "layer_types"),
-)
-"""Settings of a model's configuration whose text is a choice; by others, transformers may load code."""
+TEXT = {
+    "model.adapter": (
+        *("task_type", "peft_type", "bias", "target_modules", "exclude_modules", "modules_to_save"),
+        *("layers_pattern", "target_parameters", "init_lora_weights", "rank_pattern", "alpha_pattern"),
+    ),
+    "model.config": (
+        *("hidden_act", "hidden_activation", "activation_function", "position_embedding_type"),
+        *("rope_scaling", "rope_parameters", "layer_types"),
+    ),
+}
+"""Settings whose text is a choice or a layer's name; by text of others, the libraries may load code."""
 
 SHARED = "shared"
 """Key of a stage in the file of the stages: the name of its folder, if other runs share it."""
@@ -133,10 +130,11 @@ def wanted(values: Mapping[Any, Any] | DictConfig) -> Trust:
     """
     if isinstance(values, DictConfig):
         values = _plain(values, resolve=True)
-    trust = NOTHING
-    for request in requests(values):
-        trust |= request.needs or NOTHING
-    return trust
+    return _together(requests(values))
+
+
+def _together(found: Iterable[Request]) -> Trust:
+    return reduce(or_, (request.needs for request in found if request.needs is not None), NOTHING)
 
 
 def check(values: Mapping[Any, Any], source: str, trust: Trust, encoder_only: bool = False) -> None:
@@ -151,21 +149,13 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust, encoder_only: bo
     Raises:
         UntrustedError: The message lists every request, and the arguments that would allow all of them.
     """
-    found = [
-        request
-        for request in requests(values, encoder_only)
-        if request.needs is None
-        or not request.needs.names <= trust.names
-        or request.needs.remote_code > trust.remote_code
-    ]
+    found = [one for one in requests(values, encoder_only) if one.needs is None or one.needs | trust != trust]
     if not found:
         return
     lines = "".join(f"\n  {request}" for request in found)
     if any(request.needs is None for request in found):
         raise UntrustedError(f"{source} is not used: no run of this project has{lines}")
-    needed = NOTHING
-    for request in found:
-        needed |= request.needs or NOTHING
+    needed = _together(found)
     options = [word for name in sorted(needed.names) for word in ("--trust", name)]
     options += ["--trust-remote-code"] if needed.remote_code else []
     python = [f"trust={sorted(needed.names)}"] if needed.names else []
@@ -218,7 +208,7 @@ def read_stages(path: Path, trust: Trust = NOTHING) -> dict[str, DictConfig]:
     """
     cfg, values = _read(path)
     stages = {}
-    for name in _names(values, path):
+    for name in stage_folders(path):
         check(values[name], f"{path}: stage {name}", trust)
         stages[name] = cfg[name]
         stages[name].pop(SHARED, None)
@@ -229,33 +219,20 @@ def stage_folders(path: Path) -> dict[str, str | None]:
     """Return the stages in their file, in order, each with the name of its folder if other runs share it.
 
     Raises:
-        CheckpointError: The file cannot be read, has no stage, or a name would lead out of its folder.
+        CheckpointError: The file cannot be read, or a name would lead out of its folder.
     """
     _, values = _read(path)
     folders: dict[str, str | None] = {}
-    for name in _names(values, path):
-        shared = values[name].get(SHARED)
-        if shared is not None:
-            _check_name(shared, path)
-        folders[name] = shared
-    return folders
-
-
-def _names(values: Mapping[Any, Any], path: Path) -> list[str]:
     for name, stage in values.items():
-        _check_name(name, path)
         if not isinstance(stage, Mapping):
             raise CheckpointError(f"{path}: {name} is not the configuration of a stage.")
-    if not values:
-        raise CheckpointError(f"{path} has no stage.")
-    return list(values)
-
-
-def _check_name(name: Any, path: Path) -> None:
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-        raise CheckpointError(
-            f"{path}: {name!r} is not the name of a stage: letters, digits, '_', '-' and '.' only."
-        )
+        shared = folders[name] = stage.get(SHARED)
+        for folder in (name, name if shared is None else shared):
+            if not isinstance(folder, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", folder):
+                raise CheckpointError(
+                    f"{path}: {folder!r} is not the name of a stage: letters, digits, '_', '-' and '.' only."
+                )
+    return folders
 
 
 def check_links(run: Path) -> None:
@@ -289,39 +266,53 @@ def _plain(cfg: DictConfig, resolve: bool) -> dict[Any, Any]:
 
 
 def _walk(node: Any, path: tuple[str, ...]) -> Iterator[Request]:
+    key = ".".join(path)
     if isinstance(node, str) and "${" in node:
-        yield Request(".".join(path), node, "an interpolation; a stored configuration is resolved")
+        yield Request(key, node, "an interpolation; a stored configuration is resolved")
     elif isinstance(node, Mapping):
-        yield from _walk_settings({str(name): value for name, value in node.items()}, path)
+        for name, value in node.items():
+            yield from _setting(str(name), value, path, node.get("_target_"))
+            yield from _walk(value, (*path, str(name)))
     elif isinstance(node, Sequence) and not isinstance(node, str):
         for index, value in enumerate(node):
             yield from _walk(value, (*path, str(index)))
 
 
-def _walk_settings(node: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Request]:
-    for name, value in node.items():
-        key = ".".join((*path, name))
-        by_key = Trust(frozenset([key])) if IDENTIFIER.fullmatch(key) else None
-        if name == "_target_":
-            yield from _target(value, path)
-        elif re.fullmatch(r"_\w+_", name):
-            yield Request(key, value, "an instruction to Hydra", by_key)
-        elif name == "trust_remote_code" and value not in (False, None):
-            yield Request(key, value, "code that comes with the model", Trust(remote_code=True))
-        elif (why := _suspicion(name, value, path, node.get("_target_"))) is not None:
-            yield Request(key, value, why, by_key)
-        yield from _walk(value, (*path, name))
+def _setting(name: str, value: Any, path: tuple[str, ...], target: Any) -> Iterator[Request]:
+    """Yield a request if a setting names code, or may make a library load code or write elsewhere.
+
+    Args:
+        name: Its last key.
+        value: Its value.
+        path: Keys that lead to it.
+        target: Target of the node that it belongs to, if any.
+    """
+    key, parent, plain = ".".join((*path, name)), ".".join(path), _is_plain(value)
+    by_key = Trust(frozenset([key])) if IDENTIFIER.fullmatch(key) else None
+    if name == "_target_":
+        if not isinstance(value, str) or not IDENTIFIER.fullmatch(value):
+            yield Request(key, value, "not the name of a class")
+        elif _arguments(value, path) is None:
+            yield Request(key, value, "not a class that this project builds here", Trust(frozenset([value])))
+    elif re.fullmatch(r"_\w+_", name):
+        yield Request(key, value, "an instruction to Hydra", by_key)
+    elif name == "trust_remote_code" and value not in (False, None):
+        yield Request(key, value, "code that comes with the model", Trust(remote_code=True))
+    elif parent in TEXT:
+        attention = name.removeprefix("_") == "attn_implementation" and value in get_args(Attention)
+        imports = name == "megatron_config" and value  # peft imports a module if it is true
+        if imports or not (plain or attention or name in TEXT[parent]):
+            yield Request(key, value, "may make a library load code", by_key)
+    elif key == "companion.cache_dir" and value is not None:
+        yield Request(key, value, "a folder that is written to", by_key)
+    elif path[:1] in (("logger",), ("callbacks",)) and not plain:
+        # The name of a run or of a metric, but no path, nor an argument through which a library does more.
+        known = _arguments(target, path)
+        if known is not None and (name not in known or not isinstance(value, str) or _leads_out(value)):
+            yield Request(key, value, "may lead out of the run folder", by_key)
 
 
-def _target(value: Any, path: tuple[str, ...]) -> Iterator[Request]:
-    key = ".".join((*path, "_target_"))
-    if not isinstance(value, str) or not IDENTIFIER.fullmatch(value):
-        yield Request(key, value, "not the name of a class")
-    elif _known_arguments(value, path) is None:
-        yield Request(key, value, "not a class that this project builds here", Trust(frozenset([value])))
-
-
-def _known_arguments(target: Any, path: tuple[str, ...]) -> frozenset[str] | None:
+def _arguments(target: Any, path: tuple[str, ...]) -> frozenset[str] | None:
     """Return the arguments that this project's ``conf`` gives a target; None if it has none at this place.
 
     Args:
@@ -357,38 +348,6 @@ def _targets(group: str) -> Mapping[tuple[int, str], frozenset[str]]:
         for path in (PACKAGED / group).glob("*.yaml"):
             add(yaml.safe_load(path.read_text("utf-8")), 1)
     return found
-
-
-def _suspicion(name: str, value: Any, path: tuple[str, ...], target: Any) -> str | None:
-    """Return why a setting needs consent: by it a library might load code, or write outside the run folder.
-
-    Args:
-        name: Its last key.
-        value: Its value.
-        path: Keys that lead to it.
-        target: Target of the node that it belongs to, if any.
-    """
-    plain = _is_plain(value)
-    if path == ("prompt",):  # further keys become arguments of the model's class
-        return None if name in {field.name for field in fields(PromptConfig)} else "no setting of a prompt"
-    if path == ("model", "config"):
-        attention = name.removeprefix("_") == "attn_implementation" and value in get_args(Attention)
-        private = name.startswith("_") or (not plain and name not in MODEL_TEXT)
-        return "may make transformers load code" if private and not attention else None
-    if path == ("model", "adapter"):
-        code = name in ADAPTER_CODE and value is not None
-        text = not plain and name not in ADAPTER_TEXT
-        return "may make peft load code" if code or text else None
-    if path == ("companion",):
-        return "a folder that is written to" if name == "cache_dir" and value is not None else None
-    if path == ("trainer", "extra"):
-        return None if plain else "may make Lightning load code or write elsewhere"
-    known = _known_arguments(target, path) if len(path) == 2 and path[0] in ("logger", "callbacks") else None
-    if known is None or plain:
-        return None
-    if name not in known:
-        return "not an argument that a run folder may set"
-    return "may lead out of the run folder" if not isinstance(value, str) or _leads_out(value) else None
 
 
 def _is_plain(value: Any) -> bool:

@@ -35,7 +35,7 @@ class InfoCSELoss(Loss):
     views = (2, 3)
     more_views = True
     labels = ("none",)
-    takes = ("auxiliary", "negatives", "sentence_ids")
+    takes = ("auxiliary", "sentence_ids")
     requires = ("auxiliary",)
 
     def __init__(
@@ -50,7 +50,6 @@ class InfoCSELoss(Loss):
         self,
         views: Tensor,
         labels: Tensor | None = None,
-        negatives: Tensor | None = None,
         auxiliary: Tensor | None = None,
         sentence_ids: Tensor | None = None,
     ) -> Tensor:
@@ -59,7 +58,6 @@ class InfoCSELoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            negatives: Further negatives, see `InfoNCELoss.forward`.
             auxiliary: Loss of the auxiliary network, a scalar.
             sentence_ids: Numbers of the sentences, see `InfoNCELoss.forward`.
 
@@ -67,6 +65,6 @@ class InfoCSELoss(Loss):
             ValueError: The auxiliary loss is absent.
         """
         auxiliary = require(self, auxiliary=auxiliary)
-        contrast: Tensor = self.contrast(views, labels, negatives, sentence_ids)
+        contrast: Tensor = self.contrast(views, labels, sentence_ids=sentence_ids)
         self.observed = {"infonce": contrast.detach(), "auxiliary": auxiliary.detach()}
         return contrast + self.auxiliary_weight * upcast(auxiliary)

@@ -20,6 +20,7 @@ from sts_lightning.planning.skeleton import Skeleton, build_skeleton
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training import masked_lm
 from sts_lightning.training.companion import Companion
+from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
 from sts_lightning.training.teacher import Encodes, Teacher
 
@@ -101,8 +102,14 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
         raise
 
 
-def usual_words(companion: Companion) -> AbstractContextManager[None]:
-    """Let a masked language model choose as many words as its rate says; fake masks have no positions."""
+def usual_values(companion: Companion) -> AbstractContextManager[None]:
+    """Let a masked language model choose as many words as its rate says, and a queue be full.
+
+    Fake masks have no positions, and a fake number of vectors no value.
+    """
+    if isinstance(companion, MomentumQueue):
+        # A copy, since the step exchanges what the loss reads for other tensors.
+        return replaced(companion, {"negatives": lambda: companion.vectors.clone()})
 
     def positions(chosen: Tensor) -> Tensor:
         rows, length = chosen.shape

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.inference import usual_chunk_tokens
 from sts_lightning.models.tokenized_batch import TokenizedBatch
-from sts_lightning.planning.companions import sketches, usual_words
+from sts_lightning.planning.companions import sketches, usual_values
 from sts_lightning.planning.fake import fake_mode, make_fake, naming_what_has_no_plan, stored_tensors
 from sts_lightning.planning.kernels import gpu_kernels, masks_of_real_rows
 from sts_lightning.planning.meter import Cost, Kind, Meter
@@ -56,7 +56,7 @@ def trace_step(
 ) -> Trace:
     """Run one step of a module without memory: forward, loss, backward, clipping, optimiser.
 
-    The encoder, a momentum copy of it and a companion are traced on fake tensors, for which any values and no
+    The encoder and a companion are traced on fake tensors, for which any values and no
     memory are needed. The loss runs on real random vectors of the true shape, since it may branch on values.
     The module cannot train afterwards.
 
@@ -88,7 +88,6 @@ class _Step:
         """Trace the parts of a step in the order of Lightning's loop."""
         module, meter = self.module.train(), self.meter
         rows, recompute = module.chunks_of(self.batch)
-        head = None if module.queue is None else self._fake_rows(self.batch.rows.head(self.batch.size))
         rows = self._fake_rows(rows)
         self._place_weights()
         optimizer = module.make_optimizer(module)
@@ -99,9 +98,13 @@ class _Step:
             pooled = module.encoder.pool_rows(rows, recompute)
             vectors = module.encoder.project(pooled)
         forward = self._take_costs()
+        real = self.batch.rows
+        whole = _Rows(
+            real.chunks, real.restore, real.num_tokens, real.baseline, real=real, fake=self._fake_rows
+        )
         step = Step(
             module.encoder,
-            self.batch,
+            replace(self.batch, rows=whole),
             rows,
             recompute,
             pooled,
@@ -117,10 +120,9 @@ class _Step:
         del vectors, further
         waiting = meter.now["activations"] - before
         rest = self._take_costs()
-        if module.queue is not None and head is not None:
+        if module.companion is not None:
             with self._tracing("activations"), self._autocast():
-                module.queue.follow(module.encoder)
-                module.queue.embed(head)
+                module.companion.update(step)
         del step
         rest.update(self._take_costs())
         optimizer.zero_grad()  # Lightning frees the gradients of the step before only here
@@ -145,7 +147,7 @@ class _Step:
         companion = self.module.companion
         if companion is None:
             return {}
-        with self._tracing("activations"), self._autocast(), usual_words(companion):
+        with self._tracing("activations"), self._autocast(), usual_values(companion):
             return {companion.provides: companion(step)}
 
     def _trace_teacher(self, encoder: SentenceEncoder, sentences: Sequence[str]) -> None:
@@ -184,8 +186,8 @@ class _Step:
         return nullcontext() if dtype is None else torch.autocast("cpu", dtype)
 
     def _place_weights(self) -> None:
-        module, queue = self.module, self.module.queue
-        encoders = [module.encoder, None if queue is None else queue.encoder_copy, module.companion]
+        module = self.module
+        encoders: list[nn.Module | None] = [module.encoder, module.companion]
         for sketch in sketches(module.companion):
             sketch.trace = self._trace_teacher
             encoders.append(sketch.encoder)
@@ -196,8 +198,6 @@ class _Step:
                 self.meter.add(tensor, "adapters" if adapter else "weights")
         for tensor in (*module.loss.parameters(), *module.loss.buffers()):
             self.meter.add(tensor, "weights")
-        if queue is not None:
-            self.meter.add(queue.vectors, "vectors")
 
     def _step_before(self, optimizer: torch.optim.Optimizer) -> None:
         """Make the optimiser's state and the gradients that the step before leaves."""
@@ -224,9 +224,6 @@ class _Step:
         views = real(vectors, (batch.num_views, batch.size, vectors.shape[-1])).requires_grad_()
         given = {name: real(value, value.shape) for name, value in further.items()}
         traced = [(vectors, views), *((further[name], value) for name, value in given.items())]
-        if self.module.queue is not None:
-            self.module.queue.filled.fill_(self.module.queue.size)
-            given["negatives"] = self.module.queue.negatives()
         given |= self.module.read_batch(batch)
         with meter, meter.kind("vectors"):
             loss: Tensor = self.module.loss(views, batch.labels, **given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 from collections import defaultdict
@@ -53,12 +54,11 @@ class ListedRun:
 
     def value(self, column: str) -> float | None:
         """Return a score, ``minutes`` or ``GB``; None where it is unknown."""
-        if self.metrics is None or column == "GB":
-            return None if self.metrics is None else self.metrics.peak_memory_gb
+        if self.metrics is None:
+            return None
         seconds = self.metrics.total_seconds
-        if column == "minutes":
-            return None if seconds is None else seconds / 60
-        return self.metrics.scores.get(column)
+        cost = {"minutes": None if seconds is None else seconds / 60, "GB": self.metrics.peak_memory_gb}
+        return cost[column] if column in cost else self.metrics.scores.get(column)
 
 
 def find_runs(root: Path) -> list[ListedRun]:
@@ -152,18 +152,17 @@ class Group:
         """Their seeds."""
         return [run.seed for run in self.runs if run.seed is not None]
 
-    def values(self, column: str) -> list[float]:
-        """Return the known values in a column: a score, ``minutes`` or ``GB``."""
+    def _values(self, column: str) -> list[float]:
         return [value for run in self.runs if (value := run.value(column)) is not None]
 
     def mean(self, column: str) -> float | None:
         """Return the mean over the runs; None where it is unknown."""
-        values = self.values(column)
+        values = self._values(column)
         return statistics.fmean(values) if values else None
 
     def deviation(self, column: str) -> float | None:
         """Return the sample standard deviation over the runs; None for fewer than two."""
-        values = self.values(column)
+        values = self._values(column)
         return statistics.stdev(values) if len(values) > 1 else None
 
     def cell(self, column: str) -> str:
@@ -208,7 +207,7 @@ def group_seeds(runs: Sequence[ListedRun], apart: bool = False) -> list[Group]:
         }
         for group in groups
     ]
-    return [Group(group, settings) for group, settings in zip(groups, _apart(groups, compared), strict=True)]
+    return [Group(group, settings) for group, settings in zip(groups, distinguishing(compared), strict=True)]
 
 
 def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int = 3) -> dict[str, Any]:
@@ -220,23 +219,12 @@ def _without_seed(settings: Settings, known: Mapping[str, Settings], depth: int 
     return same
 
 
-def _apart(groups: Sequence[Sequence[ListedRun]], compared: Sequence[Settings]) -> list[dict[str, Any]]:
-    """Return what distinguishes groups: their models, and what else among trainings or among evaluations."""
-    models = distinguishing([{key: own[key] for key in own if key.startswith("model.")} for own in compared])
-    rest = [{key: own[key] for key in own if not key.startswith("model.")} for own in compared]
-    found: list[dict[str, Any]] = [{} for _ in groups]
-    for evaluations in (False, True):
-        places = [at for at, group in enumerate(groups) if (group[0].seed is None) == evaluations]
-        for at, own in zip(places, distinguishing([rest[at] for at in places]), strict=True):
-            found[at] = {**models[at], **own}
-    return found
-
-
 def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
     """Return for each of several runs the settings in which it differs from others.
 
     A group of another class, such as a loss, is named by its class. Its settings are only compared with those
-    of groups of the same class, and those of an earlier stage with those of runs that have that stage.
+    of groups of the same class, and those of an earlier stage with those of runs that have that stage. Of
+    trainings and evaluations, only the models are compared with each other.
     """
     values: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for key in {key for settings in runs for key in settings}:
@@ -257,10 +245,10 @@ def distinguishing(runs: Sequence[Settings]) -> list[dict[str, Any]]:
 
 
 def _place(settings: Settings, key: str) -> tuple[str, ...]:
-    """Return a key and the classes of the groups that it lies in, but not the class that it names itself."""
-    parts = key.split(".")
+    """Return a key, what kind of run it is compared among, and the classes of the groups that it lies in."""
+    parts, kind = key.split("."), "suite" in settings and not key.startswith("model.")
     targets = [".".join([*parts[:count], "_target_"]) for count in range(1, len(parts))]
-    return key, *(str(settings.get(target)) for target in targets if target != key)
+    return key, str(kind), *(str(settings.get(target)) for target in targets if target != key)
 
 
 def _as_json(value: Any) -> str:
@@ -275,10 +263,11 @@ def shown(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def sort_column(column: str | None, scores: Sequence[str]) -> str:
-    """Return the column by which a list is sorted.
+def sort_groups(groups: Sequence[Group], column: str | None, scores: Sequence[str]) -> list[Group]:
+    """Return groups with the highest score or the lowest cost first, those without a value last.
 
     Args:
+        groups: The groups.
         column: A score, ``minutes`` or ``GB``; None for the average, or else the dev score.
         scores: Names of the scores.
 
@@ -288,11 +277,6 @@ def sort_column(column: str | None, scores: Sequence[str]) -> str:
     known = [*scores, *COST]
     if column is not None and column not in known:
         raise UserError(f"--sort {column}: no such column; there are {', '.join(known)}.")
-    return column or ("average" if "average" in scores else "dev")
-
-
-def sort_groups(groups: Sequence[Group], by: str) -> list[Group]:
-    """Return groups with the highest score or the lowest cost first, those without a value last."""
-    known = [(mean, group) for group in groups if (mean := group.mean(by)) is not None]
-    known.sort(key=lambda pair: pair[0] if by in COST else -pair[0])
-    return [group for _, group in known] + [group for group in groups if group.mean(by) is None]
+    by = column or ("average" if "average" in scores else "dev")
+    sign = 1 if by in COST else -1
+    return sorted(groups, key=lambda group: math.inf if (mean := group.mean(by)) is None else sign * mean)

@@ -194,13 +194,6 @@ class RunMetrics:
         known = [seconds for seconds in own if seconds is not None]
         return sum(known) if len(known) == len(own) else None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the contents of the file."""
-        own = {name: value for name, value in dataclasses.asdict(self).items() if name != "details"}
-        if self.dev is None:
-            del own["dev"]
-        return {**own, **self.details}
-
 
 def as_plain(stages: TrainedOn) -> list[dict[str, Any] | None]:
     """Return the data of stages as stored in the file."""
@@ -213,7 +206,9 @@ def write_metrics(path: Path, metrics: RunMetrics) -> None:
     Raises:
         TrainingError: A number is NaN or infinite, which no reader of JSON has to accept.
     """
-    contents = metrics.as_dict()
+    contents: dict[str, Any] = {"test": metrics.test, "dev": metrics.dev, **metrics.details}
+    if metrics.dev is None:
+        del contents["dev"]
     try:
         check_finite(contents)
     except ValueError as error:

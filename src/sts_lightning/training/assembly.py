@@ -10,14 +10,13 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from sts_lightning.config.build import build, name_setting
+from sts_lightning.config.build import build
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.companion import Companion
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
-from sts_lightning.training.queue import MomentumQueue
 from sts_lightning.training.trainer import Plan
 
 
@@ -91,8 +90,6 @@ def make_module(
         companion: What the loss reads besides the embeddings.
     """
     optimizer, schedule = optimization(cfg.optim, precision, plan)
-    with name_setting("queue", cfg.queue):
-        queue = MomentumQueue(encoder, **cfg.queue) if cfg.queue.size else None
     return STSModule(
         encoder,
         loss,
@@ -101,7 +98,6 @@ def make_module(
         cfg.freeze,
         keep,
         regularizer,
-        queue,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
         companion,

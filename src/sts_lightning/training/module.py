@@ -30,7 +30,6 @@ from sts_lightning.text import counted
 from sts_lightning.training.companion import Companion, Step
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch import find_micro_batch_size
-from sts_lightning.training.queue import MomentumQueue
 
 
 class STSModule(pl.LightningModule):
@@ -47,7 +46,6 @@ class STSModule(pl.LightningModule):
         keep: Names of frozen weights that checkpoints hold nevertheless, since they do not come from the
             model's own files.
         regularizer: Term added to the loss.
-        queue: Further negatives for a loss that takes them.
         companion: Another part that supplies the loss with an argument.
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
@@ -68,7 +66,6 @@ class STSModule(pl.LightningModule):
         frozen: Frozen = "none",
         keep: Set[str] = frozenset(),
         regularizer: Regularizer | None = None,
-        queue: MomentumQueue | None = None,
         micro_batch_size: int | Literal["auto"] | None = None,
         official_gather: bool = False,
         companion: Companion | None = None,
@@ -82,7 +79,6 @@ class STSModule(pl.LightningModule):
         self.frozen: Frozen = frozen
         self.keep = keep
         self.regularizer = regularizer
-        self.queue = queue
         self.companion = companion
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
@@ -109,7 +105,7 @@ class STSModule(pl.LightningModule):
             found = find_micro_batch_size(
                 self.encoder,
                 own,
-                data.num_views + sum(companion.extra_views for companion in self._companions()),
+                data.num_views + (0 if self.companion is None else self.companion.extra_views),
                 self.trainer.precision_plugin.forward_context,
                 self.planned_micro_batch,
             )
@@ -159,9 +155,6 @@ class STSModule(pl.LightningModule):
         ids = batch.sentence_ids
         return {} if ids is None or "sentence_ids" not in self.loss.takes else {"sentence_ids": ids}
 
-    def _companions(self) -> list[Companion]:
-        return [part for part in (self.queue, self.companion) if part is not None]
-
     @staticmethod
     def _gather(own: Tensor, batch: Batch[TokenizedBatch], official: bool) -> Tensor:
         """Gather (V, b, D) of each process into (V, B, D)."""
@@ -179,8 +172,9 @@ class STSModule(pl.LightningModule):
             TrainingError: The loss is not finite. The weights are those before this batch.
         """
         step = self._embed(batch, batch_idx)
-        further = {companion.provides: companion(step) for companion in self._companions()}
-        further |= self.read_batch(batch)
+        further = self.read_batch(batch)
+        if self.companion is not None:
+            further[self.companion.provides] = self.companion(step)
         with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(step, further)
         check_scalar(loss, self.loss, trains=True)
@@ -193,8 +187,8 @@ class STSModule(pl.LightningModule):
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
         self.log("lr", max(rates), batch_size=size)
         self._log_position(self.global_step + 1, size)
-        for companion in self._companions():
-            companion.update(step)
+        if self.companion is not None:
+            self.companion.update(step)
         return loss
 
     def _remedy(self) -> str:
@@ -277,7 +271,7 @@ class STSModule(pl.LightningModule):
         """
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         buffers = {name for name, _ in self.named_buffers()}
-        copies = {f"queue.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
+        copies = {f"companion.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
         stored = trained | buffers | copies | self.keep
         whole: dict[str, Any] = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")  # of a module around this one, which has values of its own

@@ -18,19 +18,6 @@ LARGEST = 10_000_000
 """Most vectors in a queue: 30 GB at 768 dimensions."""
 
 
-def check_queue(size: int, momentum: float) -> None:
-    """Reject arguments of `MomentumQueue` that are out of range; size 0 means no queue.
-
-    Raises:
-        ValueError: The message begins with the name of the argument.
-    """
-    if size < 0:
-        raise ValueError(f"size must not be negative, got {size}.")
-    check_range("size", size, 0, LARGEST)
-    if not 0 <= momentum < 1:
-        raise ValueError(f"momentum must lie in [0, 1), got {momentum}.")
-
-
 class MomentumQueue(Companion):
     r"""First-in, first-out queue of vectors of a momentum encoder (ESimCSE, Sec. 3.2).
 
@@ -46,39 +33,40 @@ class MomentumQueue(Companion):
     <https://github.com/caskcsg/sentemb/blob/5eeec55103c1da738761bf8c6a9c085c6ad1c9a1/ESimCSE/esimcse/models.py#L188-L189>`_.
 
     Args:
-        encoder: The encoder to copy.
         size: Maximal number of vectors.
         momentum: lambda, in [0, 1).
         official: Whether the copy starts and projects as in the paper's code.
 
     Raises:
-        ValueError: A value is out of range, or the queue does not fit the encoder.
+        ValueError: A value is out of range.
     """
 
     provides = "negatives"
 
+    encoder_copy: SentenceEncoder
     vectors: Tensor
     filled: Tensor
 
-    def __init__(self, encoder: SentenceEncoder, size: int, momentum: float, official: bool = False) -> None:
+    def __init__(self, size: int, momentum: float, official: bool = False) -> None:
         super().__init__()
-        if size < 1:
-            raise ValueError(f"size must be positive, got {size}.")
-        check_queue(size, momentum)
+        check_range("size", size, 1, LARGEST)
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must lie in [0, 1), got {momentum}.")
         self.size = size
         self.momentum = momentum
-        if encoder.projection == "batch_norm":
-            raise ValueError(
-                "size must be 0 with projection=batch_norm, whose copy would have no statistics."
-            )
         self.official = official
-        if official and not all(parameter.requires_grad for parameter in encoder.backbone.parameters()):
+
+    def connect(self, encoder: SentenceEncoder) -> None:
+        """Copy the encoder."""
+        if encoder.projection == "batch_norm":
+            raise ValueError("a copy with model.projection=batch_norm would have no statistics.")
+        if self.official and not all(parameter.requires_grad for parameter in encoder.backbone.parameters()):
             raise ValueError("official starts the copy from random weights, so all weights have to train.")
         self.encoder_copy = copy.deepcopy(encoder).requires_grad_(False)
-        if official:
+        if self.official:
             fresh = random_weights(encoder.plain_backbone)
             self.encoder_copy.plain_backbone.load_state_dict(fresh.state_dict())
-        self.register_buffer("vectors", torch.zeros(size, encoder.dimension))
+        self.register_buffer("vectors", torch.zeros(self.size, encoder.dimension))
         self.register_buffer("filled", torch.zeros((), dtype=torch.int64))
 
     def train(self, mode: bool = True) -> Self:
@@ -122,4 +110,4 @@ class MomentumQueue(Companion):
     def push(self, vectors: Tensor) -> None:
         """Append vectors and drop the oldest ones."""
         self.vectors.copy_(torch.cat([self.vectors, vectors])[-self.size :])
-        self.filled.fill_(min(self.size, int(self.filled) + len(vectors)))
+        self.filled.add_(len(vectors)).clamp_(max=self.size)

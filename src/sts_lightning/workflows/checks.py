@@ -9,12 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from hydra.utils import get_class
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.conf_folders import PACKAGED
 from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config, check_known
 from sts_lightning.config.keys import suggest, unknown_key
@@ -271,20 +274,28 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             "add callbacks=rank_monitor.",
             key="regularizer",
         )
-    supplied = {"negatives": "queue.size"} if cfg.queue.size else {}
-    if companion is not None:
-        supplied[companion.provides] = "companion"
-    for argument, key in supplied.items():
-        if argument not in loss.takes:
-            able = ", ".join(stem for stem, other in all_losses().items() if argument in other.takes)
-            text = f"{key}: {name} takes no {argument}. Losses that do: {able or 'none'}."
-            yield ConfigError(text, key=key)
-    for argument in sorted(set(loss.requires) - supplied.keys()):
+    supplied = None if companion is None else companion.provides
+    if supplied is not None and supplied not in loss.takes:
+        able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.takes)
+        text = f"companion: {name} takes no {supplied}. Losses that do: {able or 'none'}."
+        yield ConfigError(text, key="companion")
+    for argument in sorted(set(loss.requires) - {supplied}):
         yield ConfigError(
             f"{name} needs a companion that provides {argument}.",
             key="companion",
-            hint=f"Add companion={argument}, or an experiment that has it.",
+            hint=f"Add companion={' or '.join(_providers(argument))}, or an experiment that has it.",
         )
+
+
+def _providers(argument: str) -> list[str]:
+    """Return the choices of ``companion`` that supply an argument of a loss."""
+    found = []
+    for path in sorted((PACKAGED / "companion").iterdir()):
+        target = OmegaConf.select(OmegaConf.load(path), "_target_")
+        supplier: Any = get_class(target) if target else None
+        if supplier is not None and supplier.provides == argument:
+            found.append(path.stem)
+    return found
 
 
 def unread(cfg: DictConfig, loss: Loss) -> list[str]:
@@ -294,12 +305,10 @@ def unread(cfg: DictConfig, loss: Loss) -> list[str]:
         cfg: A configuration without interpolations.
         loss: Its loss.
     """
-    no_queue, frozen = not cfg.queue.size, cfg.freeze != "none"
+    frozen = cfg.freeze != "none"
     listmle, mse = cfg.loss.get("distillation") == "listmle", cfg.loss.get("comparison") == "mse"
     rules: list[tuple[str, object, bool, str]] = [
         ("init", "best", cfg.init_from is None, "init_from=null"),
-        ("queue.momentum", 0.995, no_queue, "queue.size=0"),
-        ("queue.official", False, no_queue, "queue.size=0"),
         ("optim.head_lr", None, not _has_head(loss), f"{type(loss).__name__}, which has no head"),
         ("regularizer", None, frozen, f"freeze={cfg.freeze}"),
         ("trainer.wise_ft", [], frozen, f"freeze={cfg.freeze}"),

@@ -15,6 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from jinja2 import Environment, StrictUndefined
 
 from sts_lightning.choices import ExportFormat
+from sts_lightning.config.keys import flat
 from sts_lightning.data.overlap import filter_of
 from sts_lightning.errors import UserError
 from sts_lightning.evaluation.bootstrap import Interval, score_intervals
@@ -84,9 +85,7 @@ class CardFacts:
         recipe: Settings of the training by their names, those that are known.
         data: Training data of each stage, None where it is unknown.
         scores: Scores of the test sets and their average.
-        without_intervals: Reason why scores have no interval, if some have none.
         dev: Dev score that selected the weights, and its number of pairs.
-        dev_untuned: Dev score before training.
         best_step: Step of the weights, or None for an average, which the recipe describes.
         hub_data: Ids of training data on the hub.
     """
@@ -96,9 +95,7 @@ class CardFacts:
     recipe: Mapping[str, Any]
     data: Sequence[TrainingCount | None] = ()
     scores: Mapping[str, Score] = field(default_factory=dict)
-    without_intervals: str | None = None
     dev: Mapping[str, Any] | None = None
-    dev_untuned: float | None = None
     best_step: Any = UNKNOWN
     hub_data: Sequence[str] = ()
 
@@ -125,7 +122,7 @@ def model_card(
     """
     settings = json.loads((folder / OWN_FILE).read_text("utf-8"))
     page = Environment(trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)  # Markdown: no HTML
-    page.filters.update(code=code, json=json.dumps, leak_audit=leak_audit)
+    page.filters.update(code=code, json=json.dumps, filter_of=filter_of)
     template = files("sts_lightning.export").joinpath("card.md.jinja").read_text("utf-8")
     text = page.from_string(template).render(
         facts=facts,
@@ -184,44 +181,24 @@ def card_facts(folder: Path) -> CardFacts:
     settings = run.settings()
     metrics = run.metrics() if run.metrics_file.exists() else None
     details = metrics.details if metrics else {}
-    scores, why = _scores(run, metrics)
-    share = (details.get("wise_ft") or {}).get("share", 1)
+    mixed = "averaged" in details or flat(details).get("wise_ft.share") not in (None, 1)
     return CardFacts(
         name=str(settings.get("name") or folder.resolve().name),
         base=_base(settings),
-        recipe=_averaged(metrics) | _recipe(settings, details),
+        recipe=_recipe(settings, details),
         data=metrics.trained_on if metrics else (None,),
-        scores=scores,
-        without_intervals=why,
+        scores=_scores(run, metrics),
         dev=metrics.dev if metrics else None,
-        dev_untuned=details.get("dev_untuned"),
-        best_step=None if "averaged" in details or share < 1 else details.get("best_step", UNKNOWN),
+        best_step=None if mixed else details.get("best_step", UNKNOWN),
         hub_data=_hub_data(settings),
     )
 
 
-def leak_audit(data: TrainingCount | None) -> str:
-    """Return what is known about test pairs in training data."""
-    filtered = None if data is None else filter_of(data.dropped)
-    if filtered is None:
-        return "not audited"
-    how, count = filtered
-    if how == "none":
-        return "not audited: filter=none keeps pairs of the test sets"
-    return f"{count:,} pairs of the test sets removed (filter={how}); near duplicates not searched"
-
-
-def _at(values: Any, key: str) -> Any:
-    """Return a value of a configuration by its dotted key; None without it."""
-    for part in key.split("."):
-        values = values.get(part) if isinstance(values, Mapping) else None
-    return values
-
-
 def _base(settings: Mapping[Any, Any]) -> Base:
-    name = _at(settings, "model.name")
+    model = settings.get("model") or {}
+    name = model.get("name")
     if not isinstance(name, str):
-        return Base(_last(_at(settings, "model._target_") or UNKNOWN))
+        return Base(_last(model.get("_target_") or UNKNOWN))
     if Path(name).is_dir():  # its place on this machine is nobody else's business
         return Base(Path(name).resolve().name, licence=_licence(name))
     hub_id, _, revision = name.partition("@")
@@ -240,13 +217,14 @@ def _licence(name: str) -> dict[str, Any]:
 
 
 RECIPE = {
+    "prompt": "prompt.template",
+    "templates of the views": "prompt.view_templates",
     "maximum length in training": "model.max_length",
     "batch size": "data.batch_size",
     "learning rate": "optim.lr",
     "schedule": "optim.schedule",
     "warmup": "optim.warmup",
     "weight decay": "optim.weight_decay",
-    "gradient clipping": "trainer.gradient_clip_val",
     "seed": "seed",
 }
 """Settings that the card shows as they are, by the names that it gives them."""
@@ -254,47 +232,33 @@ RECIPE = {
 DETAILS = {
     "steps": "steps",
     "quantization": "quantization",
-    "share of the trained weights, the rest being the start": "wise_ft.share",
     "precision": "training.precision",
     "precision of the scores": "precision",
     "text of the test sets": "senteval_text",
-    "device": "machine.accelerator",
-    "commit of the code": "git_commit",
 }
 """What the results say of a run, likewise."""
 
 
 def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the training by the names that the card gives them."""
-    start = settings.get("init_from")
-    versions = (details.get("versions") or {}).items()
+    chosen, found, start = flat(settings), flat(details), settings.get("init_from")
+    share = found.get("averaged.share" if "averaged" in details else "wise_ft.share")
+    averaged = ", ".join(Path(run).name for run in found.get("averaged.runs") or ())
     rows = {
+        "average of the weights of": averaged and f"{averaged} (settings of the first)",
+        "share of the trained weights, the rest being the start": None if share == 1 else share,
         "loss": _described(settings.get("loss")),
         "regularizer": _described(settings.get("regularizer")),
-        "companion": _last(_at(settings, "companion._target_") or ""),  # its sources are paths
-        "training data": _last(_at(settings, "data._target_") or ""),
+        "companion": _last(chosen.get("companion._target_") or ""),  # its sources are paths
+        "training data": _last(chosen.get("data._target_") or ""),
         "started from the weights of": Path(start).name if isinstance(start, str) else None,
-        "prompt": _at(settings, "prompt.template"),
-        "templates of the views": _at(settings, "prompt.view_templates"),
-        "pooling": _at(settings, "prompt.pooling") or _at(settings, "model.pooling"),
-        "adapter": _described(_at(settings, "model.adapter")),
-        **{name: _at(settings, key) for name, key in RECIPE.items()},
-        **{name: _at(details, key) for name, key in DETAILS.items()},
-        "versions": ", ".join(f"{name} {value}" for name, value in versions),
+        "pooling": chosen.get("prompt.pooling") or chosen.get("model.pooling"),
+        "adapter": _described((settings.get("model") or {}).get("adapter")),
+        **{name: chosen.get(key) for name, key in RECIPE.items()},
+        **{name: found.get(key) for name, key in DETAILS.items()},
+        "versions": ", ".join(f"{name} {value}" for name, value in (details.get("versions") or {}).items()),
     }
-    if _at(details, "wise_ft.share") == 1:
-        del rows["share of the trained weights, the rest being the start"]
     return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
-
-
-def _averaged(metrics: RunMetrics | None) -> dict[str, Any]:
-    """Return the runs that an average was made of; the recipe is that of the first."""
-    if metrics is None or not metrics.averaged:
-        return {}
-    names = ", ".join(Path(run).name for run in metrics.averaged)
-    share = metrics.details["averaged"]["share"]
-    rest = {} if share == 1 else {"share of the average, the rest being the start": share}
-    return {"average of the weights of": f"{names} (settings of the first)", **rest}
 
 
 def _described(part: Any) -> str | None:
@@ -310,34 +274,27 @@ def _last(target: Any) -> str:
     return str(target).rpartition(".")[2]
 
 
-def _scores(run: RunFolder, metrics: RunMetrics | None) -> tuple[dict[str, Score], str | None]:
-    """Return the scores with intervals, and why some have none."""
+def _scores(run: RunFolder, metrics: RunMetrics | None) -> dict[str, Score]:
+    """Return the scores, with intervals where they are those of the stored predictions."""
     if metrics is None or metrics.test is None:
-        return {}, None
+        return {}
     tasks = metrics.test["tasks"]
-    values = {name: value for name, value in metrics.scores.items() if name in (*tasks, "average")}
-    found: dict[str, Interval] = {}
-    why = None
-    if run.predictions_file.exists():
-        found = score_intervals([load_predictions(run)])
-    else:
-        why = "the run stored no predictions"
-    fitting = {
-        name: found[name]
-        for name, value in values.items()
-        if name in found and abs(found[name].estimate - value) <= ROUNDING
+    found = score_intervals([load_predictions(run)]) if run.predictions_file.exists() else {}
+    return {
+        name: Score(
+            value,
+            found[name] if name in found and abs(found[name].estimate - value) <= ROUNDING else None,
+            tasks.get(name, {}).get("pairs"),
+        )
+        for name, value in metrics.scores.items()
+        if name in (*tasks, "average")
     }
-    if found and len(fitting) < len(values):
-        how = metrics.test.get("aggregate", UNKNOWN)
-        why = f"another score than that of all its stored pairs together (aggregate={how})"
-    pairs = {name: task["pairs"] for name, task in tasks.items() if isinstance(task.get("pairs"), int)}
-    return {name: Score(value, fitting.get(name), pairs.get(name)) for name, value in values.items()}, why
 
 
 def _hub_data(settings: Mapping[Any, Any]) -> list[str]:
     """Return the id of the data set on the hub that a run was trained on, if it was one."""
-    path = _at(settings, "data.path")
-    of_hub = _last(_at(settings, "data._target_")) in ("PairsHubData", "TripletsHubData") and isinstance(
-        path, str
-    )
-    return [path] if of_hub and not Path(path).exists() else []
+    data = settings.get("data") or {}
+    path, kind = data.get("path"), _last(data.get("_target_"))
+    if kind not in ("PairsHubData", "TripletsHubData") or not isinstance(path, str):
+        return []
+    return [] if Path(path).exists() else [path]
