@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from hydra.utils import get_class
@@ -317,10 +317,13 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
 
 def _providers(argument: str) -> list[str]:
     """Return the choices of ``companion`` that supply an argument of a loss."""
-    targets = {path.stem: OmegaConf.load(path).get("_target_") for path in (PACKAGED / "companion").iterdir()}
-    return sorted(
-        name for name, target in targets.items() if target and get_class(target).provides == argument
-    )
+    found = []
+    for path in sorted((PACKAGED / "companion").iterdir()):
+        target = OmegaConf.select(OmegaConf.load(path), "_target_")
+        supplier: Any = get_class(target) if target else None
+        if supplier is not None and supplier.provides == argument:
+            found.append(path.stem)
+    return found
 
 
 def unread(cfg: DictConfig, loss: Loss) -> list[str]:
