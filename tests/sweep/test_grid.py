@@ -14,7 +14,7 @@ from sts_lightning.sweep.grid import named
     ("override", "reason", "key"),
     [
         ("optim.lrr=1", "optim.lrr: no such setting. Did you mean optim.lr?", "optim.lrr"),
-        ("optim.lr=fast", "optim.lr=fast is not of type float.", "optim.lr"),
+        ("optim.lr=fast", "optim.lr=fast: Value 'fast' of type", "optim.lr"),
     ],
 )
 def test_a_job_words_its_errors_as_a_single_run_does(override: str, reason: str, key: str) -> None:

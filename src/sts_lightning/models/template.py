@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from transformers import PreTrainedTokenizerBase
 
-from sts_lightning.errors import ConfigError
-
 SLOT = "{sentence}"
 MASK = "{mask}"
 
@@ -13,20 +11,6 @@ MASK = "{mask}"
 def has_slot(template: str) -> bool:
     """Return whether a template has exactly one place for the sentence."""
     return template.count(SLOT) == 1
-
-
-def check_template(template: str, key: str = "prompt.template") -> None:
-    """Reject a template without exactly one place for the sentence.
-
-    Args:
-        template: Template to check.
-        key: Dotted key of the setting, for the message.
-
-    Raises:
-        ConfigError: The slot is missing or occurs more than once.
-    """
-    if not has_slot(template):
-        raise ConfigError(f"{key} needs the slot {SLOT} exactly once: {template!r}", key=key)
 
 
 def fill_mask(tokenizer: PreTrainedTokenizerBase, argument: str, template: str) -> str:
