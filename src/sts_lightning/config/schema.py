@@ -117,7 +117,6 @@ class TrainerConfig:
     cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
     devices: int = _that(DEVICES)
     num_nodes: int = _that(POSITIVE)
-    precision: str = _one_of(TrainPrecision)
     max_epochs: int | None = _that(LENGTH, None)
     max_steps: int | None = _that(LENGTH, None)
     limit_train_batches: int | None = _that(LIMIT, None)

@@ -146,7 +146,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
             raise DataError(
                 f"the weights of the sources leave {self.epoch_rows} of {len(self.train):,} training "
                 "examples in an epoch, but training needs at least two.",
-                key="data.path",
+                key="path",
             )
         for count in self.counts:
             count.report()
@@ -210,7 +210,7 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
             if source.kept and not source.drawn:
                 raise DataError(
                     f"the weight {source.weight:g} of {source.source} leaves none of {source.kept:,} rows.",
-                    key="data.path",
+                    key="path",
                 )
         return [(source.kept, source.drawn) for source in sources]
 

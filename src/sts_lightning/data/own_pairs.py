@@ -191,7 +191,7 @@ class ScoredPairsData(SentenceDataModule):
 
     def load_train(self) -> Dataset:
         """Return the training pairs without the dev split."""
-        with at_setting("data.path"):
+        with at_setting("path"):
             return self._load_train()
 
     def _load_train(self) -> Dataset:

@@ -140,7 +140,7 @@ class Tracer:
     def __init__(self, cfg: DictConfig, card: Card) -> None:
         self.cfg = cfg
         self.card = card
-        own = cfg.trainer.precision
+        own = cfg.precision
         self.precision: str = card.precision if own == "auto" else own
         accelerator = "gpu" if card.gpu else "cpu"
         chunk = cfg.trainer.chunk_tokens

@@ -15,7 +15,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.data.module import SentenceDataModule
@@ -28,6 +27,7 @@ from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.scoring import score
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
@@ -134,7 +134,7 @@ def average_runs(
     started = time.monotonic()
     parents = read_parents(folders, trust)
     first = parents[0]
-    data: SentenceDataModule = build("data", check_config(first.cfg).data, SentenceDataModule)
+    data = make_data(check_config(first.cfg))
     data.setup()
     encoder = load_from(first.run, first.cfg).eval()
     scores = {parent.run.name: _dev(first, encoder, data, parent.encoder()) for parent in parents}
@@ -246,7 +246,7 @@ def _check_same(first: Parent, other: Parent) -> None:
 
 def _check_dev(first: Parent, other: Parent) -> None:
     """Reject a run of which dev pairs of the first one are, or may be, training pairs."""
-    seen = describe_seen(first.run.name, first.cfg.data, other.cfg.data)
+    seen = describe_seen(first.run.name, first.cfg, other.cfg)
     if seen is not None:
         raise CheckpointError(
             f"{other.run.name} {seen}",

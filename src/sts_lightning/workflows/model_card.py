@@ -336,7 +336,7 @@ def _scores(run: RunFolder, metrics: RunMetrics | None) -> tuple[dict[str, Score
 
 def _hub_data(settings: Mapping[Any, Any]) -> list[str]:
     """Return the id of the data set on the hub that a run was trained on, if it was one."""
-    path = _at(settings, "data.path")
+    path = _at(settings, "path")
     of_hub = _last(_at(settings, "data._target_")) in ("PairsHubData", "TripletsHubData") and isinstance(
         path, str
     )
