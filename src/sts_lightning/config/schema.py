@@ -33,7 +33,7 @@ from sts_lightning.choices import (
     TextEdit,
     TrainPrecision,
 )
-from sts_lightning.config.cells import GROUP, published_cells
+from sts_lightning.config.cells import register_cells
 
 FLAG: dict[str, Any] = {"choices": (True, False)}
 """Metadata of a field that is true or false; the type bool would take 7 and ``yes`` as well."""
@@ -170,7 +170,6 @@ class TrainConfig:
     path: Any = None
     precision: str = _one_of(TrainPrecision)
     debug: Any = field(default=MISSING, metadata=FLAG)
-    published: dict[str, Any] = field(default_factory=dict)
     resume: str | None = None
     trust: list[str] = field(default_factory=list)
     trust_remote_code: Any = field(default=False, metadata=FLAG)
@@ -234,5 +233,4 @@ def register_schemas() -> None:
     store = ConfigStore.instance()
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="eval_schema", node=EvalConfig)
-    for cell, settings in published_cells().items():
-        store.store(group=GROUP, name="_".join(cell), node=settings)
+    register_cells(store)
