@@ -8,7 +8,6 @@ from typing import Any
 import yaml
 from hydra.core.config_store import ConfigStore
 
-
 CELLS = yaml.safe_load(files("sts_lightning.config").joinpath("cells.yaml").read_text(encoding="utf-8"))
 """The file ``cells.yaml``."""
 

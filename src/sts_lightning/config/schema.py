@@ -95,13 +95,18 @@ class PromptConfig:
 
 @dataclass
 class OptimConfig:
-    """Settings of AdamW and its schedule."""
+    """Settings of AdamW and its schedule.
+
+    Attributes:
+        decay_embeddings: Whether ``layer_decay`` applies to the embeddings; not in STS-Regression's code.
+        stretch: The schedule is that of a run this many times as long, within which the run ends.
+    """
 
     lr: float = _that(POSITIVE)
     head_lr: float | None = _that(POSITIVE, None)
     weight_decay: float = _that(NOT_NEGATIVE)
     layer_decay: float = _that((lambda value: 0 < value <= 1, "lie in (0, 1]"))
-    decay_embeddings: Any = field(default=MISSING, metadata=FLAG)
+    decay_embeddings: Any = field(default=True, metadata=FLAG)
     betas: tuple[float, float] = _that(BELOW_1)
     eps: float = _that(POSITIVE)
     schedule: str = _one_of(Schedule)
@@ -111,7 +116,11 @@ class OptimConfig:
 
 @dataclass
 class TrainerConfig:
-    """Settings of Lightning's Trainer."""
+    """Settings of Lightning's Trainer.
+
+    Attributes:
+        official_gather: With W devices, 1/W of the gradient, as in the code of SimCSE and its followers.
+    """
 
     accelerator: str = _one_of(Accelerator)
     cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
@@ -132,7 +141,7 @@ class TrainerConfig:
     chunk_tokens: Any = field(default=MISSING, metadata=OR_AUTO)
     micro_batch_size: Any = None
     gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
-    official_gather: Any = field(default=MISSING, metadata=FLAG)
+    official_gather: Any = field(default=False, metadata=FLAG)
     extra: dict[str, Any] = field(default_factory=dict)
 
 
