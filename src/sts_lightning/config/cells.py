@@ -8,6 +8,9 @@ from typing import Any
 import yaml
 from hydra.core.config_store import ConfigStore
 
+RECIPE = "qlora"
+"""Recipe that takes the cells, where there is one for the choices."""
+
 CELLS = yaml.safe_load(files("sts_lightning.config").joinpath("cells.yaml").read_text(encoding="utf-8"))
 """The file ``cells.yaml``."""
 
@@ -25,15 +28,15 @@ def published_cells() -> dict[tuple[str, str, str], dict[str, int]]:
 def register_cells(store: ConfigStore) -> None:
     """Register the cells where the defaults list of train.yaml merges them.
 
-    Those of the group ``recipe_cell`` follow the settings of a recipe. Those of ``cell``, and before them what
-    there is for other models and prompts, are for experiments that name themselves in ``cells``. An experiment
-    and the command line take precedence.
+    Those of the group ``recipe_cell`` follow the settings of a recipe. Those of ``cell``, and before them
+    what there is for other models and prompts, are for experiments that name themselves in ``cells``. An
+    experiment and the command line take precedence.
     """
     for experiment, settings in CELLS["others"].items():
         store.store(group="cell_defaults", name=experiment, node=_settings(**settings))
     for choices, settings in published_cells().items():
         name, node = "_".join(choices), _settings(**settings)
-        store.store(group="recipe_cell", name=name, node=node)
+        store.store(group="recipe_cell", name=f"{RECIPE}_{name}", node=node)
         for experiment in CELLS["others"]:
             store.store(group="cell", name=f"{experiment}_{name}", node=node)
 
