@@ -56,7 +56,7 @@ def measured(cfg: DictConfig) -> int:
 
 def planned(cfg: DictConfig) -> int:
     """Return the peak of the same steps by plan."""
-    cfg, machine = check_config(cfg), decide(cfg.trainer)
+    cfg, machine = check_config(cfg), decide(cfg)
     micro, clip = cfg.trainer.micro_batch_size, cfg.trainer.gradient_clip_val
     first = draw(cfg, machine.precision, micro)
     data, encoder = first.data, first.module.encoder

@@ -22,7 +22,6 @@ from sts_lightning.errors import ConfigError
         ("loss=${nope}", "There are"),
         ("trainer=[]", "ddp"),
         ("recipe=qlorra", "Did you mean qlora?"),
-        ("published=nonsense", "nonsense"),
         ("callbacks=[ema,early_stoping]", "Did you mean early_stopping?"),
         ("callbacks=[1]", "rank_monitor"),
         ("logger=null", "tensorboard"),

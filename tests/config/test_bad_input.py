@@ -162,7 +162,7 @@ VALUES: dict[str, dict[str, str]] = {
     "energy": {"loss.margin": "-0.2"},
     "mixcse": {"loss.mix": "-1 2"},
     "file": {
-        "data.path": "null [] 5 {} {a:0} {a:x} [a,a]",
+        "path": "null [] 5 {} {a:0} {a:x} [a,a]",
         "data.columns": "null 5 [a,b] [a,a,b]",
         "data.score_range": "'' [0] [0,inf] [5,0] [1,1] [low,high] 5",
         "data.dev_fraction": "0 1",
@@ -198,7 +198,7 @@ def rejected_key(cfg: DictConfig, key: str, value: str) -> str | None:
         return str(error.full_key)
     try:
         cfg = check_config(cfg)
-        check_machine(decide(cfg.trainer))
+        check_machine(decide(cfg))
         build_parts(RunFolder(Path("run")), cfg)
     except UserError as error:
         assert "\n" not in str(error)

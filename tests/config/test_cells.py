@@ -125,3 +125,14 @@ def test_published_cells(config: Callable[..., OmegaConf]) -> None:
     cfg = config("experiment=pcc_stage1", "model=mistral7b", "prompt=sth", "data.batch_size=32")
     assert cfg.data.batch_size == 32
     assert config("experiment=pcc_stage1", "model=tiny_opt").data.batch_size == 256
+
+
+def test_an_experiment_of_the_users_own_takes_precedence_over_a_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "experiment").mkdir()
+    text = "# @package _global_\ndefaults: [pcc_stage1, _self_]\ndata: {batch_size: 32}\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    (cfg,) = compose_train(["experiment=mine"]).values()
+    assert settings(cfg) == (32, 1)

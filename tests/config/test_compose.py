@@ -47,22 +47,22 @@ def test_a_wrong_override_is_named_as_given(override: str) -> None:
 
 @pytest.mark.parametrize("text", ['"{sentence}" isn\'t {it}', "my file(1).csv", "C:\\data\\é\\", "a=b", "[1"])
 def test_the_quoted_form_is_the_text_as_it_was_meant(text: str) -> None:
-    error = message(f"data.path={text}")
-    assert str(error).startswith(f"data.path={text}: Hydra cannot read this. ")
+    error = message(f"path={text}")
+    assert str(error).startswith(f"path={text}: Hydra cannot read this. ")
     typed = re.search(r"for the shell: (.*)\.$", str(error), re.DOTALL)
     assert typed is not None
     (argument,) = shlex.split(typed[1])  # as a shell gives it
     override = OverridesParser.create().parse_override(argument)
-    assert (override.key_or_group, override.value()) == ("data.path", text)
+    assert (override.key_or_group, override.value()) == ("path", text)
 
 
 def test_several_values_are_a_sweep_a_list_or_a_text() -> None:
-    assert str(message("data.path=a.csv,b.csv")) == (
-        "data.path=a.csv,b.csv gives data.path several values, which are a sweep. Add -m to run each, write "
-        "a list as 'data.path=[a.csv,b.csv]', or quote a text with a comma: 'data.path=\"a.csv,b.csv\"'."
+    assert str(message("path=a.csv,b.csv")) == (
+        "path=a.csv,b.csv gives path several values, which are a sweep. Add -m to run each, write "
+        "a list as 'path=[a.csv,b.csv]', or quote a text with a comma: 'path=\"a.csv,b.csv\"'."
     )
     parse = OverridesParser.create().parse_override
-    assert parse("data.path=[a.csv,b.csv]").value() == ["a.csv", "b.csv"]
+    assert parse("path=[a.csv,b.csv]").value() == ["a.csv", "b.csv"]
     assert "seed=range(1,3) is a sweep. Add -m" in str(message("seed=range(1,3)"))
 
 

@@ -6,12 +6,12 @@ from omegaconf import OmegaConf
 
 from sts_lightning.config.identity import configuration_hash, defining, move_data
 
-RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"root": "${data_root}", "size": 2}}
+RUN = {"name": "a", "seed": 1, "data_root": "here", "data": {"dev_path": "${data_root}", "size": 2}}
 
 
 def test_what_defines_a_run() -> None:
     cfg = OmegaConf.create({**RUN, "debug": True, "resume": None, "plan": False})
-    assert defining(cfg) == {"name": "a", "seed": 1, "data": {"root": "here", "size": 2}}
+    assert defining(cfg) == {"name": "a", "seed": 1, "data": {"dev_path": "here", "size": 2}}
 
 
 def test_what_changes_the_hash() -> None:
@@ -33,10 +33,15 @@ def test_where_a_teacher_keeps_vectors_does_not_matter() -> None:
 
 
 def test_data_that_have_moved() -> None:
-    paths = ["data/x.csv", "database/y"]
     cfg = OmegaConf.create(
-        {"data_root": "data", "data": {"root": "data", "path": paths, "split": "data"}, "name": "data"}
+        {
+            "data_root": "data",
+            "path": {"data/x.csv": 1, "database/y": 0.5},
+            "data": {"dev_path": "data/z.csv", "split": "data"},
+            "name": "data",
+        }
     )
     move_data(cfg, "/b")
-    data = {"root": "/b", "path": ["/b/x.csv", "database/y"], "split": "data"}
-    assert cfg == {"data_root": "/b", "data": data, "name": "data"}
+    data = {"dev_path": "/b/z.csv", "split": "data"}
+    paths = {"/b/x.csv": 1, "database/y": 0.5}
+    assert cfg == {"data_root": "/b", "path": paths, "data": data, "name": "data"}

@@ -38,7 +38,7 @@ def test_a_cuda_device_is_used(
     capability: tuple[int, int], precision: str, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuda(monkeypatch, 8, capability)
-    found = decide(config(AUTO).trainer)
+    found = decide(config(AUTO))
     assert (found.accelerator, found.devices, found.precision) == ("gpu", 1, precision)
     assert (found.chunk_tokens, found.deterministic) == (16384, True)
     assert found.reasons[0] == "1 of 8 CUDA devices, stand-in"
@@ -49,7 +49,7 @@ def test_a_cpu_otherwise(
     bfloat16: bool, precision: str, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu(monkeypatch, bfloat16)
-    found = decide(config(AUTO).trainer)
+    found = decide(config(AUTO))
     assert (found.accelerator, found.precision) == ("cpu", precision)
     assert (found.chunk_tokens, found.deterministic) == (512, True)
 
@@ -59,20 +59,20 @@ def test_chunks_are_larger_where_tiles_multiply(
     precision: str, tokens: int, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cpu(monkeypatch, bfloat16=True, tiles=True)
-    assert decide(config(f"precision={precision}").trainer).chunk_tokens == tokens
+    assert decide(config(f"precision={precision}")).chunk_tokens == tokens
 
 
 def test_an_apple_gpu(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu(monkeypatch, bfloat16=True)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    found = decide(config(AUTO).trainer)
+    found = decide(config(AUTO))
     assert (found.accelerator, found.precision, found.deterministic) == ("mps", "32-true", "warn")
 
 
 def test_what_was_given_is_kept(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda(monkeypatch, 2)
     given = ["trainer=cpu", "precision=32-true", "trainer.chunk_tokens=64", "trainer.deterministic=false"]
-    found = decide(config(*given).trainer)
+    found = decide(config(*given))
     assert (found.accelerator, found.precision, found.chunk_tokens) == ("cpu", "32-true", 64)
     assert found.deterministic is False
     assert found.reasons == ()
@@ -82,7 +82,7 @@ def test_what_was_given_is_kept(config: Config, monkeypatch: pytest.MonkeyPatch)
 def test_the_front_page_on_a_gpu(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cuda(monkeypatch, 8)
     cfg = config(AUTO, "model=mistral7b", "loss=pearson")
-    found = decide(cfg.trainer)
+    found = decide(cfg)
     assert (found.accelerator, found.precision) == ("gpu", "bf16-mixed")
     assert cfg.prompt.template == 'This sentence : "{sentence}" means in one word:"'
     assert (cfg.data.batch_size, cfg.trainer.max_epochs, cfg.optim.lr) == (216, 8, 5e-4)
@@ -95,28 +95,28 @@ def test_the_front_page_on_a_gpu(config: Config, monkeypatch: pytest.MonkeyPatch
 def test_a_7b_model_on_a_cpu_is_rejected(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu(monkeypatch, bfloat16=True)
     with pytest.raises(ConfigError, match=r"model=tiny_mistral, or insist with trainer=cpu"):
-        decide(config("model=mistral7b").trainer)
+        decide(config("model=mistral7b"))
     with pytest.raises(ConfigError, match="model=tiny_mistral"):
-        decide(config("experiment=pcc_stage2").trainer)
-    assert decide(config("model=mistral7b", "trainer=cpu").trainer).accelerator == "cpu"
-    assert decide(config("experiment=pcc_stage1", "model=tiny_mistral").trainer).accelerator == "cpu"
+        decide(config("experiment=pcc_stage2"))
+    assert decide(config("model=mistral7b", "trainer=cpu")).accelerator == "cpu"
+    assert decide(config("experiment=pcc_stage1", "model=tiny_mistral")).accelerator == "cpu"
 
 
 def test_a_gpu_that_is_not_there(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu(monkeypatch, bfloat16=False)
     for name in ("gpu", "mps"):
         with pytest.raises(ConfigError, match=rf"trainer\.accelerator={name}"):
-            decide(config(f"trainer.accelerator={name}").trainer)
+            decide(config(f"trainer.accelerator={name}"))
 
 
 def test_a_run_stores_the_decision(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu(monkeypatch, bfloat16=True)
     cfg = config(AUTO)
-    stored = decided(cfg, decide(cfg.trainer))
-    assert (stored.trainer.precision, stored.trainer.chunk_tokens) == ("bf16-mixed", 512)
+    stored = decided(cfg, decide(cfg))
+    assert (stored.precision, stored.trainer.chunk_tokens) == ("bf16-mixed", 512)
     assert stored.trainer.deterministic is True
     assert stored.trainer.accelerator == "auto"
-    assert cfg.trainer.precision == "auto"
+    assert cfg.precision == "auto"
 
 
 def test_the_workspace_of_a_deterministic_run_is_fixed_before_the_model_is_loaded(
@@ -124,10 +124,10 @@ def test_the_workspace_of_a_deterministic_run_is_fixed_before_the_model_is_loade
 ) -> None:
     cuda(monkeypatch, 1)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    fix_workspace(decide(config("trainer=cpu").trainer))
-    fix_workspace(decide(config("trainer.deterministic=false").trainer))
+    fix_workspace(decide(config("trainer=cpu")))
+    fix_workspace(decide(config("trainer.deterministic=false")))
     assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
-    fix_workspace(decide(config().trainer))
+    fix_workspace(decide(config()))
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
 
@@ -136,13 +136,13 @@ def test_a_model_without_deterministic_form_is_trained_all_the_same(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuda(monkeypatch, 1)
-    trainer = config().trainer
-    found = without_repetition(decide(trainer), trainer, "mixtral")
+    cfg = config()
+    found = without_repetition(decide(cfg), cfg.trainer, "mixtral")
     assert found.deterministic == "warn"
     assert "deterministic=true" not in found.reasons
     assert "mixtral" in " ".join(found.reasons)
-    for given in (config("trainer.deterministic=true").trainer, config("trainer=cpu").trainer):
-        assert without_repetition(decide(given), given, "mixtral") == decide(given)
+    for given in (config("trainer.deterministic=true"), config("trainer=cpu")):
+        assert without_repetition(decide(given), given.trainer, "mixtral") == decide(given)
 
 
 @pytest.mark.parametrize(
@@ -161,4 +161,4 @@ def test_quantised_weights_go_to_the_card_of_the_process(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert weights_device(decide(config().trainer)) == device
+    assert weights_device(decide(config())) == device

@@ -37,7 +37,6 @@ def test_what_has_another_type_or_name_does_not_compose(override: str, config: C
     ("schema", "field", "choice"),
     [
         (TrainerConfig, "accelerator", choices.Accelerator),
-        (TrainerConfig, "precision", choices.TrainPrecision),
         (OptimConfig, "schedule", choices.Schedule),
         (PromptConfig, "denoise", choices.Denoise),
         (EvalConfig, "suite", choices.Suite),

@@ -49,14 +49,14 @@ def test_patterns_are_found_in_alphabetical_order_with_their_weight(tmp_path: Pa
 def test_a_pattern_without_a_match_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no file matches .*/parts/\*\.csv") as caught:
         find_files({f"{tmp_path}/parts/*.csv": 1.0})
-    assert caught.value.key == "data.path"
+    assert caught.value.key == "path"
 
 
 def test_a_file_that_two_patterns_find_is_named(tmp_path: Path) -> None:
     (a,) = touch(tmp_path, "a.csv")
     with pytest.raises(DataError) as caught:
         find_files({f"{tmp_path}/*.csv": 1.0, a: 2.0})
-    assert (caught.value.path, caught.value.key) == (a, "data.path")
+    assert (caught.value.path, caught.value.key) == (a, "path")
 
 
 def test_names_for_records() -> None:

@@ -282,7 +282,7 @@ def test_what_is_no_class(words: tuple[str, ...], tmp_path: Path) -> None:
 def test_a_weight_that_leaves_no_row(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"0\.01 of mine\.csv, training pairs") as caught:
         PairsFileData({save(tmp_path, "csv"): 0.01}, batch_size=4, seed=1).setup()
-    assert caught.value.key == "data.path"
+    assert caught.value.key == "path"
 
 
 def test_similar_pairs_alone(tmp_path: Path) -> None:

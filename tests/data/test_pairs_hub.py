@@ -168,7 +168,7 @@ def test_a_truncated_file(tmp_path: Path) -> None:
     whole = save(tmp_path, "train", rows(500))
     whole.write_bytes(whole.read_bytes()[:-100])
     error = rejected(tmp_path)
-    assert error.key == "data.path"
+    assert error.key == "path"
     assert "it cannot be read (Arrow" in str(error)
 
 
@@ -191,8 +191,8 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     named = {"columns": ("sentence1", "sentence2", "label")}
     error = rejected(tmp_path, dev_split="xyz", **named)
     assert (error.key, error.hint) == ("data.dev_split", "There are: train, validation.")
-    assert rejected("glue").key == "data.path"
-    assert rejected(tmp_path / "absent").key == "data.path"
+    assert rejected("glue").key == "path"
+    assert rejected(tmp_path / "absent").key == "path"
     assert rejected(tmp_path, revision="main").key == "data.revision"
     (tmp_path / "words").mkdir()
     (tmp_path / "words" / "a.txt").write_text("a\nb\n")
@@ -327,7 +327,7 @@ def test_the_cache_is_of_the_revision_that_is_asked_for(server: Hub, monkeypatch
 def test_data_sets_that_cannot_be_had(answer: tuple[int, str], told: str, server: Hub) -> None:
     server.errors["owner/closed"] = answer
     error = rejected("owner/closed")
-    assert error.key == "data.path"
+    assert error.key == "path"
     assert told in str(error)
     assert "hf auth login" in (error.hint or "")
 

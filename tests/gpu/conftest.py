@@ -26,8 +26,8 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
         pytest.skip("needs a CUDA device: make check-gpu")
     if kind not in DETERMINISTIC:
         config: Callable[..., DictConfig] = request.getfixturevalue("config")
-        trainer = config(f"trainer={'gpu' if kind == 'cuda' else 'cpu'}").trainer
-        DETERMINISTIC[kind] = decide(trainer).deterministic
+        cfg = config(f"trainer={'gpu' if kind == 'cuda' else 'cpu'}")
+        DETERMINISTIC[kind] = decide(cfg).deterministic
     chosen = DETERMINISTIC[kind]
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()

@@ -25,7 +25,7 @@ def test_the_start_is_what_fits_by_plan(config: Config, monkeypatch: pytest.Monk
     usable = Tracer(cfg, Card("test", 2**40, gpu=False, precision="32-true")).bytes_at(3) + 1000
     monkeypatch.setattr(start, "_device", lambda machine: Card("small", usable, gpu=False))
     before = torch.get_rng_state()
-    assert start.planned_micro_batch(cfg, decide(cfg.trainer)) == 3
+    assert start.planned_micro_batch(cfg, decide(cfg)) == 3
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -38,5 +38,5 @@ def test_a_model_that_cannot_be_traced_does_not_stop_the_run(
     monkeypatch.setattr(start, "Tracer", fail)
     cfg = check_config(config(*SMALL))
     with caplog.at_level(logging.INFO):
-        assert start.planned_micro_batch(cfg, decide(cfg.trainer)) is None
+        assert start.planned_micro_batch(cfg, decide(cfg)) is None
     assert "no such kernel" in caplog.text

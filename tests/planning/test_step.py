@@ -91,7 +91,7 @@ def trained_peak(cfg: DictConfig, folder: Path) -> int:
 
 
 def planned_peak(cfg: DictConfig) -> int:
-    cfg, machine = check_config(cfg), decide(cfg.trainer)
+    cfg, machine = check_config(cfg), decide(cfg)
     micro = cfg.trainer.micro_batch_size
     sheet = draw(cfg, machine.precision, micro)
     data, encoder = sheet.data, sheet.module.encoder

@@ -16,6 +16,8 @@ from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
 
 
+STS = "sts_lightning.data.sts.STSData"
+
 GOLD = np.repeat(np.arange(5.0), 20)
 
 
@@ -52,7 +54,7 @@ def finish(run: Planned, noise: float, seed: int) -> float:
         "peak_memory_bytes": {"host": 2_000_000_000},
     }
     (run.folder / "metrics.json").write_text(json.dumps(metrics))
-    run.run_folder.config_file.write_text(yaml.safe_dump({"data": {"dev": "stsb"}}))
+    run.run_folder.config_file.write_text(yaml.safe_dump({"data": {"_target_": STS}, "dev": "stsb"}))
     np.savez(run.folder / "predictions.npz", **{"STSB/cosine": cosines, "STSB/gold": GOLD})
     return score
 

@@ -63,7 +63,7 @@ def test_std_and_interval_are_of_the_shown_column(table: Table, scores: dict[str
 def test_dev_pairs_are_those_of_the_runs(table: Table, scores: dict[str, list[float]]) -> None:
     assert "Dev pairs that select the weights: STS-B dev." in markdown(collect(table, 50))
     (last,) = table.seed_runs(Cell("plain", "minilm"))[2:]
-    last.run_folder.config_file.write_text(yaml.safe_dump({"data": {"dev": "stsb", "dev_path": "a/own.csv"}}))
+    last.run_folder.config_file.write_text(yaml.safe_dump({"data": {"dev_path": "a/own.csv"}, "dev": "stsb"}))
     text = markdown(collect(table, 50))
     assert lines(text, "plain")[1][-3] == "STS-B dev / own.csv"
     assert "weights, different between rows: STS-B dev (plain; a|b_c), or own.csv (plain)." in text

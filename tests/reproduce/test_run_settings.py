@@ -100,15 +100,18 @@ def test_in_words(details: dict[str, object], texts: tuple[str, str, str]) -> No
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        ({"dev": "stsb_clean", "dev_path": None}, "STS-B dev without test pairs"),
-        ({"dev": "stsb", "dev_path": "mine/dev.csv"}, "dev.csv"),
-        ({"path": "owner/name", "dev_split": "validation", "dev_fraction": 0.1}, "owner/name, validation"),
+        (
+            {"_target_": "sts_lightning.data.nli.NLIPairsData", "dev_path": None},
+            "STS-B dev without test pairs",
+        ),
+        ({"dev_path": "mine/dev.csv"}, "dev.csv"),
+        ({"dev_split": "validation", "dev_fraction": 0.1}, "owner/name, validation"),
         ({"dev_path": None, "dev_fraction": 0.1}, "10 % of the training pairs"),
         ({"_target_": "sts_lightning.testing.toy.ToyData", "dev_size": 50}, "dev pairs of ToyData"),
     ],
 )
 def test_dev_pairs_in_words(data: dict[str, object], text: str) -> None:
-    assert selection_text({"data": data}) == text
+    assert selection_text({"data": data, "dev": "stsb_clean", "path": "owner/name"}) == text
 
 
 def test_an_evaluation_names_what_selected_the_weights(tmp_path: Path) -> None:

@@ -121,10 +121,10 @@ def test_another_machine_divides_a_batch_otherwise(config: Config, tmp_path: Pat
 
 def test_what_makes_stages_other_ones(tmp_path: Path) -> None:
     stages = OmegaConf.create(
-        {"one": {"seed": 1, "data_root": "/a", "data": {"root": "/a/x"}}, "two": {"seed": 1}}
+        {"one": {"seed": 1, "data_root": "/a", "data": {"dev_path": "/a/x"}}, "two": {"seed": 1}}
     )
     RunFolder(tmp_path).stages_file.write_text(OmegaConf.to_yaml(stages))
-    stages.one.data_root, stages.one.data.root = "/b", "/b/x"
+    stages.one.data_root, stages.one.data.dev_path = "/b", "/b/x"
     check_same(RunFolder(tmp_path), stages)
     stages.two.seed = 2
     with pytest.raises(ConfigError, match=r"other values of two\.seed;"):

@@ -11,10 +11,9 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.config.build import build
-from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.train import train_in
 from tests.scenarios.helpers import weights
 from tests.scenarios.test_recipes import losses, overrides
@@ -50,7 +49,7 @@ def test_a_teacher_may_be_a_run_a_model_or_stored_vectors(
     teacher.backbone.save_pretrained(folder)
     teacher.tokenizer.tokenizer.save_pretrained(folder)
     cfg = config(*overrides("rankcse", uninterrupted))
-    data = build("data", cfg.data, SentenceDataModule)
+    data = make_data(cfg)
     data.setup()
     sentences = sorted(set(data.train["sentence1"]))
     stored = tmp_path / "stored"

@@ -9,13 +9,12 @@ from typing import Any
 import torch
 from scipy import stats
 
-from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
-from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.evaluation.similarity import score_pairs
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.training.assembly import make_data
 from tests.shared_runs.entries import edit, write_finished
 
 
@@ -43,7 +42,7 @@ def write_run(
 def dev_of(run: Path, changed: dict[str, torch.Tensor]) -> float:
     """Spearman on the dev pairs of a run with other weights."""
     cfg = check_config(RunFolder(run).load_config())
-    data = build("data", cfg.data, SentenceDataModule)
+    data = make_data(cfg)
     data.setup()
     encoder = build_encoder(cfg.model, cfg.prompt).eval()
     plain = {name.removeprefix("encoder."): value for name, value in changed.items()}

@@ -10,7 +10,6 @@ import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
 from sts_lightning.data.module import SentenceDataModule
@@ -24,6 +23,7 @@ from sts_lightning.losses.rank_margin import RankMarginLoss
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.checks import (
     CALLBACKS,
     Built,
@@ -41,8 +41,7 @@ Config = Callable[..., DictConfig]
 
 
 def source(config: Config, *overrides: str) -> SentenceDataModule:
-    data: SentenceDataModule = build("data", config(*overrides).data, SentenceDataModule)
-    return data
+    return make_data(config(*overrides))
 
 
 def computes(loss: Loss, data: SentenceDataModule) -> bool:
@@ -198,7 +197,7 @@ def test_what_would_train_something_else(
 
 def test_a_regularizer_of_two_views(config: Config) -> None:
     cfg = check_config(config("data=toy", "name=run", "data.kind=sentences", "data.views=1"))
-    data = build("data", cfg.data, SentenceDataModule)
+    data = make_data(cfg)
     (error,) = conflicts(cfg, Built(PearsonLoss(), data, [], [], GlobalOrthogonal(), None))
     assert error.key == "regularizer"
     assert "reads 2 views" in str(error)
@@ -207,7 +206,7 @@ def test_a_regularizer_of_two_views(config: Config) -> None:
 def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
     cfg = check_config(config("data=toy", "name=run"))
     cfg.callbacks = {"mine": {}}
-    data = build("data", cfg.data, SentenceDataModule)
+    data = make_data(cfg)
     for kind in CALLBACKS:
         callback = type(kind, (Callback,), {})()
         (error,) = conflicts(cfg, Built(PearsonLoss(), data, [], [callback], None, None))
@@ -247,7 +246,7 @@ def test_settings_that_nothing_reads_are_named(
 )
 def test_what_this_machine_lacks(override: str, message: str, config: Config) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_machine(decide(config(override).trainer))
+        check_machine(decide(config(override)))
 
 
 def test_monitors() -> None:

@@ -5,28 +5,33 @@ from omegaconf import OmegaConf
 
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
-PAIRS = {"path": "mine.csv", "dev_path": None, "dev_fraction": 0.1, "seed": 1}
+PAIRS = {"dev_path": None, "dev_fraction": 0.1, "seed": 1}
+STS = {"_target_": "sts_lightning.data.sts.STSData"}
+
+
+def run(data: dict[str, object], path: object = "mine.csv", dev: str = "stsb") -> dict[str, object]:
+    return {"data": data, "path": path, "dev": dev}
 
 
 @pytest.mark.parametrize(
     ("selecting", "trained", "expected"),
     [
-        (PAIRS, {**PAIRS, "seed": 2}, "has trained on dev pairs of it: both"),
-        (PAIRS, {**PAIRS, "dev_fraction": 0.2}, "has trained on dev pairs of it: both"),
-        (PAIRS, {**PAIRS, "dev_path": "dev.csv"}, "has trained on dev pairs of it: both"),
-        (PAIRS, {**PAIRS, "path": ["other.csv", "mine.csv"]}, "has trained on dev pairs of it: both"),
-        (PAIRS, {**PAIRS, "seed": 2, "path": {"mine.csv": 2}}, "has trained on dev pairs of it: both"),
-        (PAIRS, {**PAIRS, "seed": 2, "path": "other.csv"}, None),
-        (PAIRS, {**PAIRS, "path": "./mine.csv"}, None),
-        ({**PAIRS, "dev_path": "dev.csv"}, {**PAIRS, "seed": 2, "dev_path": "dev.csv"}, None),
+        (run(PAIRS), run({**PAIRS, "seed": 2}), "has trained on dev pairs of it: both"),
+        (run(PAIRS), run({**PAIRS, "dev_fraction": 0.2}), "has trained on dev pairs of it: both"),
+        (run(PAIRS), run({**PAIRS, "dev_path": "dev.csv"}), "has trained on dev pairs of it: both"),
+        (run(PAIRS), run(PAIRS, ["other.csv", "mine.csv"]), "has trained on dev pairs of it: both"),
+        (run(PAIRS), run({**PAIRS, "seed": 2}, {"mine.csv": 2}), "has trained on dev pairs of it: both"),
+        (run(PAIRS), run({**PAIRS, "seed": 2}, "other.csv"), None),
+        (run(PAIRS), run(PAIRS, "./mine.csv"), None),
+        (run({**PAIRS, "dev_path": "dev.csv"}), run({**PAIRS, "seed": 2, "dev_path": "dev.csv"}), None),
         (
-            {**PAIRS, "dev_path": "dev.csv"},
-            {**PAIRS, "path": ["./dev.csv"]},
+            run({**PAIRS, "dev_path": "dev.csv"}),
+            run(PAIRS, ["./dev.csv"]),
             "has trained on the dev pairs of it (",
         ),
-        ({"dev": "suite"}, {"dev": "stsb"}, "may have trained on dev pairs of it, whose dev=suite"),
-        ({"dev": "suite"}, {}, None),
-        ({"dev": "stsb"}, {"dev": "suite"}, None),
+        (run(STS, None, "suite"), run(STS, None), "may have trained on dev pairs of it, whose dev=suite"),
+        (run(STS, None, "suite"), run(PAIRS), None),
+        (run(STS, None), run(STS, None, "suite"), None),
     ],
 )
 def test_reasons(selecting: dict[str, object], trained: dict[str, object], expected: str | None) -> None:

@@ -12,7 +12,6 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
 from hydra.errors import HydraException
 
 from sts_lightning.conf_folders import files_of
-from sts_lightning.config.cells import GROUP, published_cells
 from sts_lightning.config.keys import path_override, suggest
 from sts_lightning.errors import ConfigError
 
@@ -47,18 +46,11 @@ def check_choices(arguments: Iterable[str]) -> None:
         except HydraException:  # an option of Hydra's such as -m, or a mistake that it reports itself
             continue
         group = override.key_or_group
-        choices = _choices(group)
+        choices = list(files_of(group))
         if not (group and choices) or group.startswith("hydra/") or override.is_delete():
             continue
         for value in _values(override):
             _check(argument, group, value, choices)
-
-
-def _choices(group: str) -> list[str]:
-    """Return the choices of a group: its files, the user's own among them, or the published cells."""
-    if group == GROUP:
-        return sorted("_".join(cell) for cell in published_cells())
-    return list(files_of(group))
 
 
 def _values(override: Override) -> Sequence[Any]:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sts_lightning.cli.options import FILE, RESAMPLES, TRUST, TRUST_REMOTE_CODE
+from sts_lightning.config.build import takes
 from sts_lightning.config.trust import Trust
 from sts_lightning.console import print_scores
 from sts_lightning.data.files import short_names
@@ -101,16 +102,16 @@ def _best(runs: Sequence[ListedRun]) -> ListedRun:
     if len(kinds) > 1:
         raise UserError(
             f"--best would compare scores on different dev pairs ({', '.join(kinds)}).",
-            hint="Choose runs by --where, as in --where data.dev=stsb.",
+            hint="Choose runs by --where, as in --where dev=stsb.",
         )
     return max(scored, key=lambda pair: pair[0])[1]
 
 
 def _dev_pairs(settings: Mapping[str, Any]) -> object:
     """Return what decides the dev pairs of a run: a file, the choice ``dev``, or else the training data."""
-    own = " ".join(str(settings[key]) for key in ("data._target_", "data.path") if settings.get(key))
-    of_data = "stsb" if "data.root" in settings else own
-    return settings.get("data.dev_path") or settings.get("data.dev") or of_data
+    own = " ".join(str(settings[key]) for key in ("data._target_", "path") if settings.get(key))
+    shared = settings.get("dev") if takes(settings.get("data._target_"), "dev") else own
+    return settings.get("data.dev_path") or shared
 
 
 def _print(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:

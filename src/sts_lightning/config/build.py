@@ -9,13 +9,35 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from hydra.errors import InstantiationException
+from hydra.errors import HydraException, InstantiationException
 from hydra.utils import get_method, instantiate
-from omegaconf import DictConfig, ListConfig
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from sts_lightning.errors import ConfigError, UserError
 
 NO_FACTS: Mapping[str, Any] = MappingProxyType({})
+
+SHARED = {"root": "data_root", "path": "path", "dev": "dev", "senteval_text": "senteval_text"}
+"""Arguments of data sets that are settings of the top level, and the names of these."""
+
+
+def shared_settings(cfg: DictConfig) -> dict[str, Any]:
+    """Return the settings of the top level that a data set may take, by the names of its arguments."""
+    values = {argument: cfg[key] for argument, key in SHARED.items()}
+    return {
+        argument: OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+        for argument, value in values.items()
+    }
+
+
+def takes(target: object, argument: str) -> bool:
+    """Return whether a data set of this package has an argument; a stranger's code is not imported."""
+    if not str(target).startswith("sts_lightning."):
+        return False
+    try:
+        return argument in inspect.signature(get_method(str(target))).parameters
+    except (HydraException, ImportError, TypeError, ValueError):  # none of this version
+        return False
 
 
 def build(
@@ -117,6 +139,8 @@ def name_setting(path: str, settings: Container[str]) -> Iterator[None]:
     except (ValueError, ImportError) as error:
         first = re.match(r"\w+", str(error))
         argument = "" if first is None else first[0]
+        if path == "data" and argument in SHARED and argument not in settings:
+            raise ConfigError(str(error), key=SHARED[argument]) from error
         if argument in settings:
             raise ConfigError(f"{path}.{error}", key=f"{path}.{argument}") from error
         raise ConfigError(f"{path}: {error}", key=path) from error

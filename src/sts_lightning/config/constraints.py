@@ -18,7 +18,9 @@ from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from sts_lightning.config.build import SHARED
 from sts_lightning.config.keys import suggest, unknown_key
+from sts_lightning.config.schema import TrainConfig
 from sts_lightning.errors import ConfigError
 
 LARGEST = 1e12
@@ -41,6 +43,7 @@ def check_config(cfg: DictConfig) -> DictConfig:
     for key, node in _items(resolved):
         if isinstance(node, DictConfig):
             _check_targets(key, node)
+    _check_shared(resolved)
     return resolved
 
 
@@ -99,8 +102,7 @@ def check_known(cfg: DictConfig, path: str = "") -> None:
 
 
 def _missing(key: str) -> ConfigError:
-    typed = "path" if key == "data.path" else key  # the groups of a user's own data take it from the top
-    return ConfigError(f"{typed} is required.", key=key, hint=f"Set it on the command line: {typed}=...")
+    return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
 
 
 def _check_targets(path: str, node: DictConfig) -> None:
@@ -111,6 +113,19 @@ def _check_targets(path: str, node: DictConfig) -> None:
     for key, value in _items(node):
         if isinstance(value, DictConfig):
             _check_targets(f"{path}.{key}", value)
+
+
+def _check_shared(cfg: DictConfig) -> None:
+    """Check the settings of the top level that the data set takes against its signature."""
+    if OmegaConf.get_type(cfg) is not TrainConfig:
+        return
+    hints = _argument_types(get_method(cfg.data["_target_"]))
+    for argument, key in SHARED.items():
+        if argument in hints and argument in cfg.data:
+            hint = f"It is one key for all data: {key}=..."
+            raise ConfigError(f"data.{argument}: no such setting.", key=f"data.{argument}", hint=hint)
+        if argument in hints:
+            _check_type(key, cfg[key], hints[argument])
 
 
 def _check_groups(cfg: DictConfig) -> None:

@@ -79,17 +79,18 @@ def move_data(cfg: DictConfig, data_root: str) -> None:
     """Let a stored configuration read its data elsewhere: replace its data root in its paths, in place."""
     former = str(cfg.get("data_root"))
 
-    def moved(key: Any, value: Any) -> Any:
+    def moved(value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: moved(name, child) for name, child in value.items()}
+            return {moved(name): moved(child) for name, child in value.items()}
         if isinstance(value, list):
-            return [moved(key, child) for child in value]
+            return list(map(moved, value))
         if not isinstance(value, str):
             return value
-        inside = value.startswith(f"{former}/") or (key == "root" and value == former)
-        return data_root + value.removeprefix(former) if inside else value
+        return data_root + value.removeprefix(former) if value.startswith(f"{former}/") else value
 
     with open_dict(cfg):
         for group in {"data", "model"} & set(cfg):
-            cfg[group] = moved(group, OmegaConf.to_container(cfg[group], resolve=False))
+            cfg[group] = moved(OmegaConf.to_container(cfg[group], resolve=False))
+        if cfg.get("path") is not None:
+            cfg.path = moved(OmegaConf.to_container(cfg.path) if OmegaConf.is_config(cfg.path) else cfg.path)
         cfg.data_root = data_root

@@ -41,7 +41,7 @@ class Machine:
     reasons: tuple[str, ...]
 
 
-def decide(trainer: DictConfig) -> Machine:
+def decide(cfg: DictConfig) -> Machine:
     """Fill in what the group ``trainer`` leaves to the machine; values that were given are kept.
 
     ``accelerator=auto`` takes CUDA where a device is visible, then Apple's MPS, then the CPU.
@@ -52,14 +52,14 @@ def decide(trainer: DictConfig) -> Machine:
     depend on timing, so that the same seed would give other numbers.
 
     Args:
-        trainer: The group ``trainer`` of a composed configuration.
+        cfg: A composed configuration.
 
     Raises:
         ConfigError: No GPU is visible, and the configuration asks for one or must not fall back to the CPU.
     """
-    reasons: list[str] = []
+    trainer, reasons = cfg.trainer, list[str]()
     accelerator = _accelerator(trainer, reasons)
-    precision = trainer.precision
+    precision = cfg.precision
     if precision == "auto":
         precision, why = _precision(accelerator)
         reasons.append(f"{precision} ({why})")
@@ -81,7 +81,7 @@ def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
     numbers as close to those of the first as precision and chunk size can make them.
     """
     changed = copy.deepcopy(cfg)
-    changed.trainer.precision = machine.precision
+    changed.precision = machine.precision
     changed.trainer.chunk_tokens = machine.chunk_tokens
     changed.trainer.deterministic = machine.deterministic
     return changed

@@ -33,7 +33,7 @@ from sts_lightning.choices import (
     TextEdit,
     TrainPrecision,
 )
-from sts_lightning.config.cells import GROUP, published_cells
+from sts_lightning.config.cells import register_cells
 
 FLAG: dict[str, Any] = {"choices": (True, False)}
 """Metadata of a field that is true or false; the type bool would take 7 and ``yes`` as well."""
@@ -95,13 +95,18 @@ class PromptConfig:
 
 @dataclass
 class OptimConfig:
-    """Settings of AdamW and its schedule."""
+    """Settings of AdamW and its schedule.
+
+    Attributes:
+        decay_embeddings: Whether ``layer_decay`` applies to the embeddings; not in STS-Regression's code.
+        stretch: The schedule is that of a run this many times as long, within which the run ends.
+    """
 
     lr: float = _that(POSITIVE)
     head_lr: float | None = _that(POSITIVE, None)
     weight_decay: float = _that(NOT_NEGATIVE)
     layer_decay: float = _that((lambda value: 0 < value <= 1, "lie in (0, 1]"))
-    decay_embeddings: Any = field(default=MISSING, metadata=FLAG)
+    decay_embeddings: Any = field(default=True, metadata=FLAG)
     betas: tuple[float, float] = _that(BELOW_1)
     eps: float = _that(POSITIVE)
     schedule: str = _one_of(Schedule)
@@ -111,13 +116,16 @@ class OptimConfig:
 
 @dataclass
 class TrainerConfig:
-    """Settings of Lightning's Trainer."""
+    """Settings of Lightning's Trainer.
+
+    Attributes:
+        official_gather: With W devices, 1/W of the gradient, as in the code of SimCSE and its followers.
+    """
 
     accelerator: str = _one_of(Accelerator)
     cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
     devices: int = _that(DEVICES)
     num_nodes: int = _that(POSITIVE)
-    precision: str = _one_of(TrainPrecision)
     max_epochs: int | None = _that(LENGTH, None)
     max_steps: int | None = _that(LENGTH, None)
     limit_train_batches: int | None = _that(LIMIT, None)
@@ -133,7 +141,7 @@ class TrainerConfig:
     chunk_tokens: Any = field(default=MISSING, metadata=OR_AUTO)
     micro_batch_size: Any = None
     gradient_checkpointing: Any = field(default=MISSING, metadata=FLAG)
-    official_gather: Any = field(default=MISSING, metadata=FLAG)
+    official_gather: Any = field(default=False, metadata=FLAG)
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -162,7 +170,6 @@ class TrainConfig:
     path: Any = None
     precision: str = _one_of(TrainPrecision)
     debug: Any = field(default=MISSING, metadata=FLAG)
-    published: dict[str, Any] = field(default_factory=dict)
     resume: str | None = None
     trust: list[str] = field(default_factory=list)
     trust_remote_code: Any = field(default=False, metadata=FLAG)
@@ -222,5 +229,4 @@ def register_schemas() -> None:
     store = ConfigStore.instance()
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="eval_schema", node=EvalConfig)
-    for cell, settings in published_cells().items():
-        store.store(group=GROUP, name="_".join(cell), node=settings)
+    register_cells(store)

@@ -71,11 +71,11 @@ def find_files(weights: Mapping[str, float]) -> dict[str, float]:
             matches = glob.glob(item, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute pattern
             paths = sorted(path for path in matches if Path(path).is_file())
         if not paths:
-            raise DataError(f"no file matches {item}.", key="data.path")
+            raise DataError(f"no file matches {item}.", key="path")
         twice = [path for path in paths if path in found]
         if twice:
             raise DataError(
-                "is found more than once.", twice[0], key="data.path", hint="Let only one pattern match it."
+                "is found more than once.", twice[0], key="path", hint="Let only one pattern match it."
             )
         found |= dict.fromkeys(paths, weight)
     return found

@@ -189,7 +189,7 @@ class ScoredPairsData(SentenceDataModule):
         """Return the name of a source in messages."""
         return source
 
-    @at_setting("data.path")
+    @at_setting("path")
     def load_train(self) -> Dataset:
         """Return the training pairs without the dev split."""
         sources, place = self.open()

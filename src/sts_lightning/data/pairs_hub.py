@@ -128,7 +128,7 @@ class TripletsHubData(NLITripletsData):
         """Return the triplets of the split, in order."""
         path, config, revision = self.place
         bad, rows = BadRows(), []
-        with at_setting("data.path"):
+        with at_setting("path"):
             table = HubTable(path, self.columns, config, revision)
             for where, _, texts in table.rows(self.split, "data.split", bad):
                 with bad:

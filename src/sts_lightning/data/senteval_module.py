@@ -137,7 +137,7 @@ class SentEvalData(SentenceDataModule):
             if (Path(self.root) / name).is_file():
                 return {str(Path(self.root) / name): 1.0}
         raise DataError(
-            f"no {' or '.join(names)} here; name the file with data.path=...",
+            f"no {' or '.join(names)} here; name the file with path=...",
             self.root,
             hint=fetch_hint(part, self.root),
         )

@@ -12,7 +12,7 @@ from sts_lightning.models.encoder import freeze
 from sts_lightning.planning.companions import draw_companion
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.regularizers.base import Regularizer
-from sts_lightning.training.assembly import make_loss, make_module
+from sts_lightning.training.assembly import make_data, make_loss, make_module
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.trainer import Plan
 
@@ -49,7 +49,7 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
     Raises:
         ConfigError: The shape of the model is not known here, or a setting is out of range.
     """
-    data: SentenceDataModule = build("data", cfg.data, SentenceDataModule)
+    data = make_data(cfg)
     skeleton = build_skeleton(cfg.model, cfg.prompt, layers)
     encoder = skeleton.encoder
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)

@@ -121,7 +121,7 @@ class Tracer:
     def __init__(self, cfg: DictConfig, card: Card) -> None:
         self.cfg = cfg
         self.card = card
-        own = cfg.trainer.precision
+        own = cfg.precision
         self.precision: str = card.precision if own == "auto" else own
         chunk = cfg.trainer.chunk_tokens
         usual = training_chunk_tokens("gpu" if card.gpu else "cpu", self.precision)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from sts_lightning.analysis.phases import phases_of
+from sts_lightning.config.build import takes
 from sts_lightning.data.leaked_rows import published_leaks
 from sts_lightning.errors import CheckpointError
 from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
@@ -299,9 +300,9 @@ def selection_text(settings: Mapping[str, Any]) -> str:
     if data.get("dev_path") is not None:
         return Path(data["dev_path"]).name
     if data.get("dev_split") is not None:
-        return f"{data.get('path')}, {data['dev_split']}"
-    if data.get("dev") is not None:
-        return DEV_SETS.get(data["dev"], str(data["dev"]))
+        return f"{settings.get('path')}, {data['dev_split']}"
+    if takes(data.get("_target_"), "dev") and "dev" in settings:
+        return DEV_SETS.get(settings["dev"], str(settings["dev"]))
     if data.get("dev_fraction") is not None:
         return f"{100 * data['dev_fraction']:g} % of the training pairs"
     return f"dev pairs of {str(data.get('_target_', UNKNOWN)).rpartition('.')[2]}"

@@ -1,4 +1,4 @@
-"""Assembly of a run's loss and module from its configuration."""
+"""Assembly of a run's data, loss and module from its configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from sts_lightning.config.build import build
+from sts_lightning.config.build import build, shared_settings
+from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.base import Regularizer
@@ -18,6 +19,16 @@ from sts_lightning.training.companion import Companion
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
 from sts_lightning.training.trainer import Plan
+
+
+def make_data(cfg: DictConfig) -> SentenceDataModule:
+    """Build the data of a configuration without interpolations; nothing is read yet.
+
+    Raises:
+        ConfigError: A setting is out of range, or the configuration builds something other than data.
+    """
+    data: SentenceDataModule = build("data", cfg.data, SentenceDataModule, shared_settings(cfg))
+    return data
 
 
 def make_loss(node: DictConfig, dimension: int, top_label: float) -> Loss:

@@ -15,7 +15,6 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from sts_lightning.config.build import build
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.data.module import SentenceDataModule
@@ -27,6 +26,7 @@ from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.scoring import how_scored, score
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
@@ -137,7 +137,7 @@ def average_runs(
     started = time.monotonic()
     parents = read_parents(folders, trust)
     first = parents[0]
-    data: SentenceDataModule = build("data", check_config(first.cfg).data, SentenceDataModule)
+    data = make_data(check_config(first.cfg))
     data.setup()
     encoder = load_from(first.run, first.cfg).eval()
     dev_of = partial(_dev, first, encoder, data)
@@ -250,7 +250,7 @@ def _check_same(first: Parent, other: Parent) -> None:
             f"{other.run.name} cannot be averaged with {first.run.name}: {differing[0]} is missing in one of "
             "them or has another shape."
         )
-    seen = describe_seen(first.run.name, first.cfg.data, other.cfg.data)
+    seen = describe_seen(first.run.name, first.cfg, other.cfg)
     if seen is not None:
         raise CheckpointError(
             f"{other.run.name} {seen}",

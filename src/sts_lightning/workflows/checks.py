@@ -6,19 +6,20 @@ combinations that would train something else than they say, or lose hours or res
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from hydra.utils import get_class
+from hydra.utils import get_class, get_method
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.conf_folders import PACKAGED
-from sts_lightning.config.build import build
+from sts_lightning.config.build import build, shared_settings
 from sts_lightning.config.constraints import check_config, check_known
 from sts_lightning.config.keys import suggest, unknown_key
 from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
@@ -33,7 +34,7 @@ from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
-from sts_lightning.training.assembly import make_loss
+from sts_lightning.training.assembly import make_data, make_loss
 from sts_lightning.training.companion import Companion
 from sts_lightning.training.rank_monitor import RankMonitor
 
@@ -127,7 +128,7 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
     if resume and not again:
         check_checkpoints(run)
     cfg = check_config(cfg)
-    machine = decide(cfg.trainer)
+    machine = decide(cfg)
     check_machine(machine)
     built = build_parts(run, cfg)
     for text in unread(cfg, built.loss):
@@ -171,13 +172,13 @@ class RunCheck:
         check_known(cfg)
         cfg = check_config(cfg)
         built = build_parts(run, cfg)
-        key = OmegaConf.to_yaml(cfg.data)
+        key = f"{OmegaConf.to_yaml(cfg.data)}{shared_settings(cfg)}"
         if key not in self._read:
             built.data.setup()
             check_scores(built.loss, built.data)
             self._read.add(key)
         try:
-            check_machine(decide(cfg.trainer))
+            check_machine(decide(cfg))
         except ConfigError as error:
             return str(error)
         return None
@@ -193,7 +194,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     Raises:
         ConfigError: Something cannot be built, or does not fit.
     """
-    data: SentenceDataModule = build("data", cfg.data, SentenceDataModule)
+    data = make_data(cfg)
     with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
         loss = make_loss(cfg.loss, *TRIAL_SIZES)
     check_fit(loss, data)
@@ -230,11 +231,12 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         text = f"trainer.micro_batch_size={micro} must be a number of examples, auto or null."
         yield ConfigError(text, key="trainer.micro_batch_size")
 
-    if cfg.path is not None and cfg.data.get("path") != cfg.path:
+    arguments = inspect.signature(get_method(cfg.data["_target_"])).parameters
+    if cfg.path is not None and "path" not in arguments:
         hint = "Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub."
         yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
-    if (dev := cfg.get("dev", "stsb")) not in ("stsb", cfg.data.get("dev")):
-        text = f"dev={dev} has no effect on this data, which has dev pairs of its own."
+    if cfg.dev != "stsb" and "dev" not in arguments:
+        text = f"dev={cfg.dev} has no effect on this data, which has dev pairs of its own."
         yield ConfigError(text, key="dev")
     if cfg.prompt.template is not None and any(view.augmentation is not None for view in data.views):
         text = "data.repetition would repeat words of the template; use prompt=none."

@@ -157,5 +157,5 @@ def _text_of(config: DictConfig | None) -> SentEvalText:
     """Text of the dev and test sentences of a run."""
     if config is None:
         return "raw"
-    text: SentEvalText = config.data.get("senteval_text") or config.get("senteval_text", "raw")
+    text: SentEvalText = config.get("senteval_text", "raw")
     return text

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.build import takes
 from sts_lightning.data.files import find_files, weighted
 from sts_lightning.errors import DataError
 
@@ -20,28 +21,25 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
 
     Args:
         name: Name of the other run.
-        selecting: Group ``data`` of the other run.
-        trained: Group ``data`` of the run that trained.
+        selecting: Configuration of the other run.
+        trained: Configuration of the run that trained.
 
     Returns:
         What follows the name of the run in a message; None if it has not.
     """
-    drawn = (
-        "dev_fraction" in selecting
-        and selecting.get("dev_path") is None
-        and selecting.get("dev_split") is None
-    )
+    data = selecting.data
+    drawn = "dev_fraction" in data and data.get("dev_path") is None and data.get("dev_split") is None
     ours, theirs = _sources(selecting), _sources(trained)
-    other_split = ours != theirs or any(selecting.get(key) != trained.get(key) for key in DEV_SPLIT)
+    other_split = ours != theirs or any(data.get(key) != trained.data.get(key) for key in DEV_SPLIT)
     if drawn and set(ours) & set(theirs) and other_split:
         return (
             f"has trained on dev pairs of {name}: both take them from the training pairs, with another "
             "path, seed, data.dev_fraction, data.limit or source of dev pairs."
         )
-    path = selecting.get("dev_path")
+    path = data.get("dev_path")
     if path is not None and os.path.realpath(path) in [place for place, *_ in theirs]:
         return f"has trained on the dev pairs of {name} ({path})."
-    if selecting.get("dev") == "suite" != trained.get("dev", "suite"):
+    if selecting.get("dev") == "suite" != trained.dev and takes(trained.data.get("_target_"), "dev"):
         return (
             f"may have trained on dev pairs of {name}, whose dev=suite holds training pairs out; it has "
             f"dev={trained.dev}."
@@ -49,12 +47,12 @@ def describe_seen(name: str, selecting: DictConfig, trained: DictConfig) -> str 
     return None
 
 
-def _sources(data: DictConfig) -> list[tuple[str, object, object]]:
+def _sources(cfg: DictConfig) -> list[tuple[str, object, object]]:
     """Return the files that a run was trained on, or the set on the hub with its split and configuration."""
-    if data.get("path") is None:
+    if cfg.get("path") is None:
         return []
-    path: Any = OmegaConf.to_container(data.path) if OmegaConf.is_config(data.path) else data.path
+    path: Any = OmegaConf.to_container(cfg.path) if OmegaConf.is_config(cfg.path) else cfg.path
     weights = weighted(path)
     with contextlib.suppress(DataError):  # they are gone, or on the hub
         weights = find_files(weights)
-    return [(os.path.realpath(path), data.get("split"), data.get("config")) for path in weights]
+    return [(os.path.realpath(path), cfg.data.get("split"), cfg.data.get("config")) for path in weights]

@@ -40,7 +40,7 @@ from sts_lightning.workflows.train import train_in
 
 log = logging.getLogger(__name__)
 
-UNTYPED = ("model", "loss", "regularizer", "companion", "data", "logger", "callbacks", "published")
+UNTYPED = ("model", "loss", "regularizer", "companion", "data", "logger", "callbacks")
 """Parts of the configuration whose keys differ by choice."""
 
 POLL = 5.0

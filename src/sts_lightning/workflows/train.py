@@ -244,7 +244,7 @@ def warm_start(
             f"init_from={run.name} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), "
             f"not {_shape_of(model) or 'none'}; leave model.adapter as it was."
         )
-    seen = describe_seen("this run", cfg.data, earlier.data) if "data" in earlier else None
+    seen = describe_seen("this run", cfg, earlier) if "data" in earlier else None
     if seen is not None:
         log.warning("WARNING: init_from=%s %s A checkpoint near the start may look too good.", run.name, seen)
     if run.resumable:

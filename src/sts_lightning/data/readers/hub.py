@@ -100,10 +100,10 @@ class HubTable:
             raise DataError(
                 "a column occurs more than once, or the rows have more fields than the header.",
                 place,
-                key="data.path",
+                key="path",
             )
         if len(table) == 0:
-            raise DataError("it has no rows.", place, key="data.path")
+            raise DataError("it has no rows.", place, key="path")
         for row, values in enumerate(zip(*(table[column][:] for column in self.columns), strict=True)):
             where = f"{place}, row {row}"
             with bad:
@@ -113,7 +113,7 @@ class HubTable:
                 ]
                 yield where, None, texts
 
-    def _error(self, message: str, key: str = "data.path", hint: str | None = None) -> DataError:
+    def _error(self, message: str, key: str = "path", hint: str | None = None) -> DataError:
         return DataError(message, self.path, key=key, hint=hint)
 
     def _open(self, config: str | None, revision: str | None, cache: str | None) -> DatasetBuilder:
@@ -188,7 +188,7 @@ def _explained(path: str, hint: str | None) -> Iterator[None]:
             cause = cause.__cause__
         told = f"{type(cause).__name__}: {' '.join(str(cause).split())[:400]}"
         keys = {"Config": "data.config", "BuilderConfig": "data.config", "Revision": "data.revision"}
-        key = keys.get(str(cause).partition(" ")[0], "data.path")
+        key = keys.get(str(cause).partition(" ")[0], "path")
         raise DataError(
-            f"it cannot be read ({told}).", path, key=key, hint=hint if key == "data.path" else None
+            f"it cannot be read ({told}).", path, key=key, hint=hint if key == "path" else None
         ) from error
