@@ -40,9 +40,36 @@ def system(root: Path, groups: str, files: dict[str, str]) -> Path:
     return root
 
 
+V1 = "12:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n"
+
+
 @pytest.mark.parametrize(
     ("groups", "files", "expected"),
     [
+        (
+            V1,
+            {
+                "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_quota_us": "300000\n",
+                "sys/fs/cgroup/cpu,cpuacct/docker/abc/cpu.cfs_period_us": "100000\n",
+            },
+            3,
+        ),
+        (
+            V1,  # the path is the host's, and the container sees its own group as the root
+            {
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "50000\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            1,
+        ),
+        (
+            V1,
+            {
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            },
+            16,
+        ),
         ("0::/\n", {"sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2),
         ("0::/\n", {"sys/fs/cgroup/cpu.max": "250000 100000\n"}, 3),
         ("0::/\n", {"sys/fs/cgroup/cpu.max": "10000 100000\n"}, 1),

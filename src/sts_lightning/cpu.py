@@ -14,7 +14,6 @@ Each of these was measured to be worth its lines, and must come before torch is 
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import math
 import os
@@ -85,18 +84,35 @@ def _bound_cores() -> int:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Return the limits of the process's control group and of those around it, in cores: time per period."""
+    """Return the limits of the process's control groups, in cores: of its own ones and those around them."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:  # another system than Linux
         return
     for line in lines:
         _, controllers, name = line.split(":", 2)
-        if controllers == "":  # version 2, which has all controllers in one tree
+        if controllers == "":  # version 2 has all controllers in one tree
             tree = root / "sys/fs/cgroup"
-            own = tree / name.lstrip("/")
-            for group in (own, *own.parents[: len(own.parts) - len(tree.parts)]):
-                with contextlib.suppress(OSError):  # not visible from within the container, or without limit
-                    granted, period = (group / "cpu.max").read_text().split()
-                    if granted != "max":
-                        yield int(granted) / int(period)
+        elif "cpu" in controllers.split(","):
+            tree = root / "sys/fs/cgroup" / controllers
+        else:
+            continue
+        own = tree / name.lstrip("/")
+        for group in (own, *own.parents):
+            yield from _quota(group)
+            if group == tree:
+                break
+
+
+def _quota(group: Path) -> Iterator[float]:
+    """Return the limit of a control group, if it has one: time granted in each period."""
+    try:
+        if (group / "cpu.max").exists():
+            granted, period = (group / "cpu.max").read_text().split()
+        else:
+            granted = (group / "cpu.cfs_quota_us").read_text().strip()
+            period = (group / "cpu.cfs_period_us").read_text()
+    except OSError:  # the group is not visible from within the container, or has no limit
+        return
+    if granted not in ("max", "-1"):
+        yield int(granted) / int(period)

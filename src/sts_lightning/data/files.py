@@ -43,18 +43,24 @@ def weighted(path: Files) -> dict[str, float]:
     Raises:
         ValueError: The value has another form, is empty, or a weight is out of range.
     """
+    wrong = (
+        "path must be a path, a list of paths or a mapping from paths to weights above 0 and at most "
+        f"{HEAVIEST:g}, got {path!r}."
+    )
+    if not isinstance(path, str | list | dict):
+        raise ValueError(wrong)
     listed = [path] if isinstance(path, str) else list(path)
     weights = path if isinstance(path, dict) else dict.fromkeys(listed, 1.0)
     if len(weights) < len(listed):
         raise ValueError(
             "path names a file more than once; {FILE: 2} takes each of its rows twice in an epoch."
         )
-    valid = all(item.strip() and 0 < weight <= HEAVIEST for item, weight in weights.items())
+    valid = all(
+        item.strip() and isinstance(weight, int | float) and 0 < weight <= HEAVIEST
+        for item, weight in weights.items()
+    )
     if not weights or not valid:
-        raise ValueError(
-            "path must be a path, a list of paths or a mapping from paths to weights above 0 and at most "
-            f"{HEAVIEST:g}, got {path!r}."
-        )
+        raise ValueError(wrong)
     return {item: float(weight) for item, weight in weights.items()}
 
 
