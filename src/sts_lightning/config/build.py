@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+import types
+import typing
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 from typing import Any
 
@@ -30,12 +32,40 @@ def shared_settings(cfg: DictConfig) -> dict[str, Any]:
     }
 
 
+def argument_types(target: Callable[..., Any]) -> dict[str, Any]:
+    """Return the arguments of a class or function with their types, those of an unpacked `TypedDict` too."""
+    function = target.__init__ if inspect.isclass(target) else target
+    hints = _hints(function)
+    types_: dict[str, Any] = {}
+    for name, parameter in inspect.signature(target).parameters.items():
+        if name in ("self", "cls"):
+            continue
+        hint = hints.get(name, Any)
+        if parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
+            settings = typing.get_args(hint)[0]
+            types_ |= dict.fromkeys(settings.__annotations__, Any) | _hints(settings)
+        else:
+            types_[name] = hint
+    return types_
+
+
+def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function or `TypedDict`, but for those that cannot be resolved."""
+    scope = getattr(inspect.unwrap(annotated), "__globals__", {})
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(annotated, "__annotations__", {}).items():
+        with suppress(NameError):
+            one = types.SimpleNamespace(__annotations__={name: annotation})
+            hints |= typing.get_type_hints(one, scope)
+    return hints
+
+
 def takes(target: object, argument: str) -> bool:
     """Return whether a data set of this package has an argument; a stranger's code is not imported."""
     if not str(target).startswith("sts_lightning."):
         return False
     try:
-        return argument in inspect.signature(get_method(str(target))).parameters
+        return argument in argument_types(get_method(str(target)))
     except (HydraException, ImportError, TypeError, ValueError):  # none of this version
         return False
 
@@ -94,7 +124,7 @@ def _facts_for(path: str, node: DictConfig, facts: Mapping[str, Any]) -> dict[st
     """Return the facts that the node's target names as arguments."""
     if not facts:
         return {}
-    taken = facts.keys() & inspect.signature(get_method(node["_target_"])).parameters.keys()
+    taken = facts.keys() & argument_types(get_method(node["_target_"])).keys()
     for name in sorted(taken & node.keys()):
         raise ConfigError(
             f"{path}.{name} is no setting.",

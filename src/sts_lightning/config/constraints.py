@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import difflib
 import functools
-import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import SHARED
+from sts_lightning.config.build import SHARED, argument_types
 from sts_lightning.config.keys import suggest, unknown_key
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.errors import ConfigError
@@ -119,7 +117,7 @@ def _check_shared(cfg: DictConfig) -> None:
     """Check the settings of the top level that the data set takes against its signature."""
     if OmegaConf.get_type(cfg) is not TrainConfig:
         return
-    hints = _argument_types(get_method(cfg.data["_target_"]))
+    hints = argument_types(get_method(cfg.data["_target_"]))
     for argument, key in SHARED.items():
         if argument in hints and argument in cfg.data:
             hint = f"It is one key for all data: {key}=..."
@@ -200,7 +198,7 @@ def check_target(path: str, node: DictConfig) -> None:
         ConfigError: The target does not exist, a key is unknown, or a value has a wrong type.
     """
     try:
-        hints = _argument_types(get_method(node["_target_"]))  # ValueError: no signature, as builtins.dict
+        hints = argument_types(get_method(node["_target_"]))  # ValueError: no signature, as builtins.dict
     except Exception as error:  # an import may raise anything
         reason = " ".join(str(error).split())
         raise ConfigError(
@@ -226,33 +224,6 @@ def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
 
 
 @functools.cache
-def _argument_types(target: Callable[..., Any]) -> dict[str, Any]:
-    function = target.__init__ if inspect.isclass(target) else target
-    hints = _hints(function)
-    types_: dict[str, Any] = {}
-    for name, parameter in inspect.signature(target).parameters.items():
-        if name in ("self", "cls"):
-            continue
-        hint = hints.get(name, Any)
-        if parameter.kind is parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
-            settings = typing.get_args(hint)[0]
-            types_ |= dict.fromkeys(settings.__annotations__, Any) | _hints(settings)
-        else:
-            types_[name] = hint
-    return types_
-
-
-def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function or `TypedDict`, but for those that cannot be resolved."""
-    scope = getattr(inspect.unwrap(annotated), "__globals__", {})
-    hints: dict[str, Any] = {}
-    for name, annotation in getattr(annotated, "__annotations__", {}).items():
-        with contextlib.suppress(NameError):
-            one = types.SimpleNamespace(__annotations__={name: annotation})
-            hints |= typing.get_type_hints(one, scope)
-    return hints
-
-
 def _check_type(key: str, value: Any, hint: Any) -> None:
     """Check a value against a `Literal` or a type that OmegaConf converts; other hints are not checked."""
     if typing.get_origin(hint) is typing.Literal:

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.config.constraints import check_config
+from sts_lightning.training.assembly import make_data
+from tests.conftest import CONF
+
+Config = Callable[..., DictConfig]
+
+OWN = {"pairs_file", "pairs_hub", "toy"}
+"""Choices whose dev and test pairs are not SentEval's."""
+
+
+@pytest.mark.parametrize("choice", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
+def test_settings_of_the_top_level_reach_every_data_set(choice: str, config: Config, tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text("sentence1,sentence2,score\na,b,1\n")
+    given = ["data_root=elsewhere", "senteval_text=prepared", "dev=stsb_clean"]
+    path = [] if choice in ("sts", "toy") else [f"path={file}"]
+    data = make_data(check_config(config(f"data={choice}", *path, *given)))
+    if choice not in OWN:
+        assert (data.root, data.senteval_text, data.dev_set) == ("elsewhere", "prepared", "stsb_clean")
+    if path and choice != "pairs_file":  # which keeps the files with their weights
+        assert data.path in (str(file), {str(file): 1.0}, [str(file)])
