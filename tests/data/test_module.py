@@ -74,17 +74,10 @@ def test_fit_without_tokenisation(encoder: SentenceEncoder) -> None:
         trainer().fit(module(encoder), datamodule=data())
 
 
-def test_loaders_before_setup(encoder: SentenceEncoder) -> None:
-    source = data()
-    source.connect(encoder.prepare(2048, training=True), encoder.prepare(2048, training=False))
-    with pytest.raises(RuntimeError, match=r"data\.setup\("):
-        source.train_dataloader()
-
-
 def test_too_few_examples() -> None:
     source = data()
     source.kept = 1
-    with pytest.raises(DataError, match=r"1 training example.* too short: 39"):
+    with pytest.raises(DataError, match=r"1 training example left, .* two: 39 dropped: too short\."):
         source.setup()
 
 

@@ -44,7 +44,7 @@ def test_an_empty_sentence_is_an_error(tmp_path: Path) -> None:
 
 
 def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no nli_for_simcse\.csv or .* data\.path="):
+    with pytest.raises(DataError, match=r"no nli_for_simcse\.csv or .* path="):
         NLITripletsData(str(tmp_path), batch_size=2, seed=0).load_train()
 
 

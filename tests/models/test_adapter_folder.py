@@ -123,7 +123,7 @@ def test_an_adapter_on_the_hub_without_weights(
     adapter_folder(tmp_path / "adapter", base)
     (tmp_path / "adapter" / WEIGHTS).unlink()
     publish(hub, "me/adapter", tmp_path / "adapter")
-    with pytest.raises(CheckpointError, match=f"has no {WEIGHTS}"):
+    with pytest.raises(CheckpointError, match=f"{WEIGHTS} cannot be read: No such file"):
         sts_lightning.load("me/adapter")
     with pytest.raises(ConfigError, match="me/typo is neither a folder nor a model on the hub"):
         sts_lightning.load("me/typo")

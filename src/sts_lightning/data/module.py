@@ -132,13 +132,16 @@ class SentenceDataModule(pl.LightningDataModule, ABC):
         self.dev, self.tests = self.load_dev(), self.load_tests()
         self.train = self.without_dev(self.train)
         self.shares = [(len(self.train), len(self.train))]
-        if any(source.weight != 1 for source in self.sources):
+        weighted = any(source.weight != 1 for source in self.sources)
+        if weighted:
             self.shares = [(source.kept, source.drawn) for source in self.sources]
         self.trained_on = self._count(self.sources)
         if self.epoch_rows < 2:
-            dropped = f" Dropped: {self.trained_on.reasons}." if self.trained_on.reasons else ""
+            why = f": {self.trained_on.reasons}" if self.trained_on.reasons else ""
             left = counted(self.epoch_rows, "training example")
-            raise DataError(f"{left} left, but training needs at least two.{dropped}")
+            raise DataError(
+                f"{left} left, but training needs at least two{why}.", key="path" if weighted else None
+            )
         for count in self.counts:
             count.report()
         if self.trained_on.differs:
