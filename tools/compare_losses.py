@@ -87,7 +87,7 @@ def settings(experiment: str, kind: str, teacher: Path) -> list[str]:
         "bellm": decoder("llama"),
         "promcse_llama": [*(s for s in decoder("llama") if "lora" not in s), "~model.adapter", PREFIX],
         "pcc_stage1": decoder("mistral"),
-        "pcc_stage2": [*decoder("opt"), "init=best"],
+        "pcc_stage2": [*decoder("opt"), "model.dropout=0.0", "init=best"],
     }.get(experiment, ENCODER)
     extra = {
         "esimcse": ["~data.official_repetition"],
