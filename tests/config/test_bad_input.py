@@ -53,8 +53,6 @@ BASES: dict[str, list[str]] = {
 
 VALUES: dict[str, dict[str, str]] = {
     "pairs": {
-        "debug": "null maybe yes [] 0 1 7 1.5",
-        "trust": "${seed}",
         "seed": "null fast [] nan 1e30 1.5 -1 4294967296",
         "senteval_text": "'' nonsense [] 7",
         "path": "'' [] {a:1} ${nope} mine.csv",
