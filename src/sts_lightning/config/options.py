@@ -106,6 +106,7 @@ def _folder(argument: str) -> str:
         hint = "Repeat the command of a sweep to resume its runs, or resume each run by itself."
         raise ConfigError("resume is for one run.", key="resume", hint=hint)
     value = override.value()
-    if value is None or not str(value).strip():
+    folder = value if isinstance(value, str) else argument.partition("=")[2]  # 2026_01 would be a number
+    if not folder.strip():
         raise ConfigError("resume needs the folder of a run.", key="resume")
-    return str(value)
+    return folder
