@@ -11,9 +11,7 @@ from sts_lightning.errors import ConfigError
 
 
 def test_options_are_taken_off_the_command_line() -> None:
-    line = (
-        "-m --trust a.B seed=1,2 --trust=c.D --plan=24GB --no-share-stages --stage one --debug resume=runs/x"
-    )
+    line = "-m --trust a.B seed=1,2 --trust=c.D --plan=24GB --no-share-stages --stage one --debug resume=r"
     chosen, rest = take_options([*line.split(), "--trust-remote-code", "--cfg", "job"], "train")
     trust = Trust.of(["a.B", "c.D"], True)
     assert chosen == Options(trust, True, "r", "24GB", False, "one")
