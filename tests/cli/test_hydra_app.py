@@ -112,7 +112,7 @@ def script(
         ),
         (
             ["companion.sources=[a]", "companion.pooling=cls"],
-            "companion.sources: no such setting. It belongs to companion=teacher and companion=",
+            "companion.sources: no such setting. It belongs to companion=teacher.",
         ),
         (["trainer.max_step=5", "optim.lrr=1"], "trainer.max_step: no such setting. See `"),
         (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
@@ -127,7 +127,7 @@ def script(
         (["resume=''"], "resume needs the folder of a run."),
         (["plan=24GB"], "plan: no such setting. Did you mean the option --plan"),
         (["+trust=[a]"], "trust: no such setting. Did you mean the option --trust NAME?"),
-        (["--trust", "--debug"], "--trust needs a name."),
+        (["--trust", "-m"], "--trust needs a name."),
         (["--plan"], "--plan lists the jobs of a sweep: add -m"),
         (["data=toy", "--stage", "one"], "--stage one: this run has no stages."),
     ],
