@@ -112,7 +112,7 @@ def script(
         ),
         (
             ["companion.sources=[a]", "companion.pooling=cls"],
-            "companion.sources: no such setting. It belongs to companion=teacher and companion=",
+            "companion.sources: no such setting. It belongs to companion=teacher.",
         ),
         (["trainer.max_step=5", "optim.lrr=1"], "trainer.max_step: no such setting. See `"),
         (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
@@ -124,6 +124,12 @@ def script(
         (["data_root=nowhere"], "nowhere: no STS data here"),
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),
+        (["resume=''"], "resume needs the folder of a run."),
+        (["plan=24GB"], "plan: no such setting. Did you mean the option --plan"),
+        (["+trust=[a]"], "trust: no such setting. Did you mean the option --trust NAME?"),
+        (["--trust", "-m"], "--trust needs a name."),
+        (["--plan"], "--plan lists the jobs of a sweep: add -m"),
+        (["data=toy", "--stage", "one"], "--stage one: this run has no stages."),
     ],
 )
 def test_a_mistake_is_one_message_and_leaves_nothing(
@@ -161,7 +167,7 @@ def test_settings_have_no_dashes(option: str, script: Script) -> None:
 
 def test_debug_shows_the_stack(script: Script) -> None:
     with pytest.raises(DataError, match="no STS data here"):
-        script("train.py", "data_root=nowhere", "debug=true")
+        script("train.py", "data_root=nowhere", "--debug")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_commands(
         ([], ["--help"], ["--help"]),
         ([], ["--cfg", "job", "--", "~x"], ["--cfg", "job", "--", "~x"]),
         ([], [], []),
-        (["--debug"], ["data=toy"], ["data=toy", "debug=true"]),
+        (["--debug"], ["data=toy"], ["data=toy", "--debug"]),
     ],
 )
 @pytest.mark.parametrize("entry", ENTRIES)

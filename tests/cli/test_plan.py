@@ -16,8 +16,8 @@ from tests.conftest import ROOT
         ("+stages.a.seed=3", "stages.a.experiment"),
         ("+foo=1", "foo: no such setting"),
         ("trainer.val_every=0", "trainer.val_every"),
-        ("plan=24GB", "use --card"),
-        ("resume=run", "resume=run has no effect"),
+        ("plan=24GB", "plan: no such setting"),
+        ("resume=run", "resume: no such setting"),
     ],
 )
 def test_a_mistake(override: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from sts_lightning.cli.main import PROGRAM
-from sts_lightning.conf_folders import ENTRIES
+from sts_lightning.conf_folders import ENTRIES, Entry
 from sts_lightning.config.constraints import check_config
+from sts_lightning.config.options import take_options
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -69,8 +70,8 @@ def test_hydra_command(config: Callable[..., DictConfig], line: str) -> None:
     _, script, *arguments = words(line)
     if any(argument.startswith("resume=") for argument in arguments):
         pytest.skip("the configuration is that of a run")
-    overrides = [argument for argument in arguments if not argument.startswith("-")]
-    of = script.removesuffix(".py")
+    of: Entry = "eval" if script.startswith("eval") else "train"
+    overrides = [argument for argument in take_options(arguments, of)[1] if not argument.startswith("-")]
     named = [] if of == "eval" or any(o.startswith("name=") for o in overrides) else ["name=test"]
     check_config(compose(of, [*first_choices(overrides), *named]))
 

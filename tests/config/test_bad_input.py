@@ -53,8 +53,6 @@ BASES: dict[str, list[str]] = {
 
 VALUES: dict[str, dict[str, str]] = {
     "pairs": {
-        "debug": "null yes 1",
-        "trust": "${seed}",
         "seed": "null fast nan 1.5 -1 4294967296",
         "senteval_text": "'' nonsense 7",
         "path": "'' [] ${nope} mine.csv",

@@ -31,9 +31,8 @@ def test_one_message_names_all_that_has_to_be_added(tmp_path: Path) -> None:
         RunFolder(tmp_path).load_config()
     message = str(caught.value)
     names = ["callbacks.x._partial_", "my.model", own]
-    assert f"trust=[{','.join(names)}] trust_remote_code=true (train, eval)" in message
     options = " ".join(f"--trust {name}" for name in names)
-    assert f"{options} --trust-remote-code (sts-lightning export)" in message
+    assert f"{options} --trust-remote-code (train, eval, sts-lightning export)" in message
     assert f"trust={names!r}, trust_remote_code=True (sts_lightning.load)" in message
     trust = Trust.of(names, True)
     assert RunFolder(tmp_path).load_config(trust).loss._target_ == own
@@ -50,12 +49,6 @@ def test_no_consent_is_offered_for_what_no_run_has(value: object, tmp_path: Path
     with pytest.raises(UntrustedError, match="no run of this project has") as caught:
         read_config(path, Trust.of([str(value)], True))
     assert "trust=" not in str(caught.value)
-
-
-def test_stored_consent_is_dropped(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(yaml.safe_dump({"trust": ["a.b"], "trust_remote_code": True, "seed": 1}))
-    assert read_config(path) == {"trust": [], "trust_remote_code": False, "seed": 1}
 
 
 def found(path: Path, target: str) -> bool:

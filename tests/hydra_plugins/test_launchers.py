@@ -105,6 +105,6 @@ def test_a_number_that_would_wait_forever_is_named(cli: Cli) -> None:
 
 
 def test_a_plan_names_a_setting_that_nothing_reads(cli: Cli) -> None:
-    done = cli("train.py", "-m", *SHORT_RUN, "+optim.lrr=1e-3,1e-2", "plan=true")
+    done = cli("train.py", "-m", *SHORT_RUN, "+optim.lrr=1e-3,1e-2", "--plan")
     assert done.returncode == 1
     assert "optim.lrr: no such setting. Did you mean optim.lr?" in done.stderr

@@ -252,8 +252,9 @@ def test_a_table_hands_consent_on_to_rows_that_read_a_folder(tmp_path: Path) -> 
     (own,), (after,), (tested,) = (table.seed_runs(Cell(name)) for name in ("own", "next", "tested"))
     assert own.job(0).trust == after.job(0).trust == Trust.of(["my.Loss"], False)
     assert own.overrides == ("loss._target_=my.Loss", "seed=1")
-    assert "trust=[my.Loss]" in after.overrides
-    assert "trust=[my.Loss]" in tested.overrides
+    for run in (after, tested):
+        assert run.job(0).added == run.options == ("--trust", "my.Loss")
+        assert run.command.endswith(" --trust my.Loss")
 
 
 def test_a_run_of_several_stages_has_the_results_of_the_last_one(tmp_path: Path) -> None:

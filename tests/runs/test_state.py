@@ -96,7 +96,7 @@ def test_what_makes_a_configuration_another_one(config: Config, tmp_path: Path) 
     cfg = config("model=tiny_bert", "data=sts", "data_root=/here")
     RunFolder(tmp_path).save_config(cfg)
     check_same(RunFolder(tmp_path), cfg)
-    check_same(RunFolder(tmp_path), config("model=tiny_bert", "data=sts", "data_root=/there", "debug=true"))
+    check_same(RunFolder(tmp_path), config("model=tiny_bert", "data=sts", "data_root=/there"))
     other = config(
         "model=tiny_bert", "data=sts", "seed=2", "optim.betas=[0.9,0.99]", "+trainer.extra.benchmark=true"
     )

@@ -29,7 +29,7 @@ STAGES = [
 def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
     """Start a run that shares its first stage, in the background."""
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "train.py"), *STAGES, "share_stages=true", *overrides],
+        [sys.executable, str(ROOT / "train.py"), *STAGES, "--share-stages", *overrides],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -72,7 +72,7 @@ def test_two_runs_that_start_at_once_train_the_stage_once(tmp_path: Path) -> Non
 
 
 def test_the_next_run_resumes_a_stage_that_was_killed(tmp_path: Path, cli: Cli) -> None:
-    long = ["trainer.max_steps=60", "trainer.max_epochs=-1", "trainer.save_every=1", "share_stages=true"]
+    long = ["trainer.max_steps=60", "trainer.max_epochs=-1", "trainer.save_every=1", "--share-stages"]
     first = start(tmp_path, *long, "hydra.run.dir=runs/a")
     deadline = time.monotonic() + 200
     while not list(tmp_path.glob("runs/stages/*/checkpoints/last.ckpt")) and time.monotonic() < deadline:
@@ -95,7 +95,7 @@ def test_the_next_run_resumes_a_stage_that_was_killed(tmp_path: Path, cli: Cli) 
 def test_a_sweep_shares_the_stage_and_fails_with_it(tmp_path: Path, cli: Cli) -> None:
     sweep = ["train.py", "-m", *STAGES, "trainer.max_steps=2", "hydra.launcher.jobs=2"]
     grid = "+stages.two.optim.lr=1e-5,1e-4"
-    planned = cli(*sweep, grid, "plan=true")
+    planned = cli(*sweep, grid, "--plan")
     assert planned.returncode == 0, planned.stderr
     assert "1 shared stage, 2 jobs: 3 new" in planned.stdout
     assert list(tmp_path.iterdir()) == []
@@ -111,7 +111,7 @@ def test_a_sweep_shares_the_stage_and_fails_with_it(tmp_path: Path, cli: Cli) ->
         assert json.loads((folder / "two" / "metrics.json").read_text())["earlier"][0]["run"].endswith(
             stage.name
         )
-    again = cli(*sweep, grid, "plan=true")
+    again = cli(*sweep, grid, "--plan")
     assert "2 jobs: 2 done" in again.stdout
 
     failed = cli(*sweep, grid, "data.train_size=0")

@@ -17,6 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 import sts_lightning
+from sts_lightning.conf_folders import Entry
+from sts_lightning.config.options import take_options, using
 from sts_lightning.config.trust import Trust
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
@@ -60,13 +62,14 @@ class Bomb:
 
 
 @contextmanager
-def composed(name: str, *overrides: str, output: Path, mode: str = "RUN") -> Iterator[DictConfig]:
+def composed(name: Entry, *overrides: str, output: Path, mode: str = "RUN") -> Iterator[DictConfig]:
     """A configuration within what looks like a Hydra job."""
     GlobalHydra.instance().clear()
     previous = HydraConfig.instance().cfg
+    chosen, settings = take_options(overrides, name)
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            cfg = compose(name, list(overrides), return_hydra_config=True)
+        with using(chosen), initialize_config_dir(str(CONF), version_base="1.3"):
+            cfg = compose(name, settings, return_hydra_config=True)
             with open_dict(cfg):
                 cfg.hydra.runtime.output_dir = str(output)
                 cfg.hydra.mode = mode
@@ -144,9 +147,8 @@ ENTRIES = {
 
 def parse(consent: tuple[str, ...]) -> tuple[list[str], bool]:
     """Consent as on the command line, for a call."""
-    settings = dict(text.split("=", 1) for text in consent)
-    names = yaml.safe_load(settings.get("trust", "[]"))
-    return names, settings.get("trust_remote_code") == "true"
+    trust = take_options(consent, "eval")[0].trust
+    return sorted(trust.names), trust.remote_code
 
 
 def edit(path: Path, change: Edit) -> None:

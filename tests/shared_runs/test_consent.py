@@ -41,7 +41,7 @@ def test_a_run_with_a_class_of_the_users_own(
     """A fresh run needs no consent, whatever it is built from, and neither does its encoder."""
     entries.no_suite(monkeypatch)
     train_py(tmp_path / "first", *SHORT, f"loss._target_={own}")
-    name = f"trust=[{own}]"
+    consent = ("--trust", own)
     for number, (entry, read) in enumerate(ENTRIES.items()):
         run = shutil.copytree(tmp_path / "first", tmp_path / entry)
         if entry == "resume":
@@ -49,7 +49,7 @@ def test_a_run_with_a_class_of_the_users_own(
         if entry in ("resume", "average"):  # an average is selected on the run's data
             with pytest.raises(UntrustedError, match=own):
                 read(run, tmp_path / f"out{number}")
-            read(run, tmp_path / f"out{number}", name)
+            read(run, tmp_path / f"out{number}", *consent)
         else:
             read(run, tmp_path / f"out{number}")
     assert (tmp_path / "resume" / "metrics.json").is_file()
@@ -68,7 +68,7 @@ def test_how_to_resume_names_the_consent(
     for name, more in (("own", [f"loss._target_={own}"]), ("plain", [])):
         with pytest.raises(ConfigError, match="enough"):
             train_in(tmp_path / name, config(*SHORT[:-1], *more))
-    assert commands[0].endswith(f"resume={tmp_path / 'own'} 'trust=[{own}]'")
+    assert commands[0].endswith(f"resume={tmp_path / 'own'} --trust {own}")
     assert commands[1].endswith(f"resume={tmp_path / 'plain'}")
 
 
@@ -105,13 +105,13 @@ def test_stages_with_a_class_of_the_users_own(
     (both / "two" / "metrics.json").unlink()
     with pytest.raises(UntrustedError, match=r"stages\.yaml: stage one"):
         train_py(tmp_path / "out", f"resume={both}")
-    train_py(tmp_path / "out", f"resume={both}", f"trust=[{own}]")
+    train_py(tmp_path / "out", f"resume={both}", "--trust", own)
     assert (both / "two" / "metrics.json").is_file()
 
 
 def test_resume_takes_no_other_settings(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"leave out seed=2\."):
-        train_py(tmp_path / "out", f"resume={tmp_path}", "trust=[a]", "trust_remote_code=true", "seed=2")
+        train_py(tmp_path / "out", f"resume={tmp_path}", "--trust=a", "--trust-remote-code", "seed=2")
 
 
 @pytest.mark.usefixtures("keeps_state")

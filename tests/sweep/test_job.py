@@ -15,6 +15,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from sts_lightning.config.compose import compose_job
+from sts_lightning.config.options import Options, using
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.errors import RunningElsewhereError
 from sts_lightning.runs.lock import is_locked
@@ -142,7 +143,7 @@ def test_a_folder_belongs_to_a_configuration() -> None:
         return job_folder(compose("train", [*SHORT_RUN, "name=x", *overrides], return_hydra_config=True))
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        assert folder("seed=1") == folder("seed=1", "debug=true", "data_root=elsewhere")
+        assert folder("seed=1") == folder("seed=1", "data_root=elsewhere")
         assert folder("seed=1") != folder("seed=2")
         assert folder("optim.lr=5e-5") == folder()
         assert folder("name=y").parent == Path("runs/y")
@@ -159,16 +160,14 @@ def test_a_sweep_hands_over_what_its_own_jobs_name(tmp_path: Path) -> None:
     assert job_trust(compose(own), own, compose) == Trust.of(["my.Loss"], True)
     plain = [*SHORT_RUN, "experiment=simcse_unsup", "callbacks=rank_monitor"]
     assert job_trust(compose(plain), plain, compose) == NOTHING
-    given = ["trust=[a.B]", "init_from=runs/x"]
-    assert job_trust(compose(given), given, compose) == Trust.of(["a.B"], False)
+    with using(Options(Trust.of(["a.B"], False))):
+        assert job_trust(compose(plain), plain, compose) == Trust.of(["a.B"], False)
     stages = [
         "+stages.one.experiment=stage2",
         "+stages.one.loss._target_=my.Inner",
         "+callbacks.mine._target_=my.Callback",
     ]
     assert job_trust(compose(stages), stages, compose) == Trust.of(["my.Inner", "my.Callback"], False)
-    # Consent is no part of what a run is.
-    assert job_folder(compose(["seed=3"])) == job_folder(compose(["seed=3", "trust=[a.B]"]))
 
 
 def test_a_cut_job_is_resumed_with_its_consent(tmp_path: Path) -> None:
@@ -180,4 +179,4 @@ def test_a_cut_job_is_resumed_with_its_consent(tmp_path: Path) -> None:
     (folder / "checkpoints" / "last.ckpt").touch()
     job = Job(0, ("seed=1",), folder, script=str(script), trust=Trust.of(["my.Loss"], True))
     run_job(job, Resources({}))
-    assert (tmp_path / "told").read_text() == f"resume={folder} trust=[my.Loss] trust_remote_code=true"
+    assert (tmp_path / "told").read_text() == f"resume={folder} --trust my.Loss --trust-remote-code"

@@ -11,6 +11,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.options import Options, using
+from sts_lightning.config.trust import Trust
 from sts_lightning.errors import ConfigError, FailedJobsError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
@@ -83,13 +85,14 @@ def test_what_makes_two_stages_the_same(grid: Grid) -> None:
 
     same = stage()
     assert same.parent.name == "stages"
-    assert stage("name=other", "data_root=elsewhere", "debug=true") == same
+    assert stage("name=other", "data_root=elsewhere") == same
     assert stage("+stages.stage2.optim.lr=1e-5") == same
     for other in ("seed=2", "+stages.stage1.optim.lr=1e-5", "optim.lr=1e-5", "data.batch_size=8"):
         assert stage(other) != same
-    job = grid.add(0, [*PCC, "prompt=eol", "seed=3", "share_stages=false"])
+    with using(Options(Trust.of(["a.B"], False), share_stages=False)):
+        job = grid.add(0, [*PCC, "prompt=eol", "seed=3"])
     assert job.needs == ()
-    assert job.added == ("share_stages=false",)
+    assert job.added == ("--trust", "a.B", "--no-share-stages")
 
 
 def test_a_stage_is_a_chain_of_what_came_before(grid: Grid) -> None:
@@ -242,5 +245,3 @@ def test_settings_outside_the_identity_have_one_value(grid: Grid, tmp_path: Path
     with pytest.raises(ConfigError, match="data_root has two values in the sweep") as caught:
         grid.add(2, ["seed=1", "data_root=elsewhere"])
     assert caught.value.key == "data_root"
-    with pytest.raises(ConfigError, match="resume is for one run"):
-        grid.add(3, [f"resume={tmp_path}"])

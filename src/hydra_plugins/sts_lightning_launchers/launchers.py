@@ -15,6 +15,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict, read_write
 
+from sts_lightning.config.options import options
 from sts_lightning.errors import ConfigError, FailedJobsError, RunningElsewhereError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class JobLauncher(Launcher):
 
         The sweeper reads the folder of the sweep next, whose name may contain ``${hydra:...}``.
         """
-        if config.get("plan"):  # the sweeper is about to write the settings of the sweep into its folder
+        if options().plan is not None:  # the sweeper writes settings into the folder of the sweep next
             self.scratch = TemporaryDirectory()
             with read_write(config), open_dict(config):
                 config.hydra.sweep.dir = self.scratch.name
@@ -69,17 +70,21 @@ class JobLauncher(Launcher):
                 "hydra.sweeper.direction=minimize searches for the lowest dev Spearman; use "
                 "hydra/sweeper=search, or hydra.sweeper.direction=maximize."
             )
+        if options().resume is not None:
+            raise ConfigError(
+                "resume is for one run.",
+                key="resume",
+                hint="Repeat the command of a sweep to resume its runs, or resume each run by itself.",
+            )
         configure_log(self.config.hydra.job_logging, self.config.hydra.verbose)
         adaptive = "BasicSweeper" not in self.config.hydra.sweeper._target_
         grid = Grid(self._compose)
         jobs = [
             grid.add(number, overrides) for number, overrides in enumerate(job_overrides, initial_job_idx)
         ]
-        if self.config.get("plan"):
+        if options().plan is not None:
             if adaptive:
-                raise ConfigError(
-                    "plan=true lists the jobs of a grid; a search proposes its jobs as it goes.", key="plan"
-                )
+                raise ConfigError("--plan lists the jobs of a grid; a search proposes its jobs as it goes.")
             self._plan(grid)
             return []
         try:
@@ -90,16 +95,16 @@ class JobLauncher(Launcher):
         return [_returned(job) for job in jobs]
 
     def _plan(self, grid: Grid) -> None:
-        """Check and print the jobs with their cost, on the card that ``plan`` may name."""
+        """Check and print the jobs with their cost, on the card that the option may name."""
         from sts_lightning.planning.costs import Costs
         from sts_lightning.sweep.plan import print_plan
         from sts_lightning.workflows.checks import RunCheck
 
-        plan = self.config.plan
+        card = options().plan
         try:
-            costs = Costs(plan if isinstance(plan, str) else None)
+            costs = Costs(card or None)
         except ConfigError as error:
-            raise ConfigError(f"plan={plan}: {error}", key="plan") from error
+            raise ConfigError(f"--plan={card}: {error}", key="--plan") from error
         print_plan(grid.planned(), RunCheck(), costs, self.gpus_per_job)
 
     @abstractmethod

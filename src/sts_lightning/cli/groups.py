@@ -31,7 +31,7 @@ class HydraCommand(click.Command):
 
         Its name goes first in ``sys.argv``: processes of further devices and jobs of a sweep start it.
         """
-        debug = ["debug=true"] if ctx.find_root().params["debug"] else []
+        debug = ["--debug"] if ctx.find_root().params["debug"] else []
         sys.argv = [str(script_of(self.entry)), *ctx.args, *debug]
         runpy.run_path(sys.argv[0], run_name="__main__")
 

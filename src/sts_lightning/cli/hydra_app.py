@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from sts_lightning.conf_folders import Entry, command_line, own_folder, take_fol
 from sts_lightning.config.compose import broken_yaml, explain
 from sts_lightning.config.constraints import check_known
 from sts_lightning.config.keys import path_override
+from sts_lightning.config.options import options, take_options, using
 from sts_lightning.cpu import set_cpu_defaults
 from sts_lightning.errors import ConfigError, StorageError
 from sts_lightning.interrupts import listening, stop_with_parent, unmasked
@@ -39,16 +40,16 @@ USAGE = 2
 def run(main: Callable[[], Any], entry: Entry) -> None:
     """Run a function decorated with ``hydra.main``, and report its errors.
 
-    ``debug=true`` on the command line shows the traceback of every error.
+    The options of the command are taken off the command line while Hydra reads that. ``--debug`` shows the
+    traceback of every error.
 
     Args:
         main: Decorated function.
         entry: The command, which has the name of its configuration.
     """
-    debug = any(argument.lower() in ("debug=true", "+debug=true") for argument in sys.argv[1:])
     os.environ["HYDRA_FULL_ERROR"] = "1"  # raise exceptions instead of printing them
     set_cpu_defaults()
-    with listening(), reporting(debug):
+    with listening(), reporting("--debug" in sys.argv), _options_taken(entry):
         try:
             stop_with_parent()
             take_folder(sys.argv[1:])
@@ -70,6 +71,22 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
             raise ConfigError(" ".join(str(error).split())) from error
 
 
+_typed: list[str] = []
+"""The command line as it was typed."""
+
+
+@contextlib.contextmanager
+def _options_taken(entry: Entry) -> Iterator[None]:
+    chosen, rest = take_options(sys.argv[1:], entry)
+    _typed[:] = sys.argv
+    sys.argv = [sys.argv[0], *rest]
+    try:
+        with using(chosen):
+            yield
+    finally:
+        sys.argv = list(_typed)
+
+
 def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
     """Make a single job exit with its message only; in a sweep, Hydra reports which job failed.
 
@@ -81,8 +98,9 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
     def wrapped(cfg: DictConfig) -> float:
         hydra = HydraConfig.get()
         single = hydra.mode is not RunMode.MULTIRUN
+        sys.argv = list(_typed) or sys.argv  # Lightning starts processes of further devices by it
         try:
-            with reporting(cfg.debug is True) if single else contextlib.nullcontext():
+            with reporting(options().debug) if single else contextlib.nullcontext():
                 check_known(cfg)
                 _name_own_folder()
                 try:
@@ -90,7 +108,7 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
                 except OSError as error:
                     if not is_of_a_file(error):
                         raise
-                    raise storage_error(error, cfg.get("resume") or hydra.runtime.output_dir) from error
+                    raise storage_error(error, options().resume or hydra.runtime.output_dir) from error
         finally:
             RunFolder(hydra.runtime.output_dir).remove_if_empty()  # Hydra makes it first
 

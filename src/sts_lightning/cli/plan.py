@@ -9,7 +9,6 @@ import click
 from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.config.compose import compose_train
 from sts_lightning.config.constraints import check_config, check_known
-from sts_lightning.errors import ConfigError
 from sts_lightning.planning.costs import print_estimate
 from sts_lightning.planning.estimate import estimate
 from sts_lightning.runs.folder import RunFolder
@@ -28,8 +27,5 @@ def plan_command(overrides: Sequence[str], card: str | None) -> None:
     for name, cfg in compose_train(overrides).items():
         check_known(cfg)
         checked = check_config(cfg)
-        for key, usual, instead in (("plan", False, "use --card"), ("resume", None, "it plans new runs")):
-            if checked[key] != usual:
-                raise ConfigError(f"{key}={checked[key]} has no effect in this command; {instead}.", key=key)
         build_parts(RunFolder(name), checked)  # which parts do not fit together
         print_estimate(name, estimate(cfg, card))

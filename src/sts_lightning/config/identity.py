@@ -12,14 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 VOLATILE = (
     "hydra",
-    "debug",
-    "resume",
     "data_root",
-    "trust",
-    "trust_remote_code",
-    "plan",
-    "share_stages",
-    "stage",
     "shared",
     "cache_dir",
     "companion.cache_dir",

@@ -12,6 +12,17 @@ from omegaconf import DictConfig
 
 from sts_lightning.errors import ConfigError
 
+OPTIONS = {
+    "plan": "--plan, or --plan=CARD, of train.py -m",
+    "stage": "--stage NAME of train.py",
+    "share_stages": "--share-stages, or --no-share-stages, of train.py",
+    "trust": "--trust NAME",
+    "trust_remote_code": "--trust-remote-code",
+    "debug": "--debug",
+    "resume": "resume=RUN of train.py",
+}
+"""Options of the commands, which are no settings, by names by which they could be taken for such."""
+
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+~ -]+")
 
 
@@ -45,7 +56,9 @@ def unknown_key(key: str, suggestion: str) -> ConfigError:
         key: Dotted key as given.
         suggestion: Result of `suggest`.
     """
-    return ConfigError(f"{key}: no such setting.", key=key, hint=suggestion)
+    option = OPTIONS.get(key)
+    hint = suggestion if option is None else f"Did you mean the option {option}?"
+    return ConfigError(f"{key}: no such setting.", key=key, hint=hint)
 
 
 def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
@@ -84,7 +97,7 @@ def path_override(key: str, path: str | Path) -> str:
 
 def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
     """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
-    own = ("experiment=", "stages.", "name=", "stage=", "share_stages=", "plan=")
+    own = ("experiment=", "stages.", "name=")
     return [
         f"experiment={experiment}",
         *(text for text in overrides if not text.lstrip("+~").startswith(own)),

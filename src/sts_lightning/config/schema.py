@@ -169,14 +169,7 @@ class TrainConfig:
     dev: str = _one_of(DevSet)
     path: Any = None
     precision: str = _one_of(TrainPrecision)
-    debug: Any = field(default=MISSING, metadata=FLAG)
-    resume: str | None = None
-    trust: list[str] = field(default_factory=list)
-    trust_remote_code: Any = field(default=False, metadata=FLAG)
     stages: dict[str, Any] = field(default_factory=dict)
-    share_stages: Any = field(default=None, metadata={"choices": (None, True, False)})
-    stage: str | None = None
-    plan: Any = False
     init_from: str | None = None
     init: str = _one_of(Init)
     freeze: str = _one_of(Frozen)
@@ -199,8 +192,6 @@ class EvalConfig:
 
     ckpt: str | None = None
     step: int | None = None
-    trust: list[str] = field(default_factory=list)
-    trust_remote_code: Any = field(default=False, metadata=FLAG)
     data_root: str = MISSING
     senteval_text: str | None = _one_of_or_none(SentEvalText)
     suite: str = _one_of(Suite)
@@ -219,7 +210,6 @@ class EvalConfig:
     quantization: str | None = _one_of_or_none(Quantization)
     accelerator: str = _one_of(Accelerator)
     cache_dir: str | None = None
-    debug: Any = field(default=MISSING, metadata=FLAG)
     model: Any = field(default=MISSING, metadata={"group": "one"})
     prompt: PromptConfig = field(default_factory=PromptConfig)
 

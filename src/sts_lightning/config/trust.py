@@ -31,9 +31,6 @@ from sts_lightning.choices import Attention
 from sts_lightning.conf_folders import PACKAGED
 from sts_lightning.errors import CheckpointError, UntrustedError
 
-CONSENT = {"trust": [], "trust_remote_code": False}
-"""Settings that hold consent, with the values that replace them in a stored configuration."""
-
 ENCODER = ("model", "prompt")
 """Parts of a configuration from which an encoder is built."""
 
@@ -81,8 +78,8 @@ class Trust:
 
     def arguments(self) -> tuple[str, ...]:
         """Return the command-line arguments of the same consent; none if nothing is allowed."""
-        names = (f"trust=[{','.join(sorted(self.names))}]",) if self.names else ()
-        return names + (("trust_remote_code=true",) if self.remote_code else ())
+        names = [word for name in sorted(self.names) for word in ("--trust", name)]
+        return (*names, "--trust-remote-code") if self.remote_code else tuple(names)
 
 
 NOTHING = Trust()
@@ -117,7 +114,7 @@ def requests(values: Mapping[Any, Any], encoder_only: bool = False) -> list[Requ
         values: The configuration as plain containers, its interpolations not resolved.
         encoder_only: Whether nothing but its encoder is going to be built.
     """
-    found = [request for request in _walk(values, ()) if request.key not in CONSENT]
+    found = list(_walk(values, ()))
     if encoder_only:
         found = [one for one in found if one.key.partition(".")[0] in ENCODER or one.needs is None]
     return found
@@ -156,20 +153,18 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust, encoder_only: bo
     if any(request.needs is None for request in found):
         raise UntrustedError(f"{source} is not used: no run of this project has{lines}")
     needed = _together(found)
-    options = [word for name in sorted(needed.names) for word in ("--trust", name)]
-    options += ["--trust-remote-code"] if needed.remote_code else []
     python = [f"trust={sorted(needed.names)}"] if needed.names else []
     python += ["trust_remote_code=True"] if needed.remote_code else []
     raise UntrustedError(
         f"{source} asks for code that is not this project's:{lines}\n"
         "Such code can do whatever you can. If you have read it and want it to run, add "
-        f"{' '.join(needed.arguments())} (train, eval), {' '.join(options)} (sts-lightning export) or "
+        f"{' '.join(needed.arguments())} (train, eval, sts-lightning export) or "
         f"{', '.join(python)} (sts_lightning.load)."
     )
 
 
 def read_config(path: Path, trust: Trust = NOTHING, encoder_only: bool = False) -> DictConfig:
-    """Read and check a configuration in a run folder; consent that is stored in it counts for nothing.
+    """Read and check a configuration in a run folder.
 
     Args:
         path: Its file.
@@ -182,9 +177,6 @@ def read_config(path: Path, trust: Trust = NOTHING, encoder_only: bool = False) 
     """
     cfg, values = _read(path)
     check(values, str(path), trust, encoder_only)
-    for key, value in CONSENT.items():
-        if key in cfg:
-            cfg[key] = value
     for key in NOT_OF_ENCODER if encoder_only else ():
         cfg.pop(key, None)
     return cfg

@@ -60,6 +60,7 @@ class Planned:
         demand: Requested GPUs.
         after: Path of the run whose weights it starts from.
         trust: Consent needed to read the folder.
+        options: Options of the command: the consent needed to read the folder that it starts from.
     """
 
     entry: Entry
@@ -68,6 +69,7 @@ class Planned:
     demand: Demand
     after: Path | None = None
     trust: Trust = NOTHING
+    options: tuple[str, ...] = ()
 
     @property
     def run_folder(self) -> RunFolder:
@@ -87,11 +89,12 @@ class Planned:
     @property
     def command(self) -> str:
         """The run as a command, without the folder."""
-        return command_line(self.entry, *self.overrides)
+        return command_line(self.entry, *self.overrides, *self.options)
 
     def job(self, number: int) -> Job:
         """Return the run as a job of a sweep."""
-        return Job(number, self.overrides, self.folder, self.demand, str(script_of(self.entry)), self.trust)
+        script = str(script_of(self.entry))
+        return Job(number, self.overrides, self.folder, self.demand, script, self.trust, added=self.options)
 
 
 class Table:
@@ -246,8 +249,7 @@ class Table:
     ) -> Planned:
         if start is not None:
             key = "init_from" if entry == "train" else "ckpt"
-            # The configuration of the earlier run was composed here too, hence the consent.
-            overrides = (*overrides, path_override(key, start.folder), *start.trust.arguments())
+            overrides = (*overrides, path_override(key, start.folder))
         try:
             # The last override of a key takes precedence; Hydra rejects two for a group.
             overrides = tuple({text.partition("=")[0]: text for text in overrides}.values())
@@ -255,7 +257,13 @@ class Table:
         except (HydraException, OmegaConfBaseException) as error:
             cause = explain(error, entry, overrides)
             raise ConfigError(f"{self.spec.title}, {cell.row}: {cause}", key=cause.key) from error
-        return Planned(entry, overrides, self.root / name, demand, start.folder if start else None, trust)
+        if start is None:
+            return Planned(entry, overrides, self.root / name, demand, trust=trust)
+        # The configuration of the earlier run was composed here too, hence the consent.
+        trust |= start.trust
+        return Planned(
+            entry, overrides, self.root / name, demand, start.folder, trust, start.trust.arguments()
+        )
 
 
 def open_table(name: str, model: str | None, root: Path) -> Table:

@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.compose import explain, job_config
 from sts_lightning.config.identity import VOLATILE
+from sts_lightning.config.options import options
 from sts_lightning.config.stages import Compose, compose_stages
 from sts_lightning.errors import ConfigError
 from sts_lightning.sweep.job import Job, job_folder, job_trust
@@ -79,20 +80,14 @@ class Grid:
         Raises:
             ConfigError: The configuration is wrong; the message names the job.
         """
-        own = tuple(text for text in filter_overrides(overrides) if not text.startswith("plan="))
+        own = tuple(filter_overrides(overrides))
         with named(own):
             composed = self.compose_job(list(overrides), number)
             folder = job_folder(composed)
-            if composed.get("resume"):
-                raise ConfigError(
-                    "resume is for one run.",
-                    key="resume",
-                    hint="Repeat the command of a sweep to resume its runs, or resume each run by itself.",
-                )
             if folder in self.jobs:
                 self._check_equal(self.jobs[folder], composed)
                 return self.jobs[folder].job
-            job = Job(number, own, folder)
+            job = Job(number, own, folder, added=options().of_jobs())
             job.trust = job_trust(composed, overrides, self._whole)
             with job_config(composed):
                 configs = self._configs(job, composed)
@@ -118,7 +113,7 @@ class Grid:
             job.demand = demand_of(composed)
             return {"": _own(composed)}
         stages = compose_stages(composed, job.overrides, self._stage)
-        return self.shared.add(job, stages, composed.share_stages is not False)
+        return self.shared.add(job, stages, options().share_stages is not False)
 
     def planned(self) -> list[Planned]:
         """Return all jobs, shared stages first."""

@@ -20,6 +20,7 @@ from sts_lightning.conf_folders import own_folder
 from sts_lightning.config.compose import job_config
 from sts_lightning.config.identity import configuration_hash, defining
 from sts_lightning.config.keys import path_override, stage_overrides
+from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
 from sts_lightning.interrupts import KILL, PARENT
@@ -80,7 +81,7 @@ class Job:
         script: Path of the script; by default that of the current process.
         conf: User's folder of the configuration; empty: none.
         trust: Consent needed to resume the run. The user has given it by composing the job's configuration.
-        added: Further overrides, by which the sweep says how stages are shared.
+        added: Options of the command.
         needs: Folders of the shared stages that the job starts from, each trained by a job of its own.
         stage: Name of the stage that this job trains for others; None for a job that the user asked for.
         shown: Overrides that say what the job is; None: all of them.
@@ -147,7 +148,7 @@ def job_trust(
     """
     values = _resolved(composed)
     stages = values.pop("stages", None) or {}
-    trust = Trust.of(composed.get("trust") or (), bool(composed.get("trust_remote_code"))) | wanted(values)
+    trust = options().trust | wanted(values)
     for settings in stages.values():
         trust |= wanted(settings)
         if settings.get("experiment") is not None:

@@ -48,7 +48,7 @@ class SharedStages:
             folders = {name: path for name, path in folders.items() if path in begun}
         own = {name: cfg for name, cfg in stages.items() if name not in folders}
         job.demand = largest(demand_of(cfg) for cfg in own.values())
-        job.added = (f"share_stages={str(share).lower()}",)
+        job.added = (*job.added, "--share-stages" if share else "--no-share-stages")
         if not run.finished:
             for name, path in folders.items():
                 self._need(job, name, path, stages[name])
@@ -59,7 +59,7 @@ class SharedStages:
         if stage is None:
             stage = Job(job.number, job.overrides, path, demand_of(cfg), job.script)
             stage.stage, stage.needs = name, job.needs
-            stage.added = (*job.added, f"stage={name}")
+            stage.added = (*job.added, "--stage", name)
             stage.shown = job.overrides
             self.jobs[path], self.configs[path] = stage, cfg
         stage.shown = tuple(text for text in stage.shown or () if text in job.overrides)

@@ -17,7 +17,7 @@ from sts_lightning.config.compose import composing
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.keys import suggest
 from sts_lightning.config.machine import choose_accelerator, cpu_multiplies_bfloat16
-from sts_lightning.config.trust import Trust
+from sts_lightning.config.options import options
 from sts_lightning.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading import build_encoder, edit_and_cut, load, load_from, with_quantization
@@ -50,8 +50,7 @@ class Source:
             return cls()
         with at_setting("ckpt"):
             run = RunFolder(cfg.ckpt).last_stage()
-            trust = Trust.of(cfg.trust, cfg.trust_remote_code)
-            return cls(run, run.load_config(trust, encoder_only=True))
+            return cls(run, run.load_config(options().trust, encoder_only=True))
 
 
 def encoding_device(accelerator: str) -> str:

@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.batch_job import requeued
 from sts_lightning.config.identity import DIVISION, move_data
 from sts_lightning.config.keys import flat_keys
+from sts_lightning.config.options import options
 from sts_lightning.config.stages import compose_stages, share_stages
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
 from sts_lightning.errors import (
@@ -53,7 +54,7 @@ PATIENCE = 7 * 24 * 3600.0
 def train(cfg: DictConfig) -> float:
     """Train as a Hydra job.
 
-    With ``resume`` the configuration and the folder are those of the earlier run.
+    With the option ``resume`` the configuration and the folder are those of the earlier run.
 
     Args:
         cfg: The composed configuration.
@@ -67,21 +68,22 @@ def train(cfg: DictConfig) -> float:
     hydra = HydraConfig.get()
     folder = RunFolder(hydra.runtime.output_dir)
     overrides = list(hydra.overrides.task)
-    trust = Trust.of(cfg.trust, cfg.trust_remote_code)
+    chosen = options()
+    trust = chosen.trust
     try:
-        if cfg.resume is not None:
+        if chosen.resume is not None:
+            run = RunFolder(chosen.resume)
             elsewhere = ("data_root", *DIVISION)
-            allowed = ("resume=", "debug=", "trust=", "trust_remote_code=", *(f"{key}=" for key in elsewhere))
+            allowed = tuple(f"{key}=" for key in elsewhere)
             others = [text for text in overrides if not text.startswith(allowed)]
             if others:
-                run = RunFolder(cfg.resume)
                 raise ConfigError(
                     f"resume uses the run's own configuration; leave out {' '.join(others)}.",
                     key="resume",
                     hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
                 )
             given = [key for key in elsewhere if any(text.startswith(f"{key}=") for text in overrides)]
-            return _resume(RunFolder(cfg.resume), trust, {key: OmegaConf.select(cfg, key) for key in given})
+            return _resume(run, trust, {key: OmegaConf.select(cfg, key) for key in given})
         if (
             hydra.mode is RunMode.MULTIRUN
             and several(cfg.trainer)
@@ -91,21 +93,20 @@ def train(cfg: DictConfig) -> float:
                 "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
                 "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
             )
-        if cfg.plan:
-            raise ConfigError(
-                "plan=true lists the jobs of a sweep: add -m, with any launcher but basic.", key="plan"
-            )
+        if chosen.plan is not None:
+            raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
         if cfg.stages:
             stages = compose_stages(cfg, overrides, partial(compose, "train"))
             sweep = hydra.mode is RunMode.MULTIRUN
-            shared = share_stages(stages) if (sweep if cfg.share_stages is None else cfg.share_stages) else {}
-            if cfg.stage is not None:
-                return run_shared_stage(folder, cfg.stage, stages, shared, trust)
+            share = sweep if chosen.share_stages is None else chosen.share_stages
+            shared = share_stages(stages) if share else {}
+            if chosen.stage is not None:
+                return run_shared_stage(folder, chosen.stage, stages, shared, trust)
             if _begun(folder):
                 return _resume_requeued(folder, stages.values(), trust)
             return run_stages(folder, stages, trust, shared)
-        if cfg.stage is not None:
-            raise ConfigError(f"stage={cfg.stage}: this run has no stages.", key="stage")
+        if chosen.stage is not None:
+            raise ConfigError(f"--stage {chosen.stage}: this run has no stages.")
         if _begun(folder):
             return _resume_requeued(folder, [cfg], trust)
         return train_in(folder.path, cfg, trust=trust)
@@ -286,8 +287,8 @@ def run_shared_stage(
         ConfigError: There is no such stage, or it is not shared.
     """
     if name not in shared:
-        known = ", ".join(shared) or "none: add share_stages=true"
-        raise ConfigError(f"stage={name} is not a stage that runs share; there are {known}.", key="stage")
+        known = ", ".join(shared) or "none: add --share-stages"
+        raise ConfigError(f"--stage {name} is not a stage that runs share; there are {known}.")
     for stage in stages.values():
         trust |= wanted(stage)
     earlier = list(stages)[: list(stages).index(name)]

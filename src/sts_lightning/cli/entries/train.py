@@ -11,6 +11,7 @@ from sts_lightning.batch_job import new_folder
 from sts_lightning.cli.hydra_app import job, run
 from sts_lightning.conf_folders import PACKAGED
 from sts_lightning.config.constraints import check_values
+from sts_lightning.config.options import options
 from sts_lightning.config.schema import register_schemas
 from sts_lightning.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
@@ -31,7 +32,7 @@ OmegaConf.register_new_resolver("run_folder", partial(new_folder, finished=_fini
 @job
 def main(cfg: DictConfig) -> float:
     """Train and return the dev score of the selected weights."""
-    if cfg.resume is None and not cfg.stages:  # each stage is composed and checked later
+    if options().resume is None and not cfg.stages:  # each stage is composed and checked later
         check_values(cfg)
     from sts_lightning.workflows.stages import train  # torch is not needed for --help
 
