@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from omegaconf import DictConfig
+from profiled import StepPeaks
 
 from sts_lightning.config.compose import compose_train
 from sts_lightning.config.constraints import check_config
@@ -22,7 +23,6 @@ from sts_lightning.config.machine import decide
 from sts_lightning.planning.blueprint import draw
 from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.testing.profiled import StepPeaks
 from sts_lightning.workflows.checks import validate
 from sts_lightning.workflows.train import build_experiment
 

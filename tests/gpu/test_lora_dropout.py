@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from peft import LoraConfig
+from profiled import kept_bytes
 from torch import Tensor, nn
 
 from sts_lightning.choices import Quantization
@@ -17,7 +18,6 @@ from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models import adapters as adapter_module
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.lora_dropout import DroppedLinear, save_inputs_once
-from sts_lightning.testing.profiled import kept_bytes
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
 from tests.gpu.steps import decoder, step
 from tests.models.families import tiny

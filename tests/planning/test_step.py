@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig
+from profiled import StepPeaks
 from transformers import MistralConfig
 
 from sts_lightning.config.constraints import check_config
@@ -15,7 +16,6 @@ from sts_lightning.config.machine import decide
 from sts_lightning.planning.blueprint import draw
 from sts_lightning.planning.step import trace_step
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.testing.profiled import StepPeaks
 from sts_lightning.testing.tiny_decoders import write_mistral
 from sts_lightning.workflows.checks import validate
 from sts_lightning.workflows.train import build_experiment
