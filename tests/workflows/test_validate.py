@@ -217,14 +217,6 @@ def test_what_its_own_class_rejects_leaves_no_folder(
 
 
 @pytest.mark.usefixtures("no_weights")
-def test_view_templates_are_one_for_each_view(config: Config, tmp_path: Path) -> None:
-    cfg = config(*SHORT_RUN, "loss=infonce", "data.kind=triplets", "prompt=promptbert_views")
-    with pytest.raises(ConfigError, match="2 templates, but ToyData gives 3 views"):
-        train_in(tmp_path / "run", cfg)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.usefixtures("no_weights")
 def test_templates_are_not_repeated(config: Config, tmp_path: Path) -> None:
     repeated = ["loss=infonce", "data.kind=sentences", "data.repetition=0.3"]
     with pytest.raises(ConfigError, match="use prompt=none"):
