@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.ranks import evaluate_ranks
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.train import train_in
@@ -60,9 +58,3 @@ def test_the_rank_is_in_the_metrics_of_a_run(config: Callable[..., DictConfig], 
     ranks = metrics.details["rank"]
     assert metrics.scores["rank"] == ranks["average"] >= 1
     assert set(ranks["tasks"]) == set(metrics.test["tasks"])  # type: ignore[index]
-
-
-def test_ranks_need_the_test_sets(config: Callable[..., DictConfig], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as error:
-        train_in(tmp_path / "run", config("evaluation.rank=true", "evaluation.final=false"))
-    assert error.value.key == "evaluation.rank"
