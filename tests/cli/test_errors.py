@@ -116,4 +116,5 @@ with reporting(debug=False):
 def test_a_run_goes_on_without_the_reader_of_its_log(tmp_path: Path) -> None:
     done = without_reader(LOG, str(tmp_path / "results"))
     assert (tmp_path / "results").is_file()
+    assert done.stderr.count("--- Logging error ---") == 1
     assert "a mistake in the code" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,9 @@ STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
 """errno values of a write that failed, of which the system names no file."""
 
 
+_show = logging.Handler.handleError
+
+
 @contextlib.contextmanager
 def reporting(debug: bool) -> Iterator[None]:
     """Turn an error that is none of the code into one message and an exit status.
@@ -29,6 +33,7 @@ def reporting(debug: bool) -> Iterator[None]:
     Args:
         debug: Whether to show stack traces instead.
     """
+    logging.Handler.handleError = _handle_error  # type: ignore[method-assign]
     try:
         with unmasked():
             yield
@@ -57,6 +62,12 @@ def reporting(debug: bool) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         _exit(shortage(error), debug)
+
+
+def _handle_error(self: logging.Handler, record: logging.LogRecord) -> None:
+    """Lose a log line whose reader has gone, as in `| head`: a run logs to its folder as well."""
+    if not isinstance(sys.exc_info()[1], BrokenPipeError):
+        _show(self, record)
 
 
 def is_of_a_file(error: OSError) -> bool:

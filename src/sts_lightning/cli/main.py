@@ -54,7 +54,6 @@ COMMANDS: dict[str, str | click.Command] = {
 
 @click.pass_context
 def _begin(context: click.Context, debug: bool) -> None:
-    logging.raiseExceptions = False  # a log line without a reader, as in `| head`, is lost without a trace
     if context.invoked_subcommand not in ENTRIES:  # for these Hydra sets up the log
         logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 
