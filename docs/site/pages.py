@@ -22,7 +22,7 @@ PYTHON = {
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
     "Evaluation": (
         "sts_lightning.evaluation.sts",
-        "sts_lightning.evaluation.similarity",
+        "sts_lightning.evaluation.encoding",
         "sts_lightning.evaluation.bootstrap",
         "sts_lightning.evaluation.ceiling",
     ),

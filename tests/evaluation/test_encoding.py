@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sts_lightning.errors import TrainingError
-from sts_lightning.evaluation.encoding import encode_distinct
+from sts_lightning.evaluation.encoding import encode_distinct, score_pairs
 
 
 class Lengths:
@@ -32,3 +32,24 @@ def test_options_reach_the_encoder_and_broken_vectors_are_rejected() -> None:
     assert encode_distinct(Lengths(), ["a"], scale=3.0)[["a"]].tolist() == [[3.0, 3.0]]
     with pytest.raises(TrainingError):
         encode_distinct(Lengths(), ["a"], scale=np.nan)
+
+
+VECTORS = {"north": (0.0, 2.0), "east": (3.0, 0.0), "northeast": (1.0, 1.0), "nowhere": (0.0, 0.0)}
+
+
+class Compass:
+    """Encoder of four directions that notes what it is given."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def encode(self, sentences: Sequence[str], /) -> np.ndarray:
+        self.seen += sentences
+        return np.array([VECTORS[one] for one in sentences], dtype=np.float32)
+
+
+def test_pairs() -> None:
+    encoder = Compass()
+    first, second = ["north", "north", "north", "nowhere"], ["east", "northeast", "north", "north"]
+    assert score_pairs(encoder, first, second) == pytest.approx([0, 0.5**0.5, 1, 0])
+    assert sorted(encoder.seen) == sorted(VECTORS)  # each sentence once

@@ -15,7 +15,7 @@ from sts_lightning.cli import main as program
 from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.readers.senteval import STSTask
 from sts_lightning.errors import MemoryShortageError
-from sts_lightning.evaluation.similarity import score_pairs
+from sts_lightning.evaluation.encoding import score_pairs
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
 from sts_lightning.models.encoder import SentenceEncoder

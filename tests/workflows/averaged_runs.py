@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from sts_lightning.config.constraints import check_config
-from sts_lightning.evaluation.similarity import score_pairs
+from sts_lightning.evaluation.encoding import score_pairs
 from sts_lightning.models.loading import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics

@@ -1,4 +1,4 @@
-"""Encoding of sentences that occur several times."""
+"""Encoding of sentences that occur several times, and the cosines of given pairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sts_lightning.evaluation.correlation import require_finite
+from sts_lightning.evaluation.correlation import pair_cosines, require_finite
 
 
 class Encoder(Protocol):
@@ -51,3 +51,18 @@ def encode_distinct(encoder: Encoder, texts: Iterable[str], **options: Any) -> E
     index = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     encode: Callable[..., np.ndarray] = encoder.encode
     return Embedded(require_finite(np.asarray(encode(list(index), **options))), index)
+
+
+def score_pairs(encoder: Encoder, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
+    """Compute the cosine of each pair, (N,); each distinct sentence is encoded once.
+
+    Args:
+        encoder: Encoder of the sentences.
+        first: First sentences, N of them.
+        second: Second sentences, N of them.
+
+    Raises:
+        TrainingError: A vector is NaN or infinite.
+    """
+    vectors = encode_distinct(encoder, (*first, *second))
+    return pair_cosines(vectors[first], vectors[second])
