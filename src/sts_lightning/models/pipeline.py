@@ -139,6 +139,8 @@ def from_pipeline(
     files = ModelFiles(name)
     loading = {"config": config or {}, "trust_remote_code": trust_remote_code, "dtype": dtype}
     pipeline = _read(files, prompt_name, **loading)
+    # The library's copy of the weights is gone by now. They are read again, since the library neither rejects
+    # missing or broken ones nor quantises, and reads no adapter here.
     backbone, tokenizer = pipeline.static or load_model(
         name, config, trust_remote_code, dtype, quantization, device
     )
