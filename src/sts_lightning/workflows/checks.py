@@ -6,7 +6,6 @@ combinations that would train something else than they say, or lose hours or res
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.conf_folders import PACKAGED
-from sts_lightning.config.build import build, shared_settings
+from sts_lightning.config.build import argument_types, build, shared_settings
 from sts_lightning.config.constraints import check_config, check_known
 from sts_lightning.config.keys import suggest, unknown_key
 from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
@@ -231,7 +230,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         text = f"trainer.micro_batch_size={micro} must be a number of examples, auto or null."
         yield ConfigError(text, key="trainer.micro_batch_size")
 
-    arguments = inspect.signature(get_method(cfg.data["_target_"])).parameters
+    arguments = argument_types(get_method(cfg.data["_target_"]))
     if cfg.path is not None and "path" not in arguments:
         hint = "Add data=pairs_file, triplets_file, classes_file, sentences_file or pairs_hub."
         yield ConfigError(f"path={cfg.path} has no effect on this data.", key="path", hint=hint)
