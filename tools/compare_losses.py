@@ -87,7 +87,7 @@ def settings(experiment: str, kind: str, teacher: Path) -> list[str]:
         "bellm": decoder("llama"),
         "promcse_llama": [*(s for s in decoder("llama") if "lora" not in s), "~model.adapter", PREFIX],
         "pcc_stage1": decoder("mistral"),
-        "pcc_stage2": [*decoder("opt"), "model.dropout=0.0", "init=best"],
+        "pcc_stage2": [*decoder("opt"), "model.dropout=0.0", "trainer.init=best"],
     }.get(experiment, ENCODER)
     extra = {
         "esimcse": ["~data.official_repetition"],
@@ -96,7 +96,7 @@ def settings(experiment: str, kind: str, teacher: Path) -> list[str]:
         "minilm_distill_nli": [f"companion.sources=[{teacher}]", "~data.limit"],
         "minilm_distill_pairs": [f"companion.sources=[{teacher}]"],
         "contrast_tune": ["~data.positives_from"],
-        "regression_tune": ["init=best"],
+        "regression_tune": ["trainer.init=best"],
     }.get(experiment, [])
     return [f"experiment={experiment}", *STEPS, f"data.kind={kind}", *model, *extra]
 

@@ -57,7 +57,7 @@ VALUES: dict[str, dict[str, str]] = {
         "senteval_text": "'' nonsense 7",
         "path": "'' [] ${nope} mine.csv",
         "init_from": "'' {a:1}",
-        "freeze": "encoder",
+        "optim.freeze": "encoder",
         "model": "null '' 5 ${nope}",
         "regularizer": "'' x 5",
         "loss.official": "null yes 7",

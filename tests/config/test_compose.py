@@ -105,13 +105,13 @@ def test_minilm_in_a_template_has_the_published_stages_at_its_own_size() -> None
         assert stage.model._target_.endswith("from_pretrained") and "MiniLM" in stage.model.name
         assert (stage.loss._target_, stage.data._target_) == (other.loss._target_, other.data._target_)
         assert (stage.prompt.template, stage.senteval_text) == (other.prompt.template, other.senteval_text)
-        assert (stage.model.max_length, stage.init) == (other.model.max_length, other.init)
+        assert (stage.model.max_length, stage.trainer.init) == (other.model.max_length, other.trainer.init)
 
 
 def test_a_teacher_is_that_of_both_stages() -> None:
     stages = compose_train(["experiment=minilm_distilled", "companion.sources=[runs/a]"])
     assert [stage.companion.sources for stage in stages.values()] == [["runs/a"]] * 2
     plain = compose_train(["experiment=minilm_eol"])["pairs"]
-    for key in ("model", "prompt", "data", "optim", "trainer", "init", "senteval_text"):
+    for key in ("model", "prompt", "data", "optim", "trainer", "senteval_text"):
         assert stages["pairs"][key] == plain[key]
     assert stages["pairs"].loss.terms.pearson._target_ == plain.loss._target_

@@ -46,7 +46,7 @@ def make(folder: Path) -> Table:
         rows={
             "pearson": RowSpec(["loss=pearson", "trainer.max_steps=8"]),
             "mse": RowSpec(
-                ["loss=mse", "init=final", "trainer.max_steps=8"], after="head", choice_of="pearson"
+                ["loss=mse", "trainer.init=final", "trainer.max_steps=8"], after="head", choice_of="pearson"
             ),
             "broken": RowSpec(["loss=infonce", "trainer.max_steps=8"], choice_of="pearson"),
             "after broken": RowSpec(

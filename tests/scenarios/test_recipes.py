@@ -89,13 +89,13 @@ def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
         "minilm_distill_nli": [f"companion.sources=[{teacher}]", "~data.limit"],
         "minilm_distill_pairs": [f"companion.sources=[{teacher}]"],
         "contrast_tune": ["~data.positives_from"],
-        "regression_tune": ["init=best"],
+        "regression_tune": ["trainer.init=best"],
         "regression_head": ["evaluation.final=true"],
         "angle_llama": [*decoder("llama"), "~data.scored"],
         "bellm": decoder("llama"),
         "promcse_llama": [*decoder("llama"), "~model.adapter", PREFIX],
         "pcc_stage1": decoder("mistral"),
-        "pcc_stage2": [*decoder("opt"), "init=best"],
+        "pcc_stage2": [*decoder("opt"), "trainer.init=best"],
     }.get(experiment, [])
     return [f"experiment={experiment}", *STEPS, f"data.kind={KINDS[experiment]}", *extra]
 

@@ -51,7 +51,7 @@ def program(*arguments: str) -> Command:
 
 
 def final(run: Path, output: Path) -> None:
-    train_py(output, *SHORT, f"init_from={run}", "init=final")
+    train_py(output, *SHORT, f"init_from={run}", "trainer.init=final")
 
 
 COMMANDS: dict[str, Command] = {

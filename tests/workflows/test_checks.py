@@ -162,7 +162,7 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
         ("loss=rankcse data.kind=sentences", "companion", "needs a companion that provides teacher"),
         ("loss=infocse data.kind=sentences", "companion", "Add companion=masked_lm, or"),
         ("regularizer=rank_reduction regularizer.phase2=none", "regularizer", "add callbacks=rank_monitor"),
-        ("freeze=encoder", "freeze", "leaves nothing to train: PearsonLoss has no head"),
+        ("optim.freeze=encoder", "optim.freeze", "leaves nothing to train: PearsonLoss has no head"),
         ("model=mistral7b model.adapter=null", "model.dtype", "model.dtype=bfloat16: weights that train"),
         (
             "model=tiny_opt model.adapter=null model.quantization=4bit",
@@ -217,11 +217,11 @@ def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
 @pytest.mark.parametrize(
     "overrides",
     [
-        "init=final",
+        "trainer.init=final",
         "optim.head_lr=1e-3",
-        "optim.layer_decay=0.9 loss=mse freeze=encoder",
-        "trainer.wise_ft=[0.5] loss=mse freeze=encoder",
-        "regularizer=rank_reduction loss=mse freeze=encoder",
+        "optim.layer_decay=0.9 loss=mse optim.freeze=encoder",
+        "trainer.wise_ft=[0.5] loss=mse optim.freeze=encoder",
+        "regularizer=rank_reduction loss=mse optim.freeze=encoder",
         "evaluation.rank=true evaluation.final=false",
         "loss=rankcse data.kind=sentences loss.teacher_temperature=1 companion=teacher companion.sources=[x]",
     ],

@@ -61,7 +61,10 @@ def test_a_finished_run_drops_its_optimiser_and_keeps_its_weights(
         assert torch.equal(last["state_dict"][name], value), name
     assert {path.name for path in run.checkpoints.iterdir()} == {"best.ckpt", "last.ckpt"}
     # Everything that reads the weights of a finished run still does.
-    train_in(tmp_path / "next", config(*short, f"init_from={run.path}", "init=final", "trainer.wise_ft=[0]"))
+    train_in(
+        tmp_path / "next",
+        config(*short, f"init_from={run.path}", "trainer.init=final", "trainer.wise_ft=[0]"),
+    )
     assert sts_lightning.load(run.path).dimension == 32
     with pytest.raises(FinishedRunError, match="already contains"):
         train_in(run.path, config(*short))

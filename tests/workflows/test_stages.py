@@ -115,7 +115,7 @@ STAGES = [*SHORT_RUN, "+stages.stage1.experiment=stage2", "+stages.stage2.experi
         ("+stages.stage2.trainer.max_epoch=2", "stages.stage2.trainer.max_epoch: no such setting. Did you"),
         ("+stages.stage3.seed=1", "stages.stage3.experiment is missing"),
         ("+stages.stage2.optim.schedule=step", "optim.schedule=step is not among"),
-        ("+stages.stage2.freeze=encoder", "freeze=encoder leaves nothing to train"),
+        ("+stages.stage2.optim.freeze=encoder", "optim.freeze=encoder leaves nothing to train"),
     ],
 )
 def test_a_mistake_in_a_later_stage_is_found_before_the_first(

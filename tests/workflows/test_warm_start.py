@@ -28,7 +28,7 @@ def test_head_then_both(config: Config, tmp_path: Path) -> None:
     train_in(head, config(*overrides("regression_head")))
     first = RunFolder(head).read_checkpoint("last")["state_dict"]
     assert {name.partition(".")[0] for name in first} == {"loss"}
-    tuning = [text for text in overrides("regression_tune") if text != "init=best"]
+    tuning = [text for text in overrides("regression_tune") if text != "trainer.init=best"]
     cfg = config(*tuning, f"init_from={head}", "trainer.max_steps=1", "optim.lr=1e-12", "optim.warmup=0")
     train_in(tune, cfg)
     second = RunFolder(tune).read_checkpoint("best")["state_dict"]
@@ -120,5 +120,5 @@ def test_a_start_that_has_not_finished_is_named(
     short = [*SHORT_RUN, "evaluation.final=false"]
     with pytest.raises(InterruptedRunError):
         train_in(tmp_path / "cut", config(*short), callbacks=[StopAt(3)])
-    train_in(tmp_path / "next", config(*short, f"init_from={tmp_path / 'cut'}", "init=final"))
+    train_in(tmp_path / "next", config(*short, f"init_from={tmp_path / 'cut'}", "trainer.init=final"))
     assert "has not finished; resume=" in caplog.text

@@ -116,7 +116,7 @@ def test_the_start_is_that_of_init_from(usual: Path, config: Config, tmp_path: P
 
 
 def test_the_start_may_be_a_run_that_trained_a_head_alone(config: Config, tmp_path: Path) -> None:
-    head = [*TOO_FAST, "loss=mse", "freeze=encoder", "evaluation.final=false"]
+    head = [*TOO_FAST, "loss=mse", "optim.freeze=encoder", "evaluation.final=false"]
     train_in(tmp_path / "head", config(*head))
     second = [*TOO_FAST, f"init_from={tmp_path / 'head'}", "trainer.wise_ft=[0]", "evaluation.final=false"]
     train_in(tmp_path / "mixed", config(*second))

@@ -100,7 +100,7 @@ def compose_train(overrides: Sequence[str]) -> dict[str, DictConfig]:
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error, "train", overrides) from error
     for stage in stages.values() if cfg.stages else ():
-        stage.init = "best"
+        stage.trainer.init = "best"
     return stages
 
 

@@ -102,6 +102,7 @@ class OptimConfig:
         stretch: The schedule is that of a run this many times as long, within which the run ends.
     """
 
+    freeze: str = _one_of(Frozen)
     lr: float = _that(POSITIVE)
     head_lr: float | None = _that(POSITIVE, None)
     weight_decay: float = _that(NOT_NEGATIVE)
@@ -126,6 +127,7 @@ class TrainerConfig:
     cpu_fallback: Any = field(default=MISSING, metadata=FLAG)
     devices: int = _that(DEVICES)
     num_nodes: int = _that(POSITIVE)
+    init: str = _one_of(Init)
     max_epochs: int | None = _that(LENGTH, None)
     max_steps: int | None = _that(LENGTH, None)
     limit_train_batches: int | None = _that(LIMIT, None)
@@ -171,8 +173,6 @@ class TrainConfig:
     precision: str = _one_of(TrainPrecision)
     stages: dict[str, Any] = field(default_factory=dict)
     init_from: str | None = None
-    init: str = _one_of(Init)
-    freeze: str = _one_of(Frozen)
     model: Any = field(default=MISSING, metadata={"group": "one"})
     prompt: PromptConfig = field(default_factory=PromptConfig)
     loss: Any = field(default=MISSING, metadata={"group": "one"})

@@ -9,7 +9,6 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from sts_lightning.config.constraints import check_config
 from sts_lightning.config.identity import configuration_hash
 from sts_lightning.config.keys import flat_keys, stage_overrides, suggest, unknown_key
 from sts_lightning.errors import ConfigError
@@ -27,10 +26,10 @@ def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) 
         compose: Function that composes a configuration.
 
     Returns:
-        Configurations by name, in order; checked, but their interpolations are not resolved.
+        Configurations by name, in order; neither checked nor resolved.
 
     Raises:
-        ConfigError: A stage has no experiment, or a setting that does not exist or has a wrong value.
+        ConfigError: A stage has no experiment, or a setting that does not exist.
     """
     composed = {}
     for name, settings in cfg.stages.items():
@@ -50,7 +49,6 @@ def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) 
             ) from error
         assert isinstance(stage, DictConfig)
         stage.name = f"{cfg.name}-{name}"
-        check_config(stage)
         composed[str(name)] = stage
     return composed
 

@@ -133,7 +133,7 @@ def load_from(
     Raises:
         CheckpointError: The run's files are missing, broken or do not fit.
     """
-    encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.get("freeze", "none"))
+    encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.optim.freeze)
     which: Literal["best"] | int = "best" if step is None else step
     load_part(encoder, "encoder.", run.read_checkpoint(which), run.checkpoint(which))
     return edit_and_cut(encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length"))

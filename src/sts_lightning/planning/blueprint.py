@@ -53,7 +53,7 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
     skeleton = build_skeleton(cfg.model, cfg.prompt, layers)
     encoder = skeleton.encoder
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
-    freeze(encoder, cfg.freeze)
+    freeze(encoder, cfg.optim.freeze)
     companion, notes = draw_companion(cfg, encoder)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()

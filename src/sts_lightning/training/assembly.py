@@ -106,7 +106,7 @@ def make_module(
         loss,
         optimizer,
         schedule,
-        cfg.freeze,
+        cfg.optim.freeze,
         keep,
         regularizer,
         cfg.trainer.micro_batch_size,

@@ -195,7 +195,7 @@ def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
             )
         parents.append(Parent.of(run, cfg, run.read_checkpoint("best", mmap=True)))
         if not parents[-1].encoder:
-            raise CheckpointError(f"{run.name} did not train its encoder (freeze={cfg.get('freeze')}).")
+            raise CheckpointError(f"{run.name} did not train its encoder (optim.freeze={cfg.optim.freeze}).")
         _check_same(parents[0], parents[-1])
     return parents
 
@@ -271,8 +271,8 @@ def _start(parent: Parent) -> dict[str, Tensor]:
         encoder = build_encoder(cfg.model, cfg.prompt)
     if cfg.init_from is not None:
         earlier = _stage_before(parent.run) or RunFolder(cfg.init_from).last_stage()
-        kind: Literal["best", "last"] = "best" if cfg.init == "best" else "last"
-        freeze(encoder, earlier.settings().get("freeze", "none"))  # what it did not train may be absent
+        kind: Literal["best", "last"] = "best" if cfg.trainer.init == "best" else "last"
+        freeze(encoder, earlier.settings()["optim"]["freeze"])  # what it did not train may be absent
         load_part(encoder, ENCODER, earlier.read_checkpoint(kind), earlier.checkpoint(kind))
     whole = {ENCODER + name: value for name, value in encoder.state_dict().items()}
     return {name: whole[name] for name in parent.encoder}

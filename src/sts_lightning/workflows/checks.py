@@ -241,7 +241,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         text = "data.repetition would repeat words of the template; use prompt=none."
         yield ConfigError(text, key="data.repetition")
 
-    adapter, trained = cfg.model.get("adapter"), cfg.freeze == "none"
+    adapter, trained = cfg.model.get("adapter"), cfg.optim.freeze == "none"
     for key, usual in (("dtype", "float32"), ("quantization", "none")):
         if adapter is None and trained and (value := cfg.model.get(key, usual)) != usual:
             yield ConfigError(
@@ -257,9 +257,9 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         )
     if not trained and not _has_head(loss):
         yield ConfigError(
-            f"freeze={cfg.freeze} leaves nothing to train: {name} has no head. "
-            "Set freeze=none, or choose a loss with a head.",
-            key="freeze",
+            f"optim.freeze={cfg.optim.freeze} leaves nothing to train: {name} has no head. "
+            "Set optim.freeze=none, or choose a loss with a head.",
+            key="optim.freeze",
         )
 
     if regularizer is not None and data.num_views < regularizer.least_views:
@@ -306,14 +306,14 @@ def unread(cfg: DictConfig, loss: Loss) -> list[str]:
         cfg: A configuration without interpolations.
         loss: Its loss.
     """
-    frozen = cfg.freeze != "none"
+    frozen = cfg.optim.freeze != "none"
     listmle, mse = cfg.loss.get("distillation") == "listmle", cfg.loss.get("comparison") == "mse"
     rules: list[tuple[str, object, bool, str]] = [
-        ("init", "best", cfg.init_from is None, "init_from=null"),
+        ("trainer.init", "best", cfg.init_from is None, "init_from=null"),
         ("optim.head_lr", None, not _has_head(loss), f"{type(loss).__name__}, which has no head"),
-        ("regularizer", None, frozen, f"freeze={cfg.freeze}"),
-        ("trainer.wise_ft", [], frozen, f"freeze={cfg.freeze}"),
-        ("optim.layer_decay", 1.0, frozen, f"freeze={cfg.freeze}"),
+        ("regularizer", None, frozen, f"optim.freeze={cfg.optim.freeze}"),
+        ("trainer.wise_ft", [], frozen, f"optim.freeze={cfg.optim.freeze}"),
+        ("optim.layer_decay", 1.0, frozen, f"optim.freeze={cfg.optim.freeze}"),
         ("evaluation.rank", False, not cfg.evaluation.final, "evaluation.final=false"),
         ("loss.teacher_temperature", 0.025, listmle, "distillation=listmle"),
         ("loss.teacher_temperature", 0.05, mse, "comparison=mse"),

@@ -133,7 +133,7 @@ def report(fitted: Fitted, clock: RunClock) -> float:
 
 
 def drop_optimizer(run: RunFolder) -> None:
-    """Leave of the last checkpoint what `init=final` reads; the rest, often twice the size, is for resuming.
+    """Leave of the last checkpoint what `trainer.init=final` reads; the rest, often larger, is for resuming.
 
     A run that is killed before this has finished all the same, and keeps the larger file.
     """

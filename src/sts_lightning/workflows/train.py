@@ -175,7 +175,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         with at_setting("init_from"):
             names = warm_start(RunFolder(cfg.init_from).last_stage(), cfg, encoder, loss, trust | wanted(cfg))
         keep = {f"encoder.{name}" for name in names}
-    freeze(encoder, cfg.freeze)
+    freeze(encoder, cfg.optim.freeze)
     edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
     if parts.companion is not None:
         with name_setting("companion", cfg.companion):
@@ -232,7 +232,7 @@ def warm_start(
     Raises:
         CheckpointError: The folder is no run folder, has another model, or its files are broken.
     """
-    earlier, model, which = run.load_config(trust, encoder_only=True), cfg.model, cfg.init
+    earlier, model, which = run.load_config(trust, encoder_only=True), cfg.model, cfg.trainer.init
     for key in ("_target_", "name"):
         if earlier.model.get(key) != model.get(key):
             raise CheckpointError(
@@ -253,7 +253,7 @@ def warm_start(
     path = run.checkpoint(kind)
     checkpoint = run.read_checkpoint(kind)
     trains = {parameter: parameter.requires_grad for parameter in encoder.parameters()}
-    freeze(encoder, earlier.get("freeze", "none"))  # what the earlier run did not train may be absent
+    freeze(encoder, earlier.optim.freeze)  # what the earlier run did not train may be absent
     names = load_part(encoder, "encoder.", checkpoint, path)
     for parameter, requires_grad in trains.items():
         parameter.requires_grad_(requires_grad)

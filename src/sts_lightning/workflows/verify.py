@@ -123,7 +123,7 @@ def _results(run: RunFolder) -> RunMetrics:
 def _fit(run: RunFolder, cfg: DictConfig, checkpoint: dict[str, Any]) -> str:
     """Check names and shapes of the weights against the run's model, whose own weights are not loaded."""
     encoder = build_skeleton(cfg.model, cfg.prompt).encoder
-    freeze(encoder, cfg.get("freeze", "none"))
+    freeze(encoder, cfg.optim.freeze)
     found = part_of(encoder, "encoder.", checkpoint, run.checkpoint("best"))
     whole = sum(1 for _ in encoder.named_parameters())
     return f"{len(found)} weights of the encoder are finite and fit the model, which has {whole}"
