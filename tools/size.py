@@ -21,14 +21,12 @@ def counts(path: Path) -> Counts:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             imports.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
-                left_out.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+        elif (  # a docstring, also one below a constant
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return 1, len(lines), len(imports), len(lines) - len(left_out | imports)
 
 

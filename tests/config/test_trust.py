@@ -35,7 +35,7 @@ def test_one_message_names_all_that_has_to_be_added(tmp_path: Path) -> None:
     assert f"{options} --trust-remote-code (train, eval, sts-lightning export)" in message
     assert f"trust={names!r}, trust_remote_code=True (sts_lightning.load)" in message
     trust = Trust.of(names, True)
-    assert RunFolder(tmp_path).load_config(trust).loss._target_ == own
+    assert read_config(tmp_path / "config.yaml", trust).loss._target_ == own
     for less in (Trust.of(names, False), Trust.of(names[:2], True), Trust.of(names[1:], True)):
         with pytest.raises(UntrustedError):
             RunFolder(tmp_path).load_config(less)
@@ -119,12 +119,12 @@ def test_a_run_of_another_version_is_told_so(group: str, tmp_path: Path) -> None
     model = {"_target_": "sts_lightning.testing.tiny_bert.tiny_bert"}
     cfg: dict[str, Any] = copy.deepcopy({"model": model, **OF_ENCODER})
     run.save_config(OmegaConf.create(cfg))
-    assert run.load_config().model == model
+    assert run.load_config(encoder_only=True).model == model
     key = "layer" if group == "prompt" else "max_length"
     del cfg[group][key]  # its default may be another one than that of the run
     run.save_config(OmegaConf.create(cfg))
     with pytest.raises(CheckpointError, match=rf"settings differ in {group}\.{key}\. Read the run with the"):
-        run.load_config()
+        run.load_config(encoder_only=True)
     cfg[group][key] = None
     cfg["evaluation"]["later"] = None  # in a prompt it might be an argument of the model's class
     run.save_config(OmegaConf.create(cfg))

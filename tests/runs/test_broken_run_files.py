@@ -67,7 +67,7 @@ def vectors(folder: Path, name: str, content: bytes) -> Any:
 
 def run_config(folder: Path, name: str, content: bytes) -> Any:
     put(folder / name, content)
-    return RunFolder(folder).load_config().model["_target_"]
+    return RunFolder(folder).load_config(encoder_only=True).model["_target_"]
 
 
 def predictions(folder: Path, name: str, content: bytes) -> Any:

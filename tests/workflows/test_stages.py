@@ -15,7 +15,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.training.module import STSModule
 from sts_lightning.workflows import stages as workflow
-from sts_lightning.workflows.stages import load_run_config, resume_stages, run_stages, train
+from sts_lightning.workflows.stages import resume_stages, run_stages, train
 from tests.conftest import SHORT_RUN
 from tests.shared_runs.entries import composed, train_py, write_finished
 
@@ -93,17 +93,17 @@ def test_a_run_of_another_version_is_not_resumed(config: Callable[..., DictConfi
     OmegaConf.resolve(full)
     run = RunFolder(tmp_path)
     run.save_config(full)
-    assert load_run_config(run) == full
+    assert run.load_config() == full
     older = OmegaConf.create(OmegaConf.to_container(full))
     older.trainer.pop("micro_batch_size")
     run.save_config(older)
     with pytest.raises(CheckpointError, match=r"another version .* differ in trainer\.micro_batch_size\."):
-        load_run_config(run)
+        run.load_config()
     newer = OmegaConf.create(OmegaConf.to_container(full))
     newer.trainer.later = 1
     run.save_config(newer)
     with pytest.raises(CheckpointError, match=r"another version .* differ in trainer\.later\."):
-        load_run_config(run)
+        run.load_config()
 
 
 STAGES = [*SHORT_RUN, "+stages.stage1.experiment=stage2", "+stages.stage2.experiment=stage2", "name=both"]

@@ -21,15 +21,22 @@ import contextlib
 import os
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.keys import path_override
-from sts_lightning.config.schema import EvaluationConfig, PromptConfig
+from sts_lightning.config.schema import (
+    EvaluationConfig,
+    OptimConfig,
+    PromptConfig,
+    TrainConfig,
+    TrainerConfig,
+)
 from sts_lightning.config.trust import (
     NOTHING,
     SHARED,
@@ -198,11 +205,16 @@ class RunFolder:
             raise no_run(self.path, self.config_file.name)
         cfg = read_config(self.config_file, trust, encoder_only)
         check_sections(cfg, self.config_file)
-        for group, schema in (("prompt", PromptConfig), ("evaluation", EvaluationConfig)):
-            differing = {field.name for field in fields(schema)} ^ {str(key) for key in cfg[group]}
-            if differing:
-                raise self.of_another_version(f"{group}.{min(differing)}")
-        return cfg
+        for key in _differing(cfg, encoder_only):
+            raise self.of_another_version(key)
+        if encoder_only:
+            return cfg
+        try:
+            merged = OmegaConf.merge(OmegaConf.structured(TrainConfig), cfg)
+        except OmegaConfBaseException as error:
+            raise self.of_another_version(str(error.full_key)) from error
+        assert isinstance(merged, DictConfig)
+        return merged
 
     def of_another_version(self, key: str) -> CheckpointError:
         """Return the error about a configuration with other settings than those of this version.
@@ -415,6 +427,23 @@ def check_sections(cfg: Mapping[Any, Any] | DictConfig, config_file: Path, stric
         raise CheckpointError(
             f"{config_file} is not the configuration of a run: it has no {', '.join(absent)}."
         )
+
+
+TYPED: dict[str, type] = {
+    "optim": OptimConfig,
+    "trainer": TrainerConfig,
+    "prompt": PromptConfig,
+    "evaluation": EvaluationConfig,
+}
+"""Parts of a configuration that have the same keys in all runs of a version."""
+
+
+def _differing(cfg: DictConfig, encoder_only: bool) -> Iterator[str]:
+    """Yield the settings that a run's configuration lacks, or has where this version has none."""
+    parts = [(f"{name}.", cfg[name], schema) for name, schema in TYPED.items() if name in cfg]
+    for prefix, node, schema in parts if encoder_only else [*parts, ("", cfg, TrainConfig)]:
+        for key in sorted({field.name for field in fields(schema)} ^ set(map(str, node))):
+            yield prefix + key
 
 
 def check_distinct(runs: Sequence[Path], key: str = "runs") -> None:

@@ -17,11 +17,9 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.batch_job import requeued
 from sts_lightning.config.identity import DIVISION, move_data
-from sts_lightning.config.keys import flat_keys
 from sts_lightning.config.options import options
 from sts_lightning.config.stages import compose_stages, share_stages
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
@@ -40,9 +38,6 @@ from sts_lightning.workflows.checks import RunCheck
 from sts_lightning.workflows.train import train_in
 
 log = logging.getLogger(__name__)
-
-UNTYPED = ("model", "loss", "regularizer", "companion", "data", "logger", "callbacks")
-"""Parts of the configuration whose keys differ by choice."""
 
 POLL = 5.0
 """Seconds between two looks at a stage that another process trains."""
@@ -131,7 +126,7 @@ def _resume(run: RunFolder, trust: Trust, division: Mapping[str, Any] = MappingP
                 key="resume",
             )
         return resume_stages(run, trust, data_root)
-    cfg = load_run_config(run, trust)
+    cfg = run.load_config(trust)
     if data_root is not None:
         move_data(cfg, data_root)
     for key, value in division.items():
@@ -248,7 +243,7 @@ def _continue_stages(folder: RunFolder, trust: Trust, data_root: str | None = No
                 stage.init_from = stage.init_from if previous is None else str(previous.path)
             log.info("stage %s: %s", name, run.name)
             cut = run == folder.stage(name) and run.state == "cut"
-            cfg = load_run_config(run, trust) if cut else stage
+            cfg = run.load_config(trust) if cut else stage
             if previous is not None:
                 cfg.init_from = stage.init_from  # the folder may have moved since
             if data_root is not None:
@@ -321,7 +316,7 @@ def train_shared(run: RunFolder, cfg: DictConfig, trust: Trust = NOTHING, whole:
     while not run.finished:
         try:
             begun = run.state != "new"
-            own = load_run_config(run, trust) if begun else cfg
+            own = run.load_config(trust) if begun else cfg
             return train_in(run.path, own, begun, whole, trust)
         except FinishedRunError:
             pass  # another process has finished it since its state was read
@@ -334,32 +329,3 @@ def train_shared(run: RunFolder, cfg: DictConfig, trust: Trust = NOTHING, whole:
                 log.info("waiting for %s, a stage that %s trains", run.name, who)
             time.sleep(POLL)
     return run.metrics().score
-
-
-def load_run_config(run: RunFolder, trust: Trust = NOTHING) -> DictConfig:
-    """Read the configuration of a run to resume.
-
-    Args:
-        run: The run folder.
-        trust: The user's word on what it may ask for.
-
-    Raises:
-        CheckpointError: It cannot be read, or has other settings than those of this version.
-        UntrustedError: It asks for more than the user allows.
-    """
-    cfg = run.load_config(trust)
-    complete = compose("train")
-    try:
-        with open_dict(complete):
-            # Their defaults are in the signatures of their targets.
-            for group in sorted(set(UNTYPED) & set(cfg)):
-                complete[group] = cfg[group]
-        OmegaConf.set_struct(complete.trainer.extra, False)  # its keys are those of Lightning's Trainer
-        missing = sorted(set(flat_keys(complete)) - set(flat_keys(cfg)))
-        merged = OmegaConf.merge(complete, cfg)
-    except OmegaConfBaseException as error:
-        raise run.of_another_version(str(error.full_key)) from error
-    if missing:
-        raise run.of_another_version(missing[0])
-    assert isinstance(merged, DictConfig)
-    return merged

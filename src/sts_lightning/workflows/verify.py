@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.conf_folders import command_line
 from sts_lightning.config.constraints import check_config
 from sts_lightning.config.keys import path_override
-from sts_lightning.config.schema import EvalConfig, TrainConfig
+from sts_lightning.config.schema import EvalConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
 from sts_lightning.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
@@ -98,17 +98,13 @@ def _configuration(run: RunFolder, trust: Trust) -> DictConfig:
     if not run.config_file.is_file():
         raise no_run(run.path, run.config_file.name)
     cfg = read_config(run.config_file, trust)
-    evaluation = "suite" in cfg
-    if not evaluation:
-        cfg = run.load_config(trust)
+    if "suite" not in cfg:
+        return check_config(run.load_config(trust))
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(EvalConfig if evaluation else TrainConfig), cfg)
+        OmegaConf.merge(OmegaConf.structured(EvalConfig), cfg)
     except OmegaConfBaseException as error:
         raise run.of_another_version(str(error.full_key)) from error
-    assert isinstance(merged, DictConfig)
-    if not evaluation and (missing := OmegaConf.missing_keys(merged)):
-        raise run.of_another_version(min(missing))
-    return cfg if evaluation else check_config(merged)
+    return cfg
 
 
 def _results(run: RunFolder) -> RunMetrics:
