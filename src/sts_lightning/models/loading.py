@@ -8,7 +8,7 @@ from collections.abc import Iterable, Set
 from pathlib import Path
 from typing import Any, Literal
 
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from torch import Tensor, nn
 
 from sts_lightning.choices import TextEdit
@@ -133,7 +133,8 @@ def load_from(
     Raises:
         CheckpointError: The run's files are missing, broken or do not fit.
     """
-    encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), cfg.optim.freeze)
+    frozen = OmegaConf.select(cfg, "optim.freeze", default="none")  # lost: absent weights are errors
+    encoder = freeze(build_encoder(cfg.model, cfg.prompt, device), frozen)
     which: Literal["best"] | int = "best" if step is None else step
     load_part(encoder, "encoder.", run.read_checkpoint(which), run.checkpoint(which))
     return edit_and_cut(encoder, cfg.evaluation.get("text_edit", "none"), cfg.evaluation.get("max_length"))

@@ -440,7 +440,8 @@ TYPED: dict[str, type] = {
 
 def _differing(cfg: DictConfig, encoder_only: bool) -> Iterator[str]:
     """Yield the settings that a run's configuration lacks, or has where this version has none."""
-    parts = [(f"{name}.", cfg[name], schema) for name, schema in TYPED.items() if name in cfg]
+    typed = ("prompt", "evaluation") if encoder_only else TYPED
+    parts = [(f"{name}.", cfg[name], TYPED[name]) for name in typed if name in cfg]
     for prefix, node, schema in parts if encoder_only else [*parts, ("", cfg, TrainConfig)]:
         for key in sorted({field.name for field in fields(schema)} ^ set(map(str, node))):
             yield prefix + key

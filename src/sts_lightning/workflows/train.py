@@ -253,7 +253,8 @@ def warm_start(
     path = run.checkpoint(kind)
     checkpoint = run.read_checkpoint(kind)
     trains = {parameter: parameter.requires_grad for parameter in encoder.parameters()}
-    freeze(encoder, earlier.optim.freeze)  # what the earlier run did not train may be absent
+    # What the earlier run did not train may be absent.
+    freeze(encoder, OmegaConf.select(earlier, "optim.freeze", default="none"))
     names = load_part(encoder, "encoder.", checkpoint, path)
     for parameter, requires_grad in trains.items():
         parameter.requires_grad_(requires_grad)
