@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.constraints import check_config
+from sts_lightning.config.machine import decide, decided
 from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
@@ -104,6 +106,15 @@ def test_a_run_of_another_version_is_not_resumed(config: Callable[..., DictConfi
     run.save_config(newer)
     with pytest.raises(CheckpointError, match=r"another version .* differ in trainer\.later\."):
         run.load_config()
+
+
+def test_an_added_setting_that_others_read_does_not_prevent_resuming(
+    config: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    cfg = check_config(config(*SHORT_RUN, "+width=24", "data.batch_size=${width}"))
+    run = RunFolder(tmp_path)
+    run.save_config(decided(cfg, decide(cfg)))
+    assert run.load_config().data.batch_size == 24
 
 
 STAGES = [*SHORT_RUN, "+stages.stage1.experiment=stage2", "+stages.stage2.experiment=stage2", "name=both"]

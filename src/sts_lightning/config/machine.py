@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
+from sts_lightning.config.schema import TrainConfig
 from sts_lightning.distributed import local_rank
 from sts_lightning.errors import ConfigError
 
@@ -75,12 +76,18 @@ def decide(cfg: DictConfig) -> Machine:
 
 
 def decided(cfg: DictConfig, machine: Machine) -> DictConfig:
-    """Return a copy of a configuration with the decisions in place of ``auto``.
+    """Return a copy of a resolved configuration with the decisions in place of ``auto``.
+
+    It has no keys but those of its schema. One that was added for others to refer to, as in ``+width=64``,
+    has been read, and a run that is resumed could not tell it from a setting of another version.
 
     The accelerator stays ``auto``: a run that is resumed on another machine takes what that has, with
     numbers as close to those of the first as precision and chunk size can make them.
     """
     changed = copy.deepcopy(cfg)
+    with open_dict(changed):
+        for key in set(map(str, cfg)) - {field.name for field in fields(TrainConfig)}:
+            del changed[key]
     changed.precision = machine.precision
     changed.trainer.chunk_tokens = machine.chunk_tokens
     changed.trainer.deterministic = machine.deterministic
