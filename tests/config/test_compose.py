@@ -108,6 +108,12 @@ def test_minilm_in_a_template_has_the_published_stages_at_its_own_size() -> None
         assert (stage.model.max_length, stage.trainer.init) == (other.model.max_length, other.trainer.init)
 
 
+def test_a_wrong_value_of_a_later_stage_is_found_while_composing() -> None:
+    """A stage that several runs share is trained before any job builds the later one."""
+    with pytest.raises(ConfigError, match=r"optim\.schedule=step is not among"):
+        compose_train(["experiment=minilm_eol", "+stages.pairs.optim.schedule=step"])
+
+
 def test_a_teacher_is_that_of_both_stages() -> None:
     stages = compose_train(["experiment=minilm_distilled", "companion.sources=[runs/a]"])
     assert [stage.companion.sources for stage in stages.values()] == [["runs/a"]] * 2

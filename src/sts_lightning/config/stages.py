@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from sts_lightning.config.constraints import check_config
 from sts_lightning.config.identity import configuration_hash
 from sts_lightning.config.keys import flat_keys, stage_overrides, suggest, unknown_key
 from sts_lightning.errors import ConfigError
@@ -26,10 +27,10 @@ def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) 
         compose: Function that composes a configuration.
 
     Returns:
-        Configurations by name, in order; neither checked nor resolved.
+        Configurations by name, in order; checked, but their interpolations are not resolved.
 
     Raises:
-        ConfigError: A stage has no experiment, or a setting that does not exist.
+        ConfigError: A stage has no experiment, or a setting that does not exist or has a wrong value.
     """
     composed = {}
     for name, settings in cfg.stages.items():
@@ -49,6 +50,7 @@ def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) 
             ) from error
         assert isinstance(stage, DictConfig)
         stage.name = f"{cfg.name}-{name}"
+        check_config(stage)  # a stage that runs share would train for hours before a later one is built
         composed[str(name)] = stage
     return composed
 

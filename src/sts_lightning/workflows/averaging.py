@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from sts_lightning.config.constraints import check_config
+from sts_lightning.config.keys import flat
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.errors import CheckpointError
@@ -272,7 +273,7 @@ def _start(parent: Parent) -> dict[str, Tensor]:
     if cfg.init_from is not None:
         earlier = _stage_before(parent.run) or RunFolder(cfg.init_from).last_stage()
         kind: Literal["best", "last"] = "best" if cfg.trainer.init == "best" else "last"
-        freeze(encoder, earlier.settings()["optim"]["freeze"])  # what it did not train may be absent
+        freeze(encoder, flat(earlier.settings()).get("optim.freeze", "none"))  # what it left may be absent
         load_part(encoder, ENCODER, earlier.read_checkpoint(kind), earlier.checkpoint(kind))
     whole = {ENCODER + name: value for name, value in encoder.state_dict().items()}
     return {name: whole[name] for name in parent.encoder}
