@@ -8,8 +8,8 @@ from sentence_transformers import SentenceTransformer
 
 from sts_lightning.config.compose import composing
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.hub import packaged_copy
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.hub import packaged_copy
+from sts_lightning.models.loading.run import build_encoder
 
 with composing():
     CONFIG: DictConfig = compose("train")

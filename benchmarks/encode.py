@@ -17,11 +17,11 @@ import torch
 from common import our_minilm, their_minilm
 from datasets import Dataset
 
-from sts_lightning.choices import Precision
-from sts_lightning.data.readers.senteval import load_sts_tasks
-from sts_lightning.evaluation.correlation import pair_cosines
+from sts_lightning.core.choices import Precision
+from sts_lightning.data.readers.sts_sets import load_sts_tasks
+from sts_lightning.evaluation.statistics import pair_cosines
 from sts_lightning.evaluation.sts import STSResult, evaluate_sts, score_tasks
-from sts_lightning.models.backbone import DTYPES
+from sts_lightning.models.loading.backbone import DTYPES
 
 
 class Columns:

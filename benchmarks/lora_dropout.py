@@ -18,9 +18,9 @@ from decoders import make_encoder
 from profiled import kept_bytes
 from torch import Tensor, nn
 
-from sts_lightning.models import adapters
+from sts_lightning.models.compute.lora import save_inputs_once
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.lora_dropout import save_inputs_once
+from sts_lightning.models.loading import adapters
 
 
 def forward(encoder: SentenceEncoder, rows: int) -> Tensor:

@@ -17,14 +17,14 @@ from pathlib import Path
 from omegaconf import DictConfig
 from profiled import StepPeaks
 
+from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_train
-from sts_lightning.config.constraints import check_config
 from sts_lightning.config.machine import decide
-from sts_lightning.planning.blueprint import draw
-from sts_lightning.planning.step import trace_step
+from sts_lightning.planning.estimate import draw
+from sts_lightning.planning.trace_step import trace_step
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.build import build_experiment
 from sts_lightning.workflows.checks import validate
-from sts_lightning.workflows.train import build_experiment
 
 GOAL = 0.05
 STEPS = 3

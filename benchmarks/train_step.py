@@ -38,7 +38,7 @@ from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.data.module import COLUMNS
 from sts_lightning.data.sts import STSData
 from sts_lightning.losses.pearson import PearsonLoss
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 
 BATCH = 64
 Precision = Literal["32-true", "bf16-mixed"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sts_lightning.errors import UserError
+from sts_lightning.core.errors import UserError
 
 Reader = Callable[[Path, str, bytes], Any]
 """Writes a file of a name and a content in a folder, reads it, and returns what it has found."""

@@ -14,7 +14,7 @@ import torch
 from omegaconf import DictConfig
 from transformers import MistralConfig
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import write_mistral
 from tests.conftest import ROOT

@@ -11,9 +11,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 
-from sts_lightning.conf_folders import PACKAGED, VARIABLE, files_of, folders, own_folder, take_folder
 from sts_lightning.config.compose import composing
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.conf_folders import PACKAGED, VARIABLE, files_of, folders, own_folder, take_folder
+from sts_lightning.core.errors import ConfigError
 from tests.conftest import CONF, ROOT
 
 
@@ -136,4 +136,4 @@ def test_no_other_module_locates_the_configuration() -> None:
         for path in (ROOT / "src").rglob("*.py")
         if any(text in path.read_text() for text in ('Path("conf', '/ "conf"', 'config_path="conf'))
     ]
-    assert named == ["src/sts_lightning/conf_folders.py"]
+    assert named == ["src/sts_lightning/core/conf_folders.py"]

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sts_lightning.console import log_to, print_scores, quiet_lightning
+from sts_lightning.core.console import log_to, print_scores, quiet_lightning
 
 
 def printed(rows: dict[str, dict[str, float]]) -> list[list[str]]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from sts_lightning import cpu
-from sts_lightning.cpu import CACHES, SPINS, THREADS, TURNS, count_cores, set_cpu_defaults
+from sts_lightning.core import cpu
+from sts_lightning.core.cpu import CACHES, SPINS, THREADS, TURNS, count_cores, set_cpu_defaults
 from tests.conftest import ROOT
 
 VARIABLES = (*CACHES, SPINS, THREADS, "OMP_WAIT_POLICY")
@@ -114,7 +114,7 @@ def test_what_the_user_has_set_is_kept(tmp_path: Path, monkeypatch: pytest.Monke
 
 FAULTS = """
 import ctypes, resource, sys
-from sts_lightning.cpu import keep_freed_memory
+from sts_lightning.core.cpu import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 libc = ctypes.CDLL(None)
@@ -159,7 +159,7 @@ def test_another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PRODUCTS = """
 import psutil
-from sts_lightning.cpu import set_cpu_defaults
+from sts_lightning.core.cpu import set_cpu_defaults
 set_cpu_defaults()
 import torch
 weight = torch.ones(1536, 384, dtype=torch.bfloat16)
@@ -201,7 +201,7 @@ OTHER_OPENMP = pytest.mark.skipif(sys.platform != "linux", reason="torch compute
     [({}, TURNS), ({SPINS: "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
 )
 def test_threads_wait_no_longer(given: dict[str, str], expected: str) -> None:
-    code = "from sts_lightning.cpu import set_cpu_defaults; set_cpu_defaults(); import torch"
+    code = "from sts_lightning.core.cpu import set_cpu_defaults; set_cpu_defaults(); import torch"
     assert turns("-c", code, **given) == expected
 
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from sts_lightning.errors import (
+from sts_lightning.core.errors import (
     CheckpointError,
     ConfigError,
     DataError,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import ConfigError, StorageError
-from sts_lightning.files import check_output, last_name, new_folder, write_atomic
+from sts_lightning.core.errors import ConfigError, StorageError
+from sts_lightning.core.files import check_output, last_name, new_folder, write_atomic
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

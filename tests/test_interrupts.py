@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sts_lightning.errors import InterruptedRunError, UserError
-from sts_lightning.interrupts import (
+from sts_lightning.core.errors import InterruptedRunError, UserError
+from sts_lightning.core.signals import (
     PARENT,
     Stopped,
     StopRequest,
@@ -194,7 +194,7 @@ def test_errors_that_the_user_has_to_know_stay(error: Exception) -> None:
 
 def test_ctrl_c_while_the_process_cleans_up_shows_no_stack_trace() -> None:
     script = (
-        "import atexit, signal, sts_lightning.interrupts as interrupts\n"
+        "import atexit, signal, sts_lightning.core.signals as interrupts\n"
         "atexit.register(signal.raise_signal, signal.SIGINT)  # as a library's clean-up\n"
         "with interrupts.listening():\n"
         "    pass\n"

@@ -50,5 +50,4 @@ def test_modules_and_folders_import_one_way() -> None:
         folder = name.rpartition("/")[0].partition("/")[0]
         others = {other.rpartition("/")[0].partition("/")[0] for other in imported}
         folders.setdefault(folder, set()).update(others - {folder})
-    assert folders[""] == set()  # the files beside the folders are leaves
     TopologicalSorter(folders).prepare()

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from sts_lightning.core.json_files import as_type
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.data.nli import NLIPairsData, NLITripletsData
-from sts_lightning.data.pair_tables import make_table
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.data.sts import STSData
-from sts_lightning.published import TrainingCount
-from sts_lightning.strict_json import as_type
+from sts_lightning.data.tables import make_table
 from sts_lightning.testing.toy import ToyData
 
 SETTINGS: dict[str, Any] = {"batch_size": 2, "seed": 0}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from record_tables import Record, Result, read_record, record_of, update_record
 
-from sts_lightning.errors import DataError
+from sts_lightning.core.errors import DataError
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Table
 from tests.reproduce.conftest import scores as scores

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.strict_json import as_type, check_finite, parse_json, read_json
+from sts_lightning.core.json_files import as_type, check_finite, parse_json, read_json
 from tests.conftest import ROOT
 
 BROKEN = [

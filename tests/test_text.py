@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from markdown_it import MarkdownIt
 
-from sts_lightning.text import code, counted
+from sts_lightning.core.text import code, counted
 
 PARSER = MarkdownIt("commonmark").enable("table")
 

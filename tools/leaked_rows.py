@@ -1,4 +1,4 @@
-"""Write src/sts_lightning/data/leaked_rows.json: `python tools/leaked_rows.py [DATA_ROOT]`.
+"""Write src/sts_lightning/evaluation/leaked_rows.json: `python tools/leaked_rows.py [DATA_ROOT]`.
 
 It has the numbers of the pairs of the seven test sets that occur in STS-B train or SICK-R train.
 """
@@ -12,11 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
-import sts_lightning.data
-from sts_lightning.data.leak_search import KINDS, Pairs, find_leaks
-from sts_lightning.data.leaked_rows import CLEAN, PUBLISHED, LeakedRows, SetLeaks, hash_scores
-from sts_lightning.data.pair_tables import gold_of, make_table, pairs_of
-from sts_lightning.data.readers.senteval import STSTask, load_sickr, load_sts_tasks, load_stsb
+import sts_lightning.evaluation
+from sts_lightning.data.readers.sts_sets import STSTask, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.tables import gold_of, make_table, pairs_of
+from sts_lightning.evaluation.leaks import (
+    CLEAN,
+    KINDS,
+    PUBLISHED,
+    LeakedRows,
+    Pairs,
+    SetLeaks,
+    find_leaks,
+    hash_scores,
+)
 
 
 def find_leaked_rows(
@@ -75,7 +83,7 @@ def main(data_root: str = "data") -> None:
     tables = (load_stsb(data_root, "train"), load_sickr(data_root, "train"))
     train = [pair for table in tables for pair in pairs_of(table)]
     found = find_leaked_rows(train, load_sts_tasks(data_root), "STS-B train and SICK-R train")
-    (Path(sts_lightning.data.__file__).parent / PUBLISHED).write_text(as_json(found), encoding="utf-8")
+    (Path(sts_lightning.evaluation.__file__).parent / PUBLISHED).write_text(as_json(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from __future__ import annotations
 import argparse
 
 from sts_lightning.config.compose import compose_train
-from sts_lightning.planning.cards import find_card
-from sts_lightning.planning.costs import duration, size
+from sts_lightning.planning.cost_lines import duration, size
 from sts_lightning.planning.estimate import estimate
+from sts_lightning.planning.gpus import find_card
 
 RECIPES = [
     "experiment=pcc",

@@ -12,11 +12,11 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from sts_lightning.errors import DataError
-from sts_lightning.files import write_atomic
+from sts_lightning.core.errors import DataError
+from sts_lightning.core.files import write_atomic
+from sts_lightning.core.json_files import read_json
 from sts_lightning.reproduce.collect import Collected, collect
 from sts_lightning.reproduce.plan import open_table
-from sts_lightning.strict_json import read_json
 
 RECORDS = Path(__file__).resolve().parents[1] / "docs" / "results"
 

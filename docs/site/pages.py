@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[2]
 SETTING = re.compile(r"^(?P<indent> *)(?P<key>[\w.]+):(?: +(?P<value>.*?))?(?:  # (?P<comment>.*))?$")
 GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "companion", "callbacks", "logger")
 PYTHON = {
-    "Encoders": ("sts_lightning.models.loading", "sts_lightning.models.encoder"),
+    "Encoders": ("sts_lightning.models.loading.run", "sts_lightning.models.encoder"),
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
     "Evaluation": (
         "sts_lightning.evaluation.sts",
         "sts_lightning.evaluation.encoding",
-        "sts_lightning.evaluation.bootstrap",
+        "sts_lightning.evaluation.statistics",
         "sts_lightning.evaluation.ceiling",
     ),
     "Analysis": (
@@ -32,7 +32,7 @@ PYTHON = {
         "sts_lightning.analysis.phases",
     ),
     "Runs": ("sts_lightning.runs.folder", "sts_lightning.runs.metrics", "sts_lightning.runs.listing"),
-    "Errors": ("sts_lightning.errors",),
+    "Errors": ("sts_lightning.core.errors",),
 }
 
 

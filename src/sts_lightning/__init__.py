@@ -7,7 +7,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from sts_lightning.models.encoder import SentenceEncoder
-    from sts_lightning.models.loading import load
+    from sts_lightning.models.loading.run import load
 
     __version__: str
 
@@ -20,7 +20,7 @@ logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
 def __getattr__(name: str) -> typing.Any:
     """Import on first use, so that `python train.py --help` does not wait for torch."""
     if name == "load":
-        from sts_lightning.models.loading import load
+        from sts_lightning.models.loading.run import load
 
         return load
     if name == "SentenceEncoder":

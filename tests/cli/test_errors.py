@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from sts_lightning.cli.errors import reporting
-from sts_lightning.errors import ConfigError, FinishedRunError, InterruptedRunError
-from sts_lightning.interrupts import Stopped
+from sts_lightning.core.errors import ConfigError, FinishedRunError, InterruptedRunError
+from sts_lightning.core.signals import Stopped
 
 
 def after(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:

@@ -9,9 +9,9 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.cli.main import main
-from sts_lightning.conf_folders import typed_here
+from sts_lightning.core.conf_folders import typed_here
 from sts_lightning.reproduce.plan import Cell, open_table
-from sts_lightning.workflows.figure_list import FIGURES
+from sts_lightning.workflows.figures import FIGURES
 from tests.figure_folders import write_folder
 
 pytestmark = pytest.mark.slow  # each composes a table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sts_lightning.cli.group_choices import check_choices
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from sts_lightning.cli import hydra_app as app
-from sts_lightning.errors import DataError
+from sts_lightning.core.errors import DataError
 from tests.conftest import ROOT, SHORT_RUN
 
 pytestmark = pytest.mark.slow  # each composes as the command does

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from sts_lightning.cli import groups
+from sts_lightning.cli import main as groups
 from sts_lightning.cli.main import COMMANDS, DATA, PROGRAM, REPRODUCE, RUNS, main
-from sts_lightning.conf_folders import ENTRIES, Entry, script_of
+from sts_lightning.core.conf_folders import ENTRIES, Entry, script_of
 from tests.cli.helpers import leaves
 from tests.runs.test_predictions import write_predictions
 

@@ -10,7 +10,7 @@ import pytest
 
 from sts_lightning.cli.main import main
 from sts_lightning.cli.runs import summarise
-from sts_lightning.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
 
 

@@ -16,9 +16,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
 from sts_lightning.cli.main import PROGRAM
-from sts_lightning.conf_folders import ENTRIES, Entry
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.config.options import take_options
+from sts_lightning.core.conf_folders import ENTRIES, Entry
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.config.trust import NOTHING, requests, wanted
 from tests.conftest import CONF
 from tests.losses.cases import masks

@@ -16,9 +16,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import decide
-from sts_lightning.errors import UserError
+from sts_lightning.core.errors import UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.checks import build_parts, check_machine
 from tests.conftest import CONF, SHORT_RUN

@@ -8,9 +8,9 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.config.build import build, name_setting
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses.base import Loss
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 
 Config = Callable[..., DictConfig]
 

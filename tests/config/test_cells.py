@@ -10,11 +10,10 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.conf_folders import VARIABLE
-from sts_lightning.config.cells import published_cells
+from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_train, composing
-from sts_lightning.config.constraints import check_config
-from sts_lightning.config.schema import register_schemas
+from sts_lightning.config.schema import published_cells, register_schemas
+from sts_lightning.core.conf_folders import VARIABLE
 from sts_lightning.training.trainer import make_plan
 from tests.conftest import CONF
 

@@ -12,9 +12,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.conf_folders import VARIABLE, Entry
 from sts_lightning.config.compose import compose_train, composing, explain
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.conf_folders import VARIABLE, Entry
+from sts_lightning.core.errors import ConfigError
 
 
 def message(override: str, entry: Entry = "train") -> ConfigError:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.constraints import check_config, check_known
-from sts_lightning.errors import ConfigError
+from sts_lightning.config.check import check_config, check_known
+from sts_lightning.core.errors import ConfigError
 
 Config = Callable[..., DictConfig]
 

@@ -8,7 +8,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from sts_lightning.config.keys import flat_keys, path_override, suggest
+from sts_lightning.config.check import flat_keys, path_override, suggest
 
 Config = Callable[..., DictConfig]
 

@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.config import machine
 from sts_lightning.config.machine import decide, decided, fix_workspace, weights_device, without_repetition
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 
 Config = Callable[..., DictConfig]
 AUTO = "precision=auto"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.config.keys import path_override
+from sts_lightning.config.check import path_override
 from sts_lightning.config.options import Options, options, take_options, using
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 
 
 def test_options_are_taken_off_the_command_line() -> None:

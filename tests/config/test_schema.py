@@ -10,8 +10,8 @@ import pytest
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning import choices
 from sts_lightning.config.schema import EvalConfig, OptimConfig, PromptConfig, TrainConfig, TrainerConfig
+from sts_lightning.core import choices
 
 Config = Callable[..., DictConfig]
 

@@ -11,7 +11,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from sts_lightning.config.trust import Trust, read_config, requests
-from sts_lightning.errors import CheckpointError, UntrustedError
+from sts_lightning.core.errors import CheckpointError, UntrustedError
 from sts_lightning.losses import all_losses
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.readers.senteval import STS_YEARS
+from sts_lightning.data.readers.sts_sets import STS_YEARS
 
 
 def stsb_row(first: str, second: str, score: str) -> str:

@@ -11,7 +11,7 @@ from sts_lightning.data.files import load_test_files
 from sts_lightning.data.nli import NLIPairsData, NLITripletsData
 from sts_lightning.data.own_pairs import PairsFileData
 from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
-from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval_module import SentEvalData
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put

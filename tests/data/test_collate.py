@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from sts_lightning.core.distributed import Shard
 from sts_lightning.data.collate import View, ViewCollator
-from sts_lightning.distributed import Shard
 
 EXAMPLES = [
     {"sentence1": "a", "sentence2": "b", "label": 1.5},

@@ -9,19 +9,19 @@ import pytest
 from datasets import Dataset
 from omegaconf import DictConfig
 
-from sts_lightning.choices import SentEvalText
+from sts_lightning.core.choices import SentEvalText
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data import dev_suite
 from sts_lightning.data.dev_suite import load_dev_suite, parts_of, without_dev_pairs
-from sts_lightning.data.pair_tables import SourceCount, pairs_of
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.data.tables import SourceCount, pairs_of
 from sts_lightning.evaluation.dev_scores import MONITOR
-from sts_lightning.models.loading import load_from
+from sts_lightning.models.loading.run import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
-from sts_lightning.workflows.scoring import score as score_encoder
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.score import score as score_encoder
 from tests.data.conftest import stsb_row
 
 STSB_TRAIN = [

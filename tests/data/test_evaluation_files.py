@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.files import load_test_files
-from sts_lightning.errors import ConfigError, DataError
 
 ROWS = "q,a,r\nOne dog.,Two  dogs.,6\nRain.,Sun.,1.5\n"
 COLUMNS = ("q", "a", "r")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from sts_lightning.data.leak_search import KINDS, Leak, find_leaks
-from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.evaluation.leaks import KINDS, Leak, find_leaks
 
 TEST_PAIRS = [
     ("A man is playing a large flute.", "A man plays the flute."),

@@ -8,10 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from sts_lightning.data.leak_search import KINDS
-from sts_lightning.data.leaked_rows import LeakedRows, hash_scores, parse, published_leaks
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import (
+from sts_lightning.data.readers.sts_sets import (
     SCORED_PAIRS,
     SEVEN_TASKS,
     STSTask,
@@ -19,6 +16,8 @@ from sts_lightning.data.readers.senteval import (
     load_sts_tasks,
     load_stsb,
 )
+from sts_lightning.data.tables import make_table
+from sts_lightning.evaluation.leaks import KINDS, LeakedRows, hash_scores, parse, published_leaks
 from tools.leaked_rows import as_json, find_leaked_rows
 
 FLUTE = ("A man is playing a large flute.", "A man plays the flute.")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from sts_lightning.core.errors import CheckpointError, DataError
 from sts_lightning.data.loader import ResumableLoader, prefetched
-from sts_lightning.errors import CheckpointError, DataError
 
 
 def numbers(examples: list[dict[str, Any]]) -> list[int]:

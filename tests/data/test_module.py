@@ -10,8 +10,8 @@ import pytest
 import torch
 from datasets import Dataset
 
-from sts_lightning.data.pair_tables import SourceCount
-from sts_lightning.errors import CheckpointError, DataError
+from sts_lightning.core.errors import CheckpointError, DataError
+from sts_lightning.data.tables import SourceCount
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.toy import ToyData

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data import senteval_module
 from sts_lightning.data.nli import NLIPairsData
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import DataError
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import make_table
 
 
 @pytest.fixture(autouse=True)

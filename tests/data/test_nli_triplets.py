@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.nli import NLITripletsData
-from sts_lightning.errors import DataError
 
 
 def test_reads_simcses_columns(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sts_lightning.data.overlap import OverlapFilter, not_in, pair_key
-from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.tables import make_table
 
 TESTS = [make_table({"sentence1": ["A dog.", "p", "\u00a7 \u2192"], "sentence2": ["A cat.", "q", "! ?"]})]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sts_lightning.data.pair_tables import (
+from sts_lightning.core.errors import DataError
+from sts_lightning.data.tables import (
     SourceCount,
     check_limit,
     make_table,
@@ -15,7 +16,6 @@ from sts_lightning.data.pair_tables import (
     sample_rows,
     select_rows,
 )
-from sts_lightning.errors import DataError
 
 
 def test_kept_rows_keep_their_order() -> None:

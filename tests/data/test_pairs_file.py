@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.own_pairs import PairsFileData
-from sts_lightning.errors import DataError
 
 HEAD = "sentence1,sentence2,score\n"
 

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import HfFileSystem, constants
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.own_pairs import PairsFileData
 from sts_lightning.data.pairs_hub import PairsHubData, TripletsHubData
-from sts_lightning.errors import DataError
 from tests.data.hub_folder import own_caches, rows, save
 from tests.hub_server import Hub
 

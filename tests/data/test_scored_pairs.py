@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.own_pairs import PairsFileData, stratified
-from sts_lightning.errors import DataError
 from tests.data.hub_folder import rows, save
 
 HEAD = "sentence1,sentence2,score\n"

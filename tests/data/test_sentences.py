@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.sentences import Repetition, SentencesData
-from sts_lightning.errors import DataError
 
 
 def data(path: Path, **settings: Any) -> SentencesData:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.nli import NLIPairsData, NLITripletsData
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.senteval_module import SentEvalData
-from sts_lightning.errors import ConfigError, DataError
 
 
 def put(folder: Path, name: str, *lines: str) -> str:

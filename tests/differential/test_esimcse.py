@@ -15,7 +15,7 @@ from sts_lightning.data.sentences import Repetition
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.queue import MomentumQueue
+from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
 from tests.differential.compare import SENTENCES, close, spread, views
 from tests.differential.papers_code import OldEncoder, definitions
 from tests.differential.simcse_forks import Fork, blocks, five_adamw_updates, prepared

@@ -17,8 +17,8 @@ from sts_lightning.data.collate import Batch
 from sts_lightning.losses.infocse import InfoCSELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training import masked_lm
-from sts_lightning.training.masked_lm import MaskedLanguageModel
+from sts_lightning.training.auxiliary import masked_lm
+from sts_lightning.training.auxiliary.masked_lm import MaskedLanguageModel
 from tests.differential.compare import SENTENCES, spread, views
 from tests.differential.papers_code import OldEncoder, definitions
 from tests.differential.simcse_forks import blocks, five_adamw_updates

@@ -16,7 +16,7 @@ import torch
 from scipy.stats import pearsonr, spearmanr
 from torch import Tensor
 
-from sts_lightning.data.readers.senteval import load_sts_tasks
+from sts_lightning.data.readers.sts_sets import load_sts_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss

@@ -12,7 +12,7 @@ from torch import Tensor
 from sts_lightning.losses.rankcse import Distillation, RankCSELoss, js_divergence, negative_entropy
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.teacher import Teacher
+from sts_lightning.training.auxiliary.teacher import Teacher
 from tests.differential.compare import SENTENCES, close, spread, views
 from tests.differential.papers_code import definitions, statements
 from tests.differential.simcse_forks import Fork, blocks, five_adamw_updates

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score
 
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import make_table
 from sts_lightning.evaluation.binary import (
     average_precision,
     best_thresholds,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.evaluation.bootstrap import Predictions, paired_difference, score_intervals
+from sts_lightning.evaluation.statistics import Predictions, paired_difference, score_intervals
 
 
 def predictions(noise: float, seed: int, size: int = 300) -> Predictions:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.data.readers.senteval import load_sts_tasks
+from sts_lightning.data.readers.sts_sets import load_sts_tasks
 from sts_lightning.evaluation.ceiling import ceiling, papers_ceiling
 
 

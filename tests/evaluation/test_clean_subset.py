@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.data.leaked_rows import LeakedRows, SetLeaks, hash_scores
-from sts_lightning.evaluation.clean_subset import clean_average
+from sts_lightning.evaluation.leaks import LeakedRows, SetLeaks, clean_average, hash_scores
 
 RNG = np.random.default_rng(0)
 GOLD = {"one": RNG.integers(6, size=30).astype(float), "two": RNG.random(20) * 5}

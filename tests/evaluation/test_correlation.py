@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sts_lightning.errors import TrainingError
-from sts_lightning.evaluation.correlation import correlate, pair_cosines
+from sts_lightning.core.errors import TrainingError
+from sts_lightning.evaluation.statistics import correlate, pair_cosines
 from sts_lightning.evaluation.sts import encode_pairs
 from sts_lightning.evaluation.suites import UnitVectors
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import distributed
 
-from sts_lightning.evaluation.divided import DividedEncoder
+from sts_lightning.evaluation.encoding import DividedEncoder
 
 
 class Lengths:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sts_lightning.evaluation.divided import dealt, in_order
+from sts_lightning.evaluation.encoding import dealt, in_order
 
 
 def test_parts_are_of_equal_length() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from sts_lightning.errors import TrainingError
+from sts_lightning.core.errors import TrainingError
 from sts_lightning.evaluation.encoding import encode_distinct, score_pairs
 
 

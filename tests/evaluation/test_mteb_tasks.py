@@ -13,9 +13,9 @@ import pytest
 from datasets import Dataset, DatasetDict
 from omegaconf import DictConfig
 
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.evaluation import suites
-from sts_lightning.evaluation.mteb_tasks import MTEBEncoder, evaluate_mteb, find_mteb_tasks
+from sts_lightning.evaluation.mteb import MTEBEncoder, evaluate_mteb, find_mteb_tasks
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.workflows.evaluate import evaluate_in
 

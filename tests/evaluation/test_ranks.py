@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from omegaconf import DictConfig
 
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import make_table
 from sts_lightning.evaluation.ranks import evaluate_ranks
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 
 SENTENCES = [f"s{number}" for number in range(40)]

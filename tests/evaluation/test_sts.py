@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.choices import Aggregate
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.choices import Aggregate
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import make_table
 from sts_lightning.evaluation.sts import evaluate_sts
 
 

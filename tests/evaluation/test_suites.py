@@ -12,7 +12,7 @@ import pytest
 from omegaconf import DictConfig
 from scipy.stats import spearmanr
 
-from sts_lightning.errors import ConfigError, DataError, UserError
+from sts_lightning.core.errors import ConfigError, DataError, UserError
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions

@@ -9,8 +9,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.readers.classification import ClassificationTask, Split
-from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.transfer import GRIDS, check_folds, evaluate_transfer
 
 DIMENSION = 6

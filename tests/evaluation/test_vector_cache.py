@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sts_lightning.errors import DataError, TrainingError
+from sts_lightning.core.errors import DataError, TrainingError
 from sts_lightning.evaluation.vector_cache import PROBES, CachedVectors
 
 FIRST, SECOND, THIRD = "one text", "another text", "a third"

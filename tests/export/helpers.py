@@ -12,8 +12,8 @@ import sts_lightning
 from sts_lightning.export.export import settings_of
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.hub import OWN_FILE
-from sts_lightning.workflows.train import train_in
+from sts_lightning.models.loading.hub import OWN_FILE
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
-from sts_lightning.errors import CheckpointError, ConfigError, StorageError
+from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
 from sts_lightning.export.export import WRITERS, export
 from tests.export.helpers import DECODER, Config, trained
 

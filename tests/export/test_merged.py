@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from transformers import AutoModel, AutoTokenizer
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.export import export
 from tests.export.helpers import DECODER, Config, trained
 

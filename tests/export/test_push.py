@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard, constants, snapshot_download
 
-from sts_lightning.errors import ConfigError, PushError
+from sts_lightning.core.errors import ConfigError, PushError
 from sts_lightning.export.push import Target, push
 from tests.hub_server import Hub
 

@@ -12,10 +12,10 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import sts_lightning
-from sts_lightning.choices import TextEdit
+from sts_lightning.core.choices import TextEdit
 from sts_lightning.export.export import export
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
-from sts_lightning.models.template import edit as apply_edit
+from sts_lightning.models.text.template import edit as apply_edit
 from sts_lightning.testing.tiny_bert import tiny_bert
 from tests.export.helpers import DECODER, TEXTS, Config, trained, write_export
 

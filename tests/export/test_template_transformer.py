@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sts_lightning.export.template_transformer import TemplateTransformer
-from sts_lightning.models.template import cut_texts, edit
+from sts_lightning.models.text.template import cut_texts, edit
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama
 

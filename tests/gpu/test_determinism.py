@@ -11,17 +11,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache
 
-from sts_lightning.errors import TrainingError
+from sts_lightning.core.errors import TrainingError
 from sts_lightning.losses import all_losses
-from sts_lightning.models.attention import is_causal
+from sts_lightning.models.architectures.bidirectional import is_causal
+from sts_lightning.models.architectures.positions import NOT_REPEATABLE, number_positions
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.limits import NOT_REPEATABLE, number_positions
 from sts_lightning.models.pooling import Pooling
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from sts_lightning.workflows import train
+from sts_lightning.workflows import fit
 from tests.gpu.steps import decoder, step
 from tests.losses.cases import make
 from tests.models.families import KNOWN, NEEDED, tiny
@@ -129,7 +129,7 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
     def reject(*args: Any, **options: Any) -> None:
         raise RuntimeError(text)
 
-    monkeypatch.setattr(train, "_begin", lambda experiment: None)
+    monkeypatch.setattr(fit, "_begin", lambda experiment: None)
     cfg = SimpleNamespace(
         evaluation=SimpleNamespace(untuned=False),
         trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
@@ -140,7 +140,7 @@ def test_a_model_that_does_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) 
     module = SimpleNamespace(train=lambda: None)
     experiment: Any = SimpleNamespace(parts=parts, module=module, trainer=trainer, plan=None)
     with pytest.raises(TrainingError, match="cumsum_cuda_kernel") as caught:
-        train.fit(experiment)
+        fit.fit(experiment)
     assert caught.value.key == "trainer.deterministic"
     assert caught.value.hint is not None
     assert "warn" in caught.value.hint

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.choices import Quantization
+from sts_lightning.core.choices import Quantization
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.losses.pearson import PearsonLoss
 from tests.gpu.steps import decoder, difference, step

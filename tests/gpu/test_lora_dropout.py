@@ -13,11 +13,11 @@ from peft import LoraConfig
 from profiled import kept_bytes
 from torch import Tensor, nn
 
-from sts_lightning.choices import Quantization
+from sts_lightning.core.choices import Quantization
 from sts_lightning.losses.infonce import InfoNCELoss
-from sts_lightning.models import adapters as adapter_module
+from sts_lightning.models.compute.lora import DroppedLinear, save_inputs_once
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.lora_dropout import DroppedLinear, save_inputs_once
+from sts_lightning.models.loading import adapters as adapter_module
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
 from tests.gpu.steps import decoder, step
 from tests.models.families import tiny

@@ -12,13 +12,13 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.errors import InterruptedRunError
+from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history_rows import read_history
+from sts_lightning.runs.history import read_history
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.workflows import train
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows import fit
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA
 from tests.scenarios.helpers import metrics, same_results
 from tests.scenarios.test_processes import SETTINGS, same
@@ -97,8 +97,8 @@ def test_the_untuned_model_is_scored_on_the_device_of_training(monkeypatch: pyte
         seen.append(scored.device.type)
         raise StopIteration
 
-    monkeypatch.setattr(train, "score", score)
-    monkeypatch.setattr(train, "_begin", lambda experiment: None)
+    monkeypatch.setattr(fit, "score", score)
+    monkeypatch.setattr(fit, "_begin", lambda experiment: None)
     cfg = SimpleNamespace(
         evaluation=SimpleNamespace(untuned=True),
         trainer=SimpleNamespace(devices=1, num_nodes=1, strategy="ddp"),
@@ -109,6 +109,6 @@ def test_the_untuned_model_is_scored_on_the_device_of_training(monkeypatch: pyte
         parts=parts, module=SimpleNamespace(encoder=encoder), trainer=SimpleNamespace(strategy=strategy)
     )
     with pytest.raises(StopIteration):
-        train.fit(experiment)
+        fit.fit(experiment)
     assert seen == ["meta"]
     assert encoder.device.type == "cpu"

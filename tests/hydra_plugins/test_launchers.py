@@ -18,7 +18,7 @@ from hydra.types import HydraContext
 from hydra.utils import instantiate
 
 from hydra_plugins.sts_lightning_launchers.launchers import ProcessLauncher
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from tests.conftest import CONF, SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.cosent import CoSENTLoss

@@ -11,12 +11,12 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss, check_declared, check_scalar
 from sts_lightning.testing.toy import ToyData
 from sts_lightning.workflows.checks import check_fit
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 
 

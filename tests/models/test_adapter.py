@@ -14,7 +14,7 @@ from peft import (
     PromptTuningConfig,
 )
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
 from tests.models.decoders import lora

@@ -15,17 +15,16 @@ from peft import LoraConfig, PeftConfig, PrefixTuningConfig
 from safetensors.torch import load_file, save_file
 
 import sts_lightning
-from sts_lightning.choices import Quantization
-from sts_lightning.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.export.adapter import write_adapter
-from sts_lightning.export.export import export
-from sts_lightning.models.adapters import SETTINGS, WEIGHTS
-from sts_lightning.models.backbone import load_backbone, loading_by
+from sts_lightning.core.choices import Quantization
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.export.export import export, write_adapter
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.hub import OWN_FILE
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.adapters import SETTINGS, WEIGHTS
+from sts_lightning.models.loading.backbone import load_backbone, loading_by
+from sts_lightning.models.loading.hub import OWN_FILE
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA
 from tests.export.helpers import STEPS
 from tests.hub_server import Hub
@@ -95,7 +94,7 @@ def publish(hub: Hub, name: str, folder: Path) -> str:
 
 
 def test_an_adapter_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: True)
     base = write(tiny("bert"), tmp_path / "base")
     vectors = adapter_folder(tmp_path / "adapter", base)
     at = publish(hub, "me/base", Path(base))
@@ -108,7 +107,7 @@ def test_an_adapter_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(CheckpointError, match="adapter_config"):
         sts_lightning.load("me/adapter")
 
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
     asked = len(hub.requests)
     again = sts_lightning.load(f"me/adapter@{first}")  # from the cache
     np.testing.assert_array_equal(again.encode(TEXTS), loaded.encode(TEXTS))
@@ -118,7 +117,7 @@ def test_an_adapter_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.Mon
 def test_an_adapter_on_the_hub_without_weights(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: True)
     base = write(tiny("bert"), tmp_path / "base")
     adapter_folder(tmp_path / "adapter", base)
     (tmp_path / "adapter" / WEIGHTS).unlink()

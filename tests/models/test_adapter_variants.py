@@ -15,13 +15,13 @@ from peft import PeftModel
 from transformers import AutoModel, MistralConfig, PreTrainedModel
 
 import sts_lightning
-from sts_lightning.errors import ConfigError, InterruptedRunError
+from sts_lightning.core.errors import ConfigError, InterruptedRunError
 from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import load_from, load_part
+from sts_lightning.models.loading.run import load_from, load_part
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_decoders import write_mistral
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA
 from tests.export.helpers import STEPS
 from tests.scenarios.interruptions import StopAt

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from tests.models.families import FAMILIES, NEEDED, tiny, write
 

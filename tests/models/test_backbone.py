@@ -21,7 +21,7 @@ from transformers import (
     MistralForCausalLM,
 )
 
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral, tiny_opt
@@ -118,7 +118,7 @@ def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_cached_fails_at_once_without_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
 
     def connected(*args: object, **options: object) -> None:
         pytest.fail("the hub was asked")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from peft import PrefixTuningConfig
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from tests.models.families import tiny

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import PreTrainedModel
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import FAMILIES, family, tiny

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sts_lightning.errors import UserError
-from sts_lightning.models.pipeline import from_pipeline
+from sts_lightning.core.errors import UserError
+from sts_lightning.models.loading.pipeline import from_pipeline
 from tests.models.families import tiny, write
 
 

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from sts_lightning.choices import Precision
-from sts_lightning.evaluation.correlation import pair_cosines
-from sts_lightning.models.cpu_attention import AttentionMode, attend_in_float32, attend_padded
+from sts_lightning.core.choices import Precision
+from sts_lightning.evaluation.statistics import pair_cosines
+from sts_lightning.models.compute.cpu_attention import AttentionMode, attend_in_float32, attend_padded
 from sts_lightning.models.encoder import SentenceEncoder
 
 HEADS, LENGTH, WIDTH = 4, 13, 8

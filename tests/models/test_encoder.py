@@ -9,7 +9,7 @@ import torch
 from peft import PrefixTuningConfig
 from transformers import RobertaConfig, RobertaModel
 
-from sts_lightning.choices import Denoise, Frozen
+from sts_lightning.core.choices import Denoise, Frozen
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.pooling import POOLINGS, Pooling
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert

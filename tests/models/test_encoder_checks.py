@@ -7,7 +7,7 @@ from transformers import (
     PreTrainedConfig,
 )
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral

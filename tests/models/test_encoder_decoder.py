@@ -19,7 +19,7 @@ from transformers import (
     T5GemmaConfig,
 )
 
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.export.merged import write_merged
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder

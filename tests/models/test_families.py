@@ -10,10 +10,10 @@ import torch
 from peft import LoraConfig
 from transformers import PreTrainedModel
 
-from sts_lightning.choices import Precision
+from sts_lightning.core.choices import Precision
 from sts_lightning.export.merged import write_merged
-from sts_lightning.models.backbone import DTYPES
 from sts_lightning.models.encoder import COARSE_TOLERANCE, SentenceEncoder
+from sts_lightning.models.loading.backbone import DTYPES
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import FAMILIES, NEEDED, family, tiny, write
 from tests.sentences import LOWER_CASE

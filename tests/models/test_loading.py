@@ -13,11 +13,11 @@ import pytest
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]
@@ -96,6 +96,6 @@ def test_a_revision_of_a_model_on_the_hub(source: str, monkeypatch: pytest.Monke
         asked.append(name)
         return tiny_bert()
 
-    monkeypatch.setattr("sts_lightning.models.loading.from_pipeline", found)
+    monkeypatch.setattr("sts_lightning.models.loading.run.from_pipeline", found)
     sts_lightning.load(source)
     assert asked == [source]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError, RepositoryNotFoundError
 
-from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.models import hub as hub_module
-from sts_lightning.models.hub import ModelFiles
+from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.models.loading import hub as hub_module
+from sts_lightning.models.loading.hub import ModelFiles
 from tests.hub_server import Hub
 
 
@@ -33,7 +33,7 @@ def test_a_folder(tmp_path: Path) -> None:
 
 def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An absent file is known to be absent only if the hub says so."""
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: True)
     files = ModelFiles("someone/model@abc")
     asked = []
 
@@ -58,13 +58,13 @@ def test_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_the_hub_lacked_is_known_without_it(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node without a network loads a model that was loaded before on one with it."""
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: True)
     hub.add("me/model", {"config.json": b"{}"})
     online = ModelFiles("me/model")
     config = online.path("config.json")
     assert config is not None
     assert online.path("modules.json") is None
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
     offline, asked = ModelFiles("me/model"), len(hub.requests)
     assert offline.path("config.json") == config
     assert offline.path("modules.json") is None
@@ -74,7 +74,7 @@ def test_what_the_hub_lacked_is_known_without_it(hub: Hub, monkeypatch: pytest.M
 
 
 def test_a_model_that_the_hub_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: True)
 
     def download(*_: object, **__: object) -> str:
         error = RepositoryNotFoundError.__new__(RepositoryNotFoundError)

@@ -13,9 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from scipy.special import expit, softmax
 
-from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.models.backbone import load_backbone
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.backbone import load_backbone
 from sts_lightning.testing.tiny_bert import character_tokenizer
 
 HEADS, SIZE, INNER, LAYERS, BASE = 3, 24, 40, 2, 500

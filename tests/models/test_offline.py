@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sts_lightning.errors import CheckpointError
-from sts_lightning.models.hub import COPIES, hub_is_reachable, packaged_copy
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.models.loading.hub import COPIES, hub_is_reachable, packaged_copy
 from tests.conftest import CONF
 
 

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from sts_lightning.cli import main as program
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import MemoryShortageError
+from sts_lightning.core.errors import MemoryShortageError
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import make_table
 from sts_lightning.evaluation.encoding import score_pairs
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
+from sts_lightning.models.compute.inference import is_out_of_memory, shortage
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.inference import is_out_of_memory, shortage
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.sentences import SENTENCES, TEXTS

@@ -20,14 +20,14 @@ from torch import nn
 from transformers import PreTrainedTokenizerFast
 
 import sts_lightning
-from sts_lightning.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.export.export import export
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.hub import OWN_FILE, packaged_copy
-from sts_lightning.models.loading import build_encoder, edit_and_cut
-from sts_lightning.models.pipeline import from_pipeline
+from sts_lightning.models.loading.hub import OWN_FILE, packaged_copy
+from sts_lightning.models.loading.pipeline import from_pipeline
+from sts_lightning.models.loading.run import build_encoder, edit_and_cut
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 from tests.models.families import FAST, NEEDED, tiny, write
 from tests.models.st_folders import TEXTS, st_folder

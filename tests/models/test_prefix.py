@@ -10,8 +10,8 @@ import torch
 from peft import PrefixTuningConfig
 
 from sts_lightning.models import encoder as encoder_module
+from sts_lightning.models.compute.shared_prefix import SharedPrefix, split_prefix
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.prefix import SharedPrefix, split_prefix
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 from tests.models.decoders import FAMILIES, Make, decoder

@@ -14,11 +14,11 @@ from peft import LoraConfig
 from transformers import AutoModel
 from transformers.pytorch_utils import Conv1D
 
-from sts_lightning.choices import Quantization
+from sts_lightning.core.choices import Quantization
 from sts_lightning.export.merged import write_merged
-from sts_lightning.models import quantization as quantization_module
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.quantization import dequantized, linear_weights
+from sts_lightning.models.loading import quantization as quantization_module
+from sts_lightning.models.loading.quantization import dequantized, linear_weights
 from sts_lightning.testing.tiny_decoders import tiny_llama, tiny_mistral
 from tests.models.decoders import FAMILIES, Make, cosines, decoder, lora
 from tests.models.families import tiny, write

@@ -16,14 +16,14 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
 import sts_lightning
-from sts_lightning.choices import ExportFormat
-from sts_lightning.errors import ConfigError, DataError
+from sts_lightning.core.choices import ExportFormat
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.export.export import export
-from sts_lightning.models.loading import build_encoder
-from sts_lightning.models.static_embeddings import glove, read_vectors
+from sts_lightning.models.architectures.static_embeddings import glove, read_vectors
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
+from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.evaluate import evaluate_in
-from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_DATA
 from tests.models.st_folders import TEXTS
 from tests.scenarios.helpers import metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.models.template import fill_mask
+from sts_lightning.models.text.template import fill_mask
 from sts_lightning.testing.tiny_bert import character_tokenizer
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.models.template import edit
+from sts_lightning.models.text.template import edit
 from sts_lightning.testing.tiny_bert import tiny_bert
 
 

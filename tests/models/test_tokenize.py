@@ -13,9 +13,9 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.pooling import Pooling
-from sts_lightning.models.tokenize import SentenceTokenizer
+from sts_lightning.models.text.tokenizer import SentenceTokenizer
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.testing.tiny_decoders import byte_tokenizer, tiny_llama, tiny_mistral
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.models.template import cut_rows, cut_texts
+from sts_lightning.models.text.template import cut_rows, cut_texts
 from sts_lightning.testing.tiny_bert import character_tokenizer
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken
 
-from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from tests.models.families import tiny, write

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.planning.cards import BANDWIDTH, CARDS, EFFICIENCY, GIB, find_card, this_machine
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.planning.gpus import BANDWIDTH, CARDS, EFFICIENCY, GIB, find_card, this_machine
 from sts_lightning.planning.meter import Cost
 
 

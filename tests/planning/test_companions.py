@@ -7,12 +7,11 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.constraints import check_config
-from sts_lightning.errors import ConfigError
-from sts_lightning.planning.blueprint import draw
-from sts_lightning.planning.cards import Card
-from sts_lightning.planning.companions import sketches
-from sts_lightning.planning.estimate import Tracer
+from sts_lightning.config.check import check_config
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.planning.auxiliary import sketches
+from sts_lightning.planning.estimate import Tracer, draw
+from sts_lightning.planning.gpus import Card
 
 pytestmark = pytest.mark.slow  # each traces a step
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.planning import costs as module
-from sts_lightning.planning.cards import CARDS
-from sts_lightning.planning.costs import Costs, duration, size
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.planning import cost_lines as module
+from sts_lightning.planning.cost_lines import Costs, duration, size
 from sts_lightning.planning.estimate import Estimate
+from sts_lightning.planning.gpus import CARDS
 
 Config = Callable[..., DictConfig]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
+from sts_lightning.config.check import check_config
 from sts_lightning.config.compose import compose_train
-from sts_lightning.config.constraints import check_config
 from sts_lightning.planning import estimate as module
-from sts_lightning.planning.cards import Card
 from sts_lightning.planning.estimate import Tracer, estimate
+from sts_lightning.planning.gpus import Card
 
 pytestmark = pytest.mark.slow  # each traces steps of a model
 

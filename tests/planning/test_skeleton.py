@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.planning.fake import fake_mode, make_fake, stored_tensors
 from sts_lightning.planning.skeleton import build_skeleton
 

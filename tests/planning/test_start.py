@@ -9,11 +9,11 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import decide
-from sts_lightning.planning import start
-from sts_lightning.planning.cards import Card
+from sts_lightning.planning import cost_lines as start
 from sts_lightning.planning.estimate import Tracer
+from sts_lightning.planning.gpus import Card
 
 Config = Callable[..., DictConfig]
 SMALL = ["model=tiny_bert", "data=toy", "data.batch_size=16", "trainer=cpu"]

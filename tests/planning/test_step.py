@@ -11,14 +11,14 @@ from omegaconf import DictConfig
 from profiled import StepPeaks
 from transformers import MistralConfig
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import decide
-from sts_lightning.planning.blueprint import draw
-from sts_lightning.planning.step import trace_step
+from sts_lightning.planning.estimate import draw
+from sts_lightning.planning.trace_step import trace_step
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_decoders import write_mistral
+from sts_lightning.workflows.build import build_experiment
 from sts_lightning.workflows.checks import validate
-from sts_lightning.workflows.train import build_experiment
 
 SHORT = [
     "data=toy",

@@ -7,10 +7,8 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.constraints import check_config
-from sts_lightning.planning.blueprint import draw
-from sts_lightning.planning.estimate import Tracer
-from sts_lightning.planning.workload import measure
+from sts_lightning.config.check import check_config
+from sts_lightning.planning.estimate import Tracer, draw, measure
 from tests.planning.test_estimate import SMALL, card
 
 pytestmark = pytest.mark.slow  # each builds a model

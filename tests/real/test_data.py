@@ -9,21 +9,19 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from sts_lightning.choices import SentEvalText
+from sts_lightning.core.choices import SentEvalText
 from sts_lightning.data.dev_suite import parts_of
-from sts_lightning.data.fetch.download import load_sources
-from sts_lightning.data.fetch.get import get
-from sts_lightning.data.fetch.inventory import take_stock
-from sts_lightning.data.fetch.manifest import read_manifest
+from sts_lightning.data.fetch.get import get, load_sources
+from sts_lightning.data.fetch.manifest import read_manifest, take_stock
 from sts_lightning.data.fetch.parts import PARTS
 from sts_lightning.data.nli import NLIPairsData, NLITripletsData
 from sts_lightning.data.overlap import OverlapFilter
-from sts_lightning.data.pair_tables import pairs_of, values_of
 from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
 from sts_lightning.data.readers.moses import is_prepared
-from sts_lightning.data.readers.senteval import load_sts_tasks, load_stsb, text_found
+from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, text_found
 from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
+from sts_lightning.data.tables import pairs_of, values_of
 from tests.data.fetch.published import SIMCSE, tar
 from tests.hub_server import Hub
 

@@ -11,15 +11,15 @@ import pytest
 from datasets import Dataset, DatasetDict, concatenate_datasets
 from omegaconf import DictConfig
 
-from sts_lightning.data.readers.senteval import STSTask, load_sickr, load_sts_tasks
+from sts_lightning.data.readers.sts_sets import STSTask, load_sickr, load_sts_tasks
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.evaluation.mteb_tasks import evaluate_mteb, find_mteb_tasks
+from sts_lightning.evaluation.mteb import evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.sts import evaluate_sts
 from sts_lightning.evaluation.suites import UnitVectors
-from sts_lightning.models.hub import packaged_copy
-from sts_lightning.models.loading import build_encoder
-from sts_lightning.runs.history_rows import read_history
-from sts_lightning.workflows.train import train_in
+from sts_lightning.models.loading.hub import packaged_copy
+from sts_lightning.models.loading.run import build_encoder
+from sts_lightning.runs.history import read_history
+from sts_lightning.workflows.command import train_in
 
 Config = Callable[..., DictConfig]
 

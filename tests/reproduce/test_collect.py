@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.data.leaked_rows import LeakedRows, SetLeaks, hash_scores
+from sts_lightning.evaluation.leaks import LeakedRows, SetLeaks, hash_scores
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import csv_text, markdown
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Search
+from sts_lightning.reproduce.tables import csv_text, markdown
 from tests.reproduce.conftest import GOLD, lines, spec
 
 
@@ -54,7 +54,7 @@ def test_average_on_clean_pairs(
     kinds = np.array(["", "exact", "", "near"] * 25)
     leaks = LeakedRows("public sets", 0.8, {"STSB": SetLeaks(hash_scores(GOLD), kinds)})
     monkeypatch.setattr("sts_lightning.reproduce.collect.published_leaks", lambda: leaks)
-    monkeypatch.setattr("sts_lightning.reproduce.grids.published_leaks", lambda: leaks)
+    monkeypatch.setattr("sts_lightning.reproduce.tables.published_leaks", lambda: leaks)
     runs = table.seed_runs(Cell("plain", "minilm"))
     expected = []
     for run in runs[1:]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.published import TrainingCount
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
+from sts_lightning.reproduce.tables import csv_text, latex, markdown
 
 MARK = "on other data than published"
 WHOLE = TrainingCount("a.csv", "pairs", 40, 40)

@@ -8,10 +8,10 @@ import statistics
 
 import pytest
 
+from sts_lightning.core.text import one_line
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import _cells, _tex, csv_text, latex, markdown, write_report
 from sts_lightning.reproduce.plan import Table
-from sts_lightning.text import one_line
+from sts_lightning.reproduce.tables import _cells, _tex, csv_text, latex, markdown, write_report
 
 
 def test_csv_has_unrounded_values(table: Table, scores: dict[str, list[float]]) -> None:

@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import csv_text, latex, markdown
-from sts_lightning.reproduce.grids import grids
 from sts_lightning.reproduce.plan import Cell, Table
+from sts_lightning.reproduce.tables import csv_text, grids, latex, markdown
 from tests.reproduce.conftest import lines, spec
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.plan import Table
 from sts_lightning.reproduce.run import open_launcher
 

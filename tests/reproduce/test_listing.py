@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.planning import costs as module
-from sts_lightning.reproduce.listing import list_tables, print_plan
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.planning import cost_lines as module
 from sts_lightning.reproduce.plan import Cell, Table, open_table
-from sts_lightning.reproduce.run import run_table
+from sts_lightning.reproduce.run import list_tables, print_plan, run_table
 from sts_lightning.reproduce.spec import Search
 from tests.reproduce.conftest import finish, spec
 

@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from sts_lightning.config.compose import compose_job
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.run import groups
 from sts_lightning.reproduce.spec import (

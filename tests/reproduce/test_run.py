@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.formats import markdown
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.run import RunJobs, open_launcher, run_table
 from sts_lightning.reproduce.spec import Preparation, Requirements, RowSpec, Search, TableSpec
+from sts_lightning.reproduce.tables import markdown
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.local import run_jobs
-from sts_lightning.sweep.resources import Pool
 from tests.conftest import ROOT, SHORT_DATA
 from tests.sweep.conftest import slurm as slurm
 

@@ -14,9 +14,9 @@ from sts_lightning.reproduce.collect import (
     collect,
     selection_text,
 )
-from sts_lightning.reproduce.formats import csv_text, latex, markdown
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
+from sts_lightning.reproduce.tables import csv_text, latex, markdown
 from tests.reproduce.conftest import finish
 
 OLD = "text_edit=unknown, max_length=unknown, precision=unknown, quantization=unknown"

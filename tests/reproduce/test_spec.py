@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.spec import load_scale, load_spec
 from tests.conftest import CONF
 

@@ -14,7 +14,7 @@ import yaml
 
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions
-from sts_lightning.training.stored_vectors import StoredVectors
+from sts_lightning.training.auxiliary.stored_vectors import StoredVectors
 from tests.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
 from tests.conftest import OF_ENCODER
 

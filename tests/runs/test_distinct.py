@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder, check_distinct
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sts_lightning.runs.history_rows import scores_before_and_at
+from sts_lightning.runs.history import scores_before_and_at
 
 
 def test_scores_before_training_and_at_a_step() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning import files
-from sts_lightning.errors import RunningElsewhereError, UntrustedError
+from sts_lightning.core import files
+from sts_lightning.core.errors import RunningElsewhereError, UntrustedError
 from sts_lightning.runs.lock import LOCK, is_first_process, locked
 
 HOLD = """

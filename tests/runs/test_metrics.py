@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.metrics import RunMetrics, read_metrics, write_metrics
 
 TEST = {"average": 71.0, "tasks": {"A": {"spearman": 70.0}, "B": {"score": 72.0}}}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from sts_lightning.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder, check_sections, no_run
 from sts_lightning.runs.predictions import load_predictions
 

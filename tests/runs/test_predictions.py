@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import make_table
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import load_predictions, save_predictions
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, RunningElsewhereError
+from sts_lightning.core.errors import CheckpointError, ConfigError, FinishedRunError, RunningElsewhereError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.state import (

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history_rows import read_history
+from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
 
 EPOCHS = [

@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.multiprocessing.spawn import spawn
 
+from sts_lightning.core.distributed import Shard
 from sts_lightning.data.collate import View, ViewCollator
-from sts_lightning.distributed import Shard
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.companion import Companion, Step
-from sts_lightning.training.masked_lm import MaskedLanguageModel
+from sts_lightning.training.auxiliary.base import Companion, Step
+from sts_lightning.training.auxiliary.masked_lm import MaskedLanguageModel
+from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
+from sts_lightning.training.auxiliary.second_encoder import TwinEncoder
 from sts_lightning.training.module import STSModule
-from sts_lightning.training.queue import MomentumQueue
-from sts_lightning.training.twin import TwinEncoder
 from tests.losses.cases import further, make
 
 SIZE, PROCESSES, MICRO = 7, 2, 4

@@ -12,12 +12,12 @@ import pytest
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.errors import ConfigError
-from sts_lightning.evaluation.correlation import correlate
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.evaluation.sts import encode_pairs
-from sts_lightning.runs.history_rows import read_history
+from sts_lightning.runs.history import read_history
 from sts_lightning.testing.toy import ToyData
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.runs.history_rows import read_history
+from sts_lightning.runs.history import read_history
 from tests.conftest import SHORT_RUN
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]

@@ -11,12 +11,12 @@ import torch
 from omegaconf import DictConfig
 
 from sts_lightning.config.trust import NOTHING
-from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
+from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.evaluation.suites import Suite
-from sts_lightning.models.loading import load_from
+from sts_lightning.models.loading.run import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import evaluate
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.scenarios.helpers import same_results
 from tests.scenarios.test_recipes import STEPS
 from tests.scenarios.test_resume import StopAt

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.recorder import RunRecorder
-from sts_lightning.workflows import report, scoring
-from sts_lightning.workflows.train import train_in
+from sts_lightning.training.callbacks.recorder import RunRecorder
+from sts_lightning.workflows import report, score
+from sts_lightning.workflows.command import train_in
 from tests.conftest import ROOT
 from tests.scenarios.helpers import EPOCHS, same_results
 from tests.scenarios.interruptions import PowerCut
@@ -178,7 +178,7 @@ def test_killed_in_the_final_evaluation(
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power cut"):
-        patch.setattr(scoring, "encode_tables", killed)
+        patch.setattr(score, "encode_tables", killed)
         train_in(run, config(*EPOCHS))
     trained = (run / "checkpoints" / "best.ckpt").read_bytes()
     train_in(run, RunFolder(run).load_config(), resume=True)

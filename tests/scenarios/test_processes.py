@@ -14,8 +14,8 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.runs.history_rows import read_history
-from sts_lightning.workflows.train import train_in
+from sts_lightning.runs.history import read_history
+from sts_lightning.workflows.command import train_in
 from tests.conftest import ROOT, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights
 from tests.scenarios.interruptions import PowerCut
@@ -114,8 +114,8 @@ import signal
 import time
 
 from sts_lightning.cli.entries.train import start
-from sts_lightning.training.history import HistoryLogger
-from sts_lightning.training.recorder import RunRecorder
+from sts_lightning.training.callbacks.history import HistoryLogger
+from sts_lightning.training.callbacks.recorder import RunRecorder
 
 agree = RunRecorder._agree
 
@@ -151,7 +151,7 @@ import os
 import signal
 
 from sts_lightning.cli.entries.train import start
-from sts_lightning.training.recorder import RunRecorder
+from sts_lightning.training.callbacks.recorder import RunRecorder
 
 agree = RunRecorder._agree
 

@@ -11,13 +11,13 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.errors import InterruptedRunError
+from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history_rows import read_history
-from sts_lightning.training import rank_monitor
-from sts_lightning.workflows.train import train_in
+from sts_lightning.runs.history import read_history
+from sts_lightning.training.callbacks import rank_monitor
+from sts_lightning.workflows.command import train_in
 from tests.conftest import CONF, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights
 from tests.scenarios.interruptions import StopAt

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError
+from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows import scoring, train
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows import build, score
+from sts_lightning.workflows.command import train_in
 from tests.scenarios.helpers import EPOCHS, same_results
 from tests.scenarios.interruptions import StopAt, StopInEvaluation
 
@@ -106,7 +106,7 @@ def test_a_second_sigterm_stops_at_once(
 def test_stopped_while_loading_leaves_nothing(
     number: signal.Signals, status: int, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train, "build_encoder", lambda *_: signal.raise_signal(number))
+    monkeypatch.setattr(build, "build_encoder", lambda *_: signal.raise_signal(number))
     with pytest.raises(
         InterruptedRunError, match=r"before anything was written\. The same command"
     ) as caught:
@@ -165,7 +165,7 @@ def test_sigterm_in_the_final_evaluation(
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch, pytest.raises(InterruptedRunError) as caught:
-        patch.setattr(scoring, "encode_tables", lambda *_: signal.raise_signal(signal.SIGTERM))
+        patch.setattr(score, "encode_tables", lambda *_: signal.raise_signal(signal.SIGTERM))
         train_in(run, config(*EPOCHS))
     assert "stopped by SIGTERM. Resume with: " in str(caught.value)
     assert caught.value.exit_status == 143

@@ -18,15 +18,15 @@ from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.errors import CheckpointError, ConfigError, FinishedRunError, TrainingError
+from sts_lightning.core.errors import CheckpointError, ConfigError, FinishedRunError, TrainingError
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history_rows import read_history
-from sts_lightning.training import callbacks
-from sts_lightning.workflows import scoring
-from sts_lightning.workflows.train import train_in
+from sts_lightning.runs.history import read_history
+from sts_lightning.training.callbacks import progress as callbacks
+from sts_lightning.workflows import score as scoring
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.scenarios.helpers import EPOCHS, metrics, same_results, weights
 
@@ -218,7 +218,7 @@ def test_a_start_with_nan_weights_is_named(
         next(encoder.backbone.parameters()).data[3] = float("nan")
         return encoder
 
-    monkeypatch.setattr("sts_lightning.workflows.train.build_encoder", broken)
+    monkeypatch.setattr("sts_lightning.workflows.build.build_encoder", broken)
     with pytest.raises(TrainingError, match=r"the weight encoder\.backbone\.\S+ is NaN or infinite"):
         train_in(tmp_path / "run", config(*SHORT_RUN, "logger=csv"))
 

@@ -10,10 +10,10 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.config.trust import NOTHING
-from sts_lightning.errors import InterruptedRunError
-from sts_lightning.models.loading import load, load_from
+from sts_lightning.core.errors import InterruptedRunError
+from sts_lightning.models.loading.run import load, load_from
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 from tests.scenarios.helpers import same_results
 from tests.scenarios.interruptions import StopAt

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import sts_lightning
-from sts_lightning.evaluation.correlation import correlate
+from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.evaluation.sts import encode_pairs
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.toy import ToyData
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning import files
+from sts_lightning.core import files
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 from tests.scenarios.helpers import metrics
 

@@ -11,10 +11,10 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.scenarios.helpers import weights
 from tests.scenarios.test_recipes import losses, overrides
 

@@ -17,17 +17,17 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, open_dict
 
 import sts_lightning
-from sts_lightning.conf_folders import Entry
 from sts_lightning.config.options import take_options, using
 from sts_lightning.config.trust import Trust
+from sts_lightning.core.conf_folders import Entry
 from sts_lightning.evaluation.suites import Suite
 from sts_lightning.export.export import export
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.workflows import command as job
 from sts_lightning.workflows import evaluate
-from sts_lightning.workflows import stages as job
-from sts_lightning.workflows.averaging import average_runs
+from sts_lightning.workflows.average import average_runs
 from tests.conftest import CONF, SHORT_RUN
 
 Edit = Callable[[dict[str, Any]], None]

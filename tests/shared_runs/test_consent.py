@@ -14,8 +14,8 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.errors import ConfigError, UntrustedError
-from sts_lightning.workflows.train import train_in
+from sts_lightning.core.errors import ConfigError, UntrustedError
+from sts_lightning.workflows.command import train_in
 from tests.shared_runs import entries
 from tests.shared_runs.entries import ENTRIES, SHORT, edit, train_py
 
@@ -64,7 +64,7 @@ def test_how_to_resume_names_the_consent(
         commands.append(arguments[6])
         raise ConfigError("enough")
 
-    monkeypatch.setattr("sts_lightning.workflows.train.make_trainer", stop)
+    monkeypatch.setattr("sts_lightning.workflows.build.make_trainer", stop)
     for name, more in (("own", [f"loss._target_={own}"]), ("plain", [])):
         with pytest.raises(ConfigError, match="enough"):
             train_in(tmp_path / name, config(*SHORT[:-1], *more))

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sts_lightning.cli.main import main
-from sts_lightning.errors import UserError
+from sts_lightning.core.errors import UserError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from tests.shared_runs.entries import (

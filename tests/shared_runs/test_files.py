@@ -15,8 +15,8 @@ import torch
 import yaml
 
 from sts_lightning.cli.main import main
-from sts_lightning.errors import CheckpointError, UntrustedError
-from sts_lightning.evaluation.compare import compare
+from sts_lightning.core.errors import CheckpointError, UntrustedError
+from sts_lightning.evaluation.statistics import compare
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Cell, Table
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import ConfigError, UntrustedError
+from sts_lightning.core.errors import ConfigError, UntrustedError
 from sts_lightning.export.export import export
 from tests.shared_runs.changes import model_folder, of_that_folder, set_at
 from tests.shared_runs.entries import ENTRIES, edit

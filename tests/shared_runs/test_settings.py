@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import UntrustedError, UserError
+from sts_lightning.core.errors import UntrustedError, UserError
 from tests.shared_runs import entries
 from tests.shared_runs.changes import set_at
 from tests.shared_runs.entries import ENTRIES, edit
@@ -58,11 +58,15 @@ SETTINGS: dict[str, tuple[str, object]] = {
     ),
     "callbacks.ema.avg_fn": (
         "callbacks.ema",
-        {"_target_": "sts_lightning.training.ema.WeightEMA", "avg_fn": "x"},
+        {"_target_": "sts_lightning.training.callbacks.ema.WeightEMA", "avg_fn": "x"},
     ),
     "companion.cache_dir": (
         "companion",
-        {"_target_": "sts_lightning.training.teacher.Teacher", "sources": ["x"], "cache_dir": "/elsewhere"},
+        {
+            "_target_": "sts_lightning.training.auxiliary.teacher.Teacher",
+            "sources": ["x"],
+            "cache_dir": "/elsewhere",
+        },
     ),
     "prompt.trust_remote_code": ("prompt.trust_remote_code", True),
     "model.trust_remote_code": ("model.trust_remote_code", "please"),

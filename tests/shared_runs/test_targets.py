@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.cli.main import main
-from sts_lightning.errors import UntrustedError
+from sts_lightning.core.errors import UntrustedError
 from tests.shared_runs.changes import PLACES, Values, model_folder, of_that_folder
 from tests.shared_runs.entries import ENTRIES, Bomb, edit
 
@@ -66,7 +66,7 @@ TRICKS: dict[str, Callable[[Path, Path], Values]] = {
     "numpy.load": lambda marker, bomb: {"_target_": "numpy.load", "file": str(bomb), "allow_pickle": True},
     "a function of this project": lambda marker, bomb: through_a_list(
         {
-            "_target_": "sts_lightning.files.write_atomic",
+            "_target_": "sts_lightning.core.files.write_atomic",
             "path": {"_target_": "pathlib.Path", "_args_": [str(marker)]},
             "content": "x",
         }
@@ -81,7 +81,7 @@ TRICKS: dict[str, Callable[[Path, Path], Values]] = {
         {"_target_": "peft.LoraConfig.from_pretrained", "pretrained_model_name_or_path": str(bomb.parent)}
     ),
     "a class at the wrong place": lambda marker, bomb: through_a_list(
-        {"_target_": "sts_lightning.training.history.HistoryLogger", "save_dir": str(bomb.parent)}
+        {"_target_": "sts_lightning.training.callbacks.history.HistoryLogger", "save_dir": str(bomb.parent)}
     ),
 }
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.job import Job
-from sts_lightning.sweep.resources import Pool
 
 SCRIPT = """
 import contextlib, json, os, pathlib, signal, sys, time
-from sts_lightning.errors import FinishedRunError, UserError
+from sts_lightning.core.errors import FinishedRunError, UserError
 from sts_lightning.runs.lock import locked
 arguments = dict(text.split("=", 1) for text in sys.argv[1:])
 folder = pathlib.Path(arguments.get("resume") or arguments["hydra.run.dir"])

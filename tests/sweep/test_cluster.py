@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import UserError
+from sts_lightning.core.errors import UserError
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import Handle, watch
 from tests.sweep.conftest import jobs, starts

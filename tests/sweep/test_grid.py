@@ -6,7 +6,7 @@ import pytest
 from hydra import compose
 
 from sts_lightning.config.compose import composing
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.sweep.grid import named
 
 

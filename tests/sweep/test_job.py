@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from sts_lightning.config.compose import compose_job
 from sts_lightning.config.options import Options, using
 from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.errors import RunningElsewhereError
+from sts_lightning.core.errors import RunningElsewhereError
 from sts_lightning.runs.lock import is_locked
 from sts_lightning.sweep.job import (
     Job,

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError, UserError
-from sts_lightning.interrupts import listening
+from sts_lightning.core.errors import FailedJobsError, InterruptedRunError, RunningElsewhereError, UserError
+from sts_lightning.core.signals import listening
 from sts_lightning.runs.lock import locked
 from sts_lightning.sweep import local
+from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.job import Demand, result, run_job
 from sts_lightning.sweep.local import run_jobs
-from sts_lightning.sweep.resources import Pool
 from tests.sweep.conftest import alone, jobs, starts
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -175,7 +175,7 @@ def test_a_stopped_sweep_lets_the_jobs_save_and_leaves_the_rest(
 ) -> None:
     code = (
         "import signal, sys; from pathlib import Path; from sts_lightning.sweep.local import *\n"
-        "from sts_lightning.interrupts import listening\n"
+        "from sts_lightning.core.signals import listening\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's & would have it ignored
         f"sys.argv = [{str(script)!r}]\n"
         f"folder = Path({str(tmp_path)!r})\n"

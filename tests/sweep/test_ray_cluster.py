@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sts_lightning.errors import ConfigError, FailedJobsError, UserError
-from sts_lightning.interrupts import Stopped, listening
+from sts_lightning.core.errors import ConfigError, FailedJobsError, UserError
+from sts_lightning.core.signals import Stopped, listening
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import submit_to_ray, watch
 from sts_lightning.sweep.job import Demand, Job

@@ -10,11 +10,11 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.sweep import resources
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.sweep import gpu_pool as resources
+from sts_lightning.sweep.gpu_pool import Pool, demand_of, gpus_for, this_machine, visible_gpus
 from sts_lightning.sweep.job import Demand, Job
 from sts_lightning.sweep.local import run_jobs
-from sts_lightning.sweep.resources import Pool, demand_of, gpus_for, this_machine, visible_gpus
 from tests.conftest import CONF
 from tests.sweep.conftest import jobs, starts
 

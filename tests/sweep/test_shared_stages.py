@@ -13,16 +13,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.options import Options, using
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import ConfigError, FailedJobsError
+from sts_lightning.core.errors import ConfigError, FailedJobsError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import Handle, submit_to_slurm, watch
+from sts_lightning.sweep.gpu_pool import Pool, largest
 from sts_lightning.sweep.grid import Grid
 from sts_lightning.sweep.job import Demand, Job
+from sts_lightning.sweep.job_list import print_plan, print_run
 from sts_lightning.sweep.local import run_jobs
-from sts_lightning.sweep.plan import print_plan, print_run
-from sts_lightning.sweep.resources import Pool, largest
 from tests.conftest import CONF, SHORT_RUN
 from tests.sweep.conftest import jobs, starts
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.core.errors import ConfigError, UserError
 from sts_lightning.sweep import cluster
 from sts_lightning.sweep.cluster import submit_to_slurm, watch
 from sts_lightning.sweep.job import Demand

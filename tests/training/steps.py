@@ -6,8 +6,8 @@ from torch import Tensor
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tokenized_batch import TokenizedBatch
-from sts_lightning.training.companion import Step
+from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.training.auxiliary.base import Step
 
 
 def step_alone(

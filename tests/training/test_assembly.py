@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.config.constraints import check_config
-from sts_lightning.errors import ConfigError
+from sts_lightning.config.check import check_config
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.checks import build_parts

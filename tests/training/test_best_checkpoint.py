@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from sts_lightning.training.checkpoints import BestCheckpoint
+from sts_lightning.training.callbacks.checkpoints import BestCheckpoint
 
 ALONE: Any = SimpleNamespace(strategy=SimpleNamespace(reduce_boolean_decision=lambda decision: decision))
 """A trainer of one process."""

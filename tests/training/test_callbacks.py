@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from sts_lightning.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.callbacks import DevReport, RandomState, Throughput, has_dropout
+from sts_lightning.training.callbacks.progress import DevReport, RandomState, Throughput, has_dropout
 
 
 def stand_in(**values: Any) -> Any:

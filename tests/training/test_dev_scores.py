@@ -12,10 +12,10 @@ import pytest
 from lightning.pytorch.callbacks import Callback
 from omegaconf import DictConfig
 
-from sts_lightning.errors import TrainingError
+from sts_lightning.core.errors import TrainingError
 from sts_lightning.evaluation.dev_scores import MONITOR
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 
 Config = Callable[..., DictConfig]

@@ -10,8 +10,8 @@ import torch
 from omegaconf import DictConfig
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training.ema import _average
-from sts_lightning.workflows.train import train_in
+from sts_lightning.training.callbacks.ema import _average
+from sts_lightning.workflows.command import train_in
 from tests.conftest import EXACT
 from tests.scenarios.helpers import EPOCHS
 

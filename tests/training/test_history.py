@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sts_lightning.runs.history_rows import read_history
-from sts_lightning.training.history import HistoryLogger
+from sts_lightning.runs.history import read_history
+from sts_lightning.training.callbacks.history import HistoryLogger
 
 
 def test_metrics_of_a_step_share_a_row(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import torch
 from sts_lightning.data.collate import Batch
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_llama
-from sts_lightning.training.companion import Step
-from sts_lightning.training.masked_lm import MaskedLanguageModel, mask_words, row_keys
+from sts_lightning.training.auxiliary.base import Step
+from sts_lightning.training.auxiliary.masked_lm import MaskedLanguageModel, mask_words, row_keys
 from tests.training.steps import step_alone
 
 TEXTS = ["a dog runs", "seven cats on a mat", "yes"]

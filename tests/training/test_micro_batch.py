@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from sts_lightning.errors import TrainingError
+from sts_lightning.core.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training import micro_batch
-from sts_lightning.training.micro_batch import find_micro_batch_size
+from sts_lightning.training import micro_batch_search as micro_batch
+from sts_lightning.training.micro_batch_search import find_micro_batch_size
 
 
 def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder], rows: int) -> None:

@@ -13,15 +13,15 @@ from omegaconf import DictConfig
 from peft import LoraConfig
 from torch import Tensor
 
+from sts_lightning.core.errors import TrainingError
 from sts_lightning.data.collate import Batch
-from sts_lightning.errors import TrainingError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tokenized_batch import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt
 from sts_lightning.training.module import STSModule
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 from tests.losses.cases import make
 from tests.scenarios.helpers import metrics, weights

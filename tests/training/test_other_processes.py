@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from lightning.pytorch import Trainer
 
-from sts_lightning.interrupts import KILL
-from sts_lightning.training.recorder import stop_others
+from sts_lightning.core.signals import KILL
+from sts_lightning.training.callbacks.recorder import stop_others
 
 
 @pytest.mark.slow

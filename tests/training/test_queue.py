@@ -6,13 +6,13 @@ import pytest
 import torch
 from peft import LoraConfig
 
-from sts_lightning.choices import Quantization
+from sts_lightning.core.choices import Quantization
 from sts_lightning.losses.infonce import InfoNCELoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
+from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
 from sts_lightning.training.module import STSModule
-from sts_lightning.training.queue import MomentumQueue
 
 
 def connected(encoder: SentenceEncoder, size: int, momentum: float, official: bool = False) -> MomentumQueue:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.pair_tables import make_table
+from sts_lightning.data.tables import make_table
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.rank_monitor import RankMonitor
+from sts_lightning.training.callbacks.rank_monitor import RankMonitor
 
 
 @pytest.mark.parametrize(

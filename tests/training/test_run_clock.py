@@ -12,9 +12,9 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.training import callbacks
-from sts_lightning.training.callbacks import RunClock
-from sts_lightning.workflows import train
+from sts_lightning.training.callbacks import progress as callbacks
+from sts_lightning.training.callbacks.progress import RunClock
+from sts_lightning.workflows import command, fit
 from tests.conftest import SHORT_RUN
 
 
@@ -40,14 +40,14 @@ def test_a_resumed_run_adds_the_time_up_to_its_checkpoint(monkeypatch: pytest.Mo
 def test_the_duration_of_a_run_that_was_interrupted(
     config: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, before, later = time.monotonic, train._begin, [0.0]
+    clock, before, later = time.monotonic, fit._begin, [0.0]
     monkeypatch.setattr(
         callbacks,
         "time",
         SimpleNamespace(monotonic=lambda: clock() + later[0], perf_counter=time.perf_counter),
     )
 
-    def slowly(experiment: train.Experiment) -> None:
+    def slowly(experiment: fit.Experiment) -> None:
         later[0] += 1000.0
         before(experiment)
 
@@ -57,11 +57,11 @@ def test_the_duration_of_a_run_that_was_interrupted(
 
     cfg = config(*SHORT_RUN, "trainer.max_steps=2", "logger=csv")
     run = RunFolder(tmp_path / "run")
-    monkeypatch.setattr(train, "_begin", slowly)
+    monkeypatch.setattr(fit, "_begin", slowly)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr(train, "report", fail)
-        train.train_in(run.path, cfg)
-    train.train_in(run.path, cfg, resume=True)
+        patch.setattr(command, "report", fail)
+        command.train_in(run.path, cfg)
+    command.train_in(run.path, cfg, resume=True)
     seconds = run.metrics().wall_seconds
     assert seconds is not None
     assert 2000 < seconds < 2900

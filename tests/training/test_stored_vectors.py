@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sts_lightning.errors import DataError
-from sts_lightning.training.stored_vectors import StoredVectors, has_vectors
+from sts_lightning.core.errors import DataError
+from sts_lightning.training.auxiliary.stored_vectors import StoredVectors, has_vectors
 
 
 def store(folder: Path, lines: str, vectors: np.ndarray) -> Path:

@@ -10,16 +10,16 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.choices import Precision
 from sts_lightning.config.trust import Trust
+from sts_lightning.core.choices import Precision
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.vector_cache import PROBES
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.companion import Step
-from sts_lightning.training.teacher import Teacher, TeacherVectors
+from sts_lightning.training.auxiliary.base import Step
+from sts_lightning.training.auxiliary.teacher import Teacher, TeacherVectors
 from tests.export.helpers import trained
 from tests.training.steps import step_alone
 
@@ -169,7 +169,7 @@ def test_the_users_consent_is_that_for_its_teachers(monkeypatch: pytest.MonkeyPa
         asked.append((source, *consent))
         return tiny_bert()
 
-    monkeypatch.setattr("sts_lightning.training.teacher.load", found)
+    monkeypatch.setattr("sts_lightning.training.auxiliary.teacher.load", found)
     teacher = Teacher(["runs/other"])
     teacher.trust = Trust.of(["mine.Loss"], remote_code=True)
     teacher.connect(tiny_bert())

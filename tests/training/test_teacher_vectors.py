@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses.mix import MixLoss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.teacher import Teacher, TeacherVectors
+from sts_lightning.training.auxiliary.teacher import Teacher, TeacherVectors
 from tests.training.test_teacher import FIRST, SECOND, folder, step
 
 

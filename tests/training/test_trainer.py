@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.interrupts import PARENT
+from sts_lightning.core.signals import PARENT
 from sts_lightning.training.trainer import _environment, make_plan
 
 Config = Callable[..., DictConfig]

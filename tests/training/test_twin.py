@@ -4,7 +4,7 @@ import torch
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.twin import TwinEncoder
+from sts_lightning.training.auxiliary.second_encoder import TwinEncoder
 from tests.training.steps import step_alone
 
 TEXTS = ["a dog runs", "x", "two cats on a mat"]

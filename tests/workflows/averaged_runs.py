@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from scipy import stats
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.evaluation.encoding import score_pairs
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.training.assembly import make_data

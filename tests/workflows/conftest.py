@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.workflows import evaluated_encoder, train
+from sts_lightning.workflows import build, evaluate
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: Any, **__: Any) -> None:
         raise AssertionError("weights would be loaded")
 
-    monkeypatch.setattr(train, "build_encoder", load)
-    monkeypatch.setattr(evaluated_encoder, "build_encoder", load)
+    monkeypatch.setattr(build, "build_encoder", load)
+    monkeypatch.setattr(evaluate, "build_encoder", load)

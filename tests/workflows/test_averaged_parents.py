@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from sts_lightning.config.trust import NOTHING
-from sts_lightning.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.averaging import read_parents
+from sts_lightning.workflows.average import read_parents
 from tests.shared_runs.entries import edit
 from tests.workflows.averaged_runs import write_run
 

@@ -12,9 +12,9 @@ import torch
 
 import sts_lightning
 from sts_lightning.config.trust import NOTHING
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.averaging import average_runs
+from sts_lightning.workflows.average import average_runs
 from sts_lightning.workflows.verify import verify
 from tests.scenarios.helpers import metrics, weights
 from tests.workflows.averaged_runs import dev_of, write_run

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import yaml
 
-from sts_lightning.errors import CheckpointError
-from sts_lightning.published import TrainingCount
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.data.counts import TrainingCount
+from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.model_card import Base, CardFacts, card_facts, model_card
 from tests.hub_server import Hub
 from tests.workflows.card_runs import COUNT, SETTINGS, write_run
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_asked_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
 
 
 def with_base(run: Path, name: str, **others: Any) -> None:
@@ -124,7 +124,7 @@ def test_the_licence_is_that_of_the_base_folders_card(
 
 
 def test_the_licence_of_a_base_on_the_hub(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: True)
     hub.add("owner/base", {"README.md": b"---\nlicense: apache-2.0\n---\n"}, commit="abc123")
     write_run(tmp_path / "run")
     RunFolder(tmp_path / "run").predictions_file.unlink()

@@ -10,10 +10,10 @@ import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import decide
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
@@ -33,7 +33,7 @@ from sts_lightning.workflows.checks import (
     check_monitors,
     conflicts,
 )
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import CONF, SHORT_RUN
 from tests.losses.cases import batch, further, make
 

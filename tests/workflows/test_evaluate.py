@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
-from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.core.errors import ConfigError, UserError
 from sts_lightning.evaluation.vector_cache import PROBES
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.runs.folder import RunFolder

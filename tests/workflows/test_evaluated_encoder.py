@@ -9,11 +9,11 @@ import torch
 from omegaconf import DictConfig
 
 from sts_lightning.config.machine import decide
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import build_encoder
-from sts_lightning.sweep.resources import demand_of
-from sts_lightning.workflows.evaluated_encoder import encoding_device, use_fastest_precision
+from sts_lightning.models.loading.run import build_encoder
+from sts_lightning.sweep.gpu_pool import demand_of
+from sts_lightning.workflows.evaluate import encoding_device, use_fastest_precision
 
 Config = Callable[..., DictConfig]
 

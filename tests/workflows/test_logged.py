@@ -12,11 +12,12 @@ from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from sts_lightning.errors import InterruptedRunError
+from sts_lightning.core.errors import InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.workflows.command import train_in
+from sts_lightning.workflows.fit import log_settings
 from sts_lightning.workflows.report import log_results
-from sts_lightning.workflows.train import log_settings, train_in
 from tests.scenarios.helpers import EPOCHS
 from tests.scenarios.interruptions import StopAt
 

@@ -12,9 +12,9 @@ import pytest
 from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
-from sts_lightning.choices import ExportFormat
-from sts_lightning.published import TrainingCount
-from sts_lightning.workflows.model_card import Base, CardFacts, card_facts, model_card
+from sts_lightning.core.choices import ExportFormat
+from sts_lightning.data.counts import TrainingCount
+from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
 from tests.workflows.card_runs import COUNT, write_run
 
 EVIL = "x`|\n# y\n---\n<script>z</script> [a](http://b)"
@@ -36,7 +36,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> CardFacts:
     known = COUNT | {"dropped": {"in a test set (exact)": 4}}
     write_run(run, trained_on=[known, None], best_step=0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sts_lightning.models.hub.hub_is_reachable", lambda: False)
+        patch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
         return card_facts(run)
 
 

@@ -12,11 +12,11 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.errors import FinishedRunError
+from sts_lightning.core.errors import FinishedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import report
+from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.report import drop_optimizer
-from sts_lightning.workflows.train import train_in
 from tests.conftest import SHORT_RUN
 from tests.scenarios.helpers import metrics
 

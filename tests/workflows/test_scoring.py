@@ -11,7 +11,7 @@ from scipy import stats
 
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.toy import ToyData
-from sts_lightning.workflows.scoring import score
+from sts_lightning.workflows.score import score
 
 Config = Callable[..., DictConfig]
 

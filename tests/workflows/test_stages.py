@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import decide, decided
-from sts_lightning.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
+from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError, RunningElsewhereError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.training.module import STSModule
-from sts_lightning.workflows import stages as workflow
-from sts_lightning.workflows.stages import resume_stages, run_stages, train
+from sts_lightning.workflows import command as workflow
+from sts_lightning.workflows.command import resume_stages, run_stages, train
 from tests.conftest import SHORT_RUN
 from tests.shared_runs.entries import composed, train_py, write_finished
 
@@ -145,7 +145,7 @@ def test_a_mistake_in_a_later_stage_is_found_before_the_first(
 def test_a_sweep_over_several_devices_in_one_process_is_rejected(
     devices: int, rejected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sts_lightning.workflows.stages.train_in", lambda *_, **__: 80.0)
+    monkeypatch.setattr("sts_lightning.workflows.command.train_in", lambda *_, **__: 80.0)
     overrides = [*SHORT_RUN, "hydra/launcher=basic", f"trainer.devices={devices}", "name=x"]
     with composed("train", *overrides, output=tmp_path / "job", mode="MULTIRUN") as cfg:
         if not rejected:

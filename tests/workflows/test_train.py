@@ -14,10 +14,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.cli.hydra_app import storage_error
-from sts_lightning.errors import InterruptedRunError, TrainingError
-from sts_lightning.interrupts import Stopped
+from sts_lightning.core.errors import InterruptedRunError, TrainingError
+from sts_lightning.core.signals import Stopped
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows import train
+from sts_lightning.workflows import command
 from tests.conftest import EXACT, SHORT_RUN
 
 
@@ -28,20 +28,20 @@ def test_the_other_processes_end_with_the_first(
 ) -> None:
     """Else they would wait for it in an exchange."""
     if error is Stopped:
-        error = Stopped(train.signal.SIGTERM)
+        error = Stopped(command.signal.SIGTERM)
 
     def fail(*_: Any) -> None:
         raise error
 
     ended: list[Any] = []
     experiment = SimpleNamespace(trainer="trainer")
-    monkeypatch.setattr(train, "validate", lambda *_: None)
-    monkeypatch.setattr(train, "build_experiment", lambda *_: experiment)
-    monkeypatch.setattr(train, "fit", lambda _: None)
-    monkeypatch.setattr(train, place, fail)
-    monkeypatch.setattr(train, "stop_others", ended.append)
+    monkeypatch.setattr(command, "validate", lambda *_: None)
+    monkeypatch.setattr(command, "build_experiment", lambda *_: experiment)
+    monkeypatch.setattr(command, "fit", lambda _: None)
+    monkeypatch.setattr(command, place, fail)
+    monkeypatch.setattr(command, "stop_others", ended.append)
     with pytest.raises(InterruptedRunError if isinstance(error, Stopped) else type(error)):
-        train.train_in(tmp_path, OmegaConf.create())
+        command.train_in(tmp_path, OmegaConf.create())
     assert ended == ["trainer"]
 
 
@@ -59,15 +59,15 @@ def test_a_training_that_ended_early_is_not_continued(
         "callbacks.early_stopping.patience=1",
         "+callbacks.early_stopping.min_delta=100",
     )
-    train.train_in(tmp_path / "whole", cfg)
+    command.train_in(tmp_path / "whole", cfg)
 
     def fail(*_: Any) -> None:
         raise OSError("disk full")
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr(train, "report", fail)
-        train.train_in(tmp_path / "run", cfg)
-    train.train_in(tmp_path / "run", cfg, resume=True)
+        patch.setattr(command, "report", fail)
+        command.train_in(tmp_path / "run", cfg)
+    command.train_in(tmp_path / "run", cfg, resume=True)
     whole, run = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "run")
     assert whole.history()[-1]["step"] < 30
     assert [row["step"] for row in run.history()] == [row["step"] for row in whole.history()]
@@ -85,11 +85,11 @@ def test_the_resume_command_can_be_typed(
         run.checkpoint("last").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "validate", interrupted)
+    monkeypatch.setattr(command, "validate", interrupted)
     with pytest.raises(InterruptedRunError) as caught:
-        train.train_in(run.path, config())
-    command = str(caught.value).partition("Resume with: ")[2]
-    override = OverridesParser.create().parse_override(shlex.split(command)[-1])
+        command.train_in(run.path, config())
+    resume = str(caught.value).partition("Resume with: ")[2]
+    override = OverridesParser.create().parse_override(shlex.split(resume)[-1])
     assert (override.key_or_group, override.value()) == ("resume", run.name)
     error = storage_error(OSError(errno.ENOSPC, "full"), str(run.path))
     override = OverridesParser.create().parse_override(shlex.split(str(error).partition(": ")[2])[-1])
@@ -106,7 +106,7 @@ def test_batches_without_contrast_are_counted(
     own = ["model=tiny_bert", EXACT, "data=pairs_file", f"path={tmp_path}/a.csv", "logger=csv"]
     own += [f"data.dev_path={tmp_path}/dev.csv", "data.batch_size=8", "trainer.max_epochs=1"]
     with caplog.at_level("INFO"):
-        train.train_in(tmp_path / "run", config(*own, "loss=cosent", "trainer.log_every_n_steps=1"))
+        command.train_in(tmp_path / "run", config(*own, "loss=cosent", "trainer.log_every_n_steps=1"))
     losses = [row["train/loss"] for row in RunFolder(tmp_path / "run").history() if "train/loss" in row]
     assert len(losses) == 6
     assert losses.count(0) in (4, 5, 6)
@@ -116,7 +116,7 @@ def test_batches_without_contrast_are_counted(
     )
     assert "49 examples, 1 of them left out of each epoch, 6 steps of batch 8" in caplog.text
     caplog.clear()
-    train.train_in(tmp_path / "mse", config(*own, "loss=cosine_mse"))
+    command.train_in(tmp_path / "mse", config(*own, "loss=cosine_mse"))
     assert "all scores are equal" not in caplog.text
 
 
@@ -142,7 +142,7 @@ def test_rows_that_share_an_answer(mask: bool, config: Callable[..., DictConfig]
         "trainer.micro_batch_size=2",
         "logger=csv",
     )
-    train.train_in(tmp_path / "run", run)
+    command.train_in(tmp_path / "run", run)
     (loss,) = (
         row["train/loss"]
         for row in RunFolder(tmp_path / "run").history()

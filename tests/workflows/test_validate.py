@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from sts_lightning.errors import ConfigError, DataError, UserError
-from sts_lightning.workflows.train import train_in
+from sts_lightning.core.errors import ConfigError, DataError, UserError
+from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 
 pytestmark = pytest.mark.slow  # each composes a run

@@ -11,9 +11,9 @@ import torch
 from omegaconf import DictConfig
 
 import sts_lightning
-from sts_lightning.errors import CheckpointError, InterruptedRunError
+from sts_lightning.core.errors import CheckpointError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.command import train_in
 from tests.conftest import EXACT, SHORT_DATA, SHORT_RUN
 from tests.data.hub_folder import rows, save
 from tests.scenarios.interruptions import StopAt

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sts_lightning.errors import CheckpointError
-from sts_lightning.workflows.averaging import weighted_sum
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.workflows.average import weighted_sum
 
 
 def weights(seed: int) -> dict[str, torch.Tensor]:

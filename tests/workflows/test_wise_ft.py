@@ -13,11 +13,11 @@ from omegaconf import DictConfig
 
 import sts_lightning
 from sts_lightning.config.trust import NOTHING
-from sts_lightning.models.loading import build_encoder
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import report
-from sts_lightning.workflows.averaging import average_runs
-from sts_lightning.workflows.train import train_in
+from sts_lightning.workflows.average import average_runs
+from sts_lightning.workflows.command import train_in
 from sts_lightning.workflows.verify import verify
 from tests.conftest import CONF, EXACT, SHORT_RUN
 from tests.scenarios.helpers import metrics, same_results, weights

@@ -16,7 +16,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict, read_write
 
 from sts_lightning.config.options import options
-from sts_lightning.errors import ConfigError, FailedJobsError, RunningElsewhereError
+from sts_lightning.core.errors import ConfigError, FailedJobsError, RunningElsewhereError
 
 if TYPE_CHECKING:
     from sts_lightning.sweep.grid import Grid
@@ -96,8 +96,8 @@ class JobLauncher(Launcher):
 
     def _plan(self, grid: Grid) -> None:
         """Check and print the jobs with their cost, on the card that the option may name."""
-        from sts_lightning.planning.costs import Costs
-        from sts_lightning.sweep.plan import print_plan
+        from sts_lightning.planning.cost_lines import Costs
+        from sts_lightning.sweep.job_list import print_plan
         from sts_lightning.workflows.checks import RunCheck
 
         card = options().plan
@@ -142,8 +142,8 @@ class ProcessLauncher(JobLauncher):
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
+        from sts_lightning.sweep.gpu_pool import this_machine
         from sts_lightning.sweep.local import run_jobs
-        from sts_lightning.sweep.resources import this_machine
 
         pool = this_machine(self.jobs, self.gpus_per_job, jobs)
         run_jobs(jobs, pool, self.timeout_minutes)

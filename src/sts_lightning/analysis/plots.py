@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from sts_lightning.analysis.phases import Phases
-from sts_lightning.files import write_atomic
+from sts_lightning.core.files import write_atomic
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -9,11 +9,11 @@ import click
 
 from sts_lightning.cli.options import FILE, FRACTION, TRUST, TRUST_REMOTE_CODE
 from sts_lightning.config.trust import Trust
-from sts_lightning.console import print_scores
-from sts_lightning.errors import ConfigError
-from sts_lightning.files import check_new_folder
+from sts_lightning.core.console import print_scores
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.files import check_new_folder
 from sts_lightning.runs.folder import check_distinct
-from sts_lightning.workflows.averaging import average_runs
+from sts_lightning.workflows.average import average_runs
 
 
 @click.command("average")

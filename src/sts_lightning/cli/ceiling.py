@@ -6,9 +6,9 @@ import click
 import numpy as np
 
 from sts_lightning.cli.options import data_root
-from sts_lightning.console import print_scores
-from sts_lightning.data.pair_tables import gold_of
-from sts_lightning.data.readers.senteval import load_sts_tasks
+from sts_lightning.core.console import print_scores
+from sts_lightning.data.readers.sts_sets import load_sts_tasks
+from sts_lightning.data.tables import gold_of
 from sts_lightning.evaluation.ceiling import ceiling, papers_ceiling
 
 

@@ -10,11 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sts_lightning.cli.options import data_root
-from sts_lightning.data.fetch.download import load_sources
-from sts_lightning.data.fetch.get import get
+from sts_lightning.data.fetch.get import get, load_sources
 from sts_lightning.data.fetch.hints import fetch_hint
-from sts_lightning.data.fetch.inventory import take_stock
-from sts_lightning.data.fetch.manifest import read_manifest
+from sts_lightning.data.fetch.manifest import read_manifest, take_stock
 from sts_lightning.data.fetch.parts import parts_of
 
 

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
-from sts_lightning.batch_job import requeue
-from sts_lightning.errors import InterruptedRunError, StorageError, UserError
-from sts_lightning.interrupts import signal_name, stopping_signal, unmasked
+from sts_lightning.core.batch_job import requeue
+from sts_lightning.core.errors import InterruptedRunError, StorageError, UserError
+from sts_lightning.core.signals import signal_name, stopping_signal, unmasked
 from sts_lightning.runs.lock import is_first_process
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
@@ -57,7 +57,7 @@ def reporting(debug: bool) -> Iterator[None]:
         where = f"{error.filename2 or error.filename}: " if error.filename else ""
         _exit(StorageError(f"{where}{error.strerror}."), debug)
     except (RuntimeError, MemoryError) as error:
-        from sts_lightning.models.inference import is_out_of_memory, shortage  # loads torch
+        from sts_lightning.models.compute.inference import is_out_of_memory, shortage  # loads torch
 
         if not is_out_of_memory(error):
             raise

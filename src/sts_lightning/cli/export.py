@@ -10,15 +10,15 @@ from typing import Any, get_args
 
 import click
 
-from sts_lightning.choices import ExportFormat
 from sts_lightning.cli.options import FILE, TRUST, TRUST_REMOTE_CODE
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.choices import ExportFormat
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.files import check_new_folder
+from sts_lightning.export.card import card_facts, model_card
 from sts_lightning.export.export import export
 from sts_lightning.export.push import Target, push
-from sts_lightning.files import check_new_folder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows.model_card import card_facts, model_card
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, QuotedString
 from hydra.errors import HydraException
 
-from sts_lightning.conf_folders import files_of
-from sts_lightning.config.keys import path_override, suggest
-from sts_lightning.errors import ConfigError
+from sts_lightning.config.check import path_override, suggest
+from sts_lightning.core.conf_folders import files_of
+from sts_lightning.core.errors import ConfigError
 
 SEVERAL = ("callbacks", "logger")
 """Groups of which a run may have several choices, or none, given as a list."""

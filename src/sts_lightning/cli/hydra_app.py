@@ -20,14 +20,13 @@ from yaml import YAMLError
 
 from sts_lightning.cli.errors import is_of_a_file, reporting
 from sts_lightning.cli.group_choices import check_choices
-from sts_lightning.conf_folders import Entry, command_line, own_folder, take_folder
+from sts_lightning.config.check import check_known, path_override
 from sts_lightning.config.compose import broken_yaml, explain
-from sts_lightning.config.constraints import check_known
-from sts_lightning.config.keys import path_override
 from sts_lightning.config.options import options, take_options, using
-from sts_lightning.cpu import set_cpu_defaults
-from sts_lightning.errors import ConfigError, StorageError
-from sts_lightning.interrupts import listening, stop_with_parent, unmasked
+from sts_lightning.core.conf_folders import Entry, command_line, own_folder, take_folder
+from sts_lightning.core.cpu import set_cpu_defaults
+from sts_lightning.core.errors import ConfigError, StorageError
+from sts_lightning.core.signals import listening, stop_with_parent, unmasked
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from sts_lightning.cli.options import FILE, FRACTION, columns, data_root
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.files import read_text_pairs
-from sts_lightning.data.leak_search import KINDS, Leak, Pairs, find_leaks
-from sts_lightning.data.pair_tables import make_table, pairs_of
-from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.readers.text_files import read_lines
-from sts_lightning.errors import ConfigError
-from sts_lightning.files import check_output, write_atomic
+from sts_lightning.data.tables import make_table, pairs_of
+from sts_lightning.evaluation.leaks import KINDS, Leak, Pairs, find_leaks
 
 
 @click.command("leaks")

@@ -12,21 +12,19 @@ import click
 from rich.console import Console
 
 from sts_lightning.cli.options import FILE, RESAMPLES, TRUST
-from sts_lightning.conf_folders import typed_here
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.reproduce.formats import write_report
-from sts_lightning.reproduce.listing import list_tables, print_plan
+from sts_lightning.core.conf_folders import typed_here
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.reproduce.plan import open_table
-from sts_lightning.reproduce.run import open_launcher, reproduce
+from sts_lightning.reproduce.run import list_tables, open_launcher, print_plan, reproduce
+from sts_lightning.reproduce.tables import write_report
 from sts_lightning.runs.folder import RunFolder, check_distinct
-from sts_lightning.workflows.figure_list import FIGURES
+from sts_lightning.workflows.figures import FIGURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from sts_lightning.workflows.figure_list import FigureSpec
-    from sts_lightning.workflows.figures import FigureRun
+    from sts_lightning.workflows.figures import FigureRun, FigureSpec
 
 log = logging.getLogger(__name__)
 

@@ -18,10 +18,11 @@ from rich.table import Table
 from sts_lightning.cli.options import FILE, RESAMPLES, TRUST, TRUST_REMOTE_CODE
 from sts_lightning.config.build import takes
 from sts_lightning.config.trust import Trust
-from sts_lightning.console import print_scores
+from sts_lightning.core.console import print_scores
+from sts_lightning.core.errors import CheckpointError, UserError
+from sts_lightning.core.files import check_output, last_name, write_atomic
+from sts_lightning.core.text import counted
 from sts_lightning.data.files import short_names
-from sts_lightning.errors import CheckpointError, UserError
-from sts_lightning.files import check_output, last_name, write_atomic
 from sts_lightning.reproduce.collect import evaluation_text
 from sts_lightning.runs.folder import RunFolder, check_distinct
 from sts_lightning.runs.listing import (
@@ -32,10 +33,9 @@ from sts_lightning.runs.listing import (
     group_seeds,
     sort_groups,
 )
-from sts_lightning.text import counted
 
 if TYPE_CHECKING:
-    from sts_lightning.evaluation.bootstrap import Interval
+    from sts_lightning.evaluation.statistics import Interval
 
 log = logging.getLogger(__name__)
 
@@ -162,7 +162,7 @@ def _write(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
 @RESAMPLES
 def compare_command(runs: Sequence[Path], others: Sequence[Path], resamples: int) -> None:
     """Print the scores of RUNs, those of the other system, and the differences, with 95 % intervals."""
-    from sts_lightning.evaluation.compare import compare  # takes longer than the other imports together
+    from sts_lightning.evaluation.statistics import compare  # takes longer than the other imports together
 
     check_distinct(runs)
     check_distinct(others, "--to")

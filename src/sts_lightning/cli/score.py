@@ -12,10 +12,10 @@ from pathlib import Path
 import click
 
 from sts_lightning.cli.options import FILE, TRUST, TRUST_REMOTE_CODE, columns
+from sts_lightning.core.files import check_output, write_atomic
 from sts_lightning.data.files import read_text_pairs
 from sts_lightning.evaluation.encoding import score_pairs
-from sts_lightning.files import check_output, write_atomic
-from sts_lightning.workflows.evaluated_encoder import load_named
+from sts_lightning.workflows.evaluate import load_named
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from hydra.errors import HydraException, InstantiationException
 from hydra.utils import get_method, instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from sts_lightning.errors import ConfigError, UserError
+from sts_lightning.core.errors import ConfigError, UserError
 
 NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 

@@ -5,26 +5,34 @@ from __future__ import annotations
 import copy
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import DictConfig, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 from yaml import MarkedYAMLError, YAMLError
 
-from sts_lightning.conf_folders import PACKAGED, Entry, command_line, files_of, folders
-from sts_lightning.config.keys import flat_keys, path_override, suggest, unknown_key
+from sts_lightning.config.check import (
+    check_config,
+    flat_keys,
+    path_override,
+    stage_overrides,
+    suggest,
+    unknown_key,
+)
+from sts_lightning.config.identity import configuration_hash
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.config.stages import compose_stages
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.conf_folders import PACKAGED, Entry, command_line, files_of, folders
+from sts_lightning.core.errors import ConfigError
 
 
 @contextmanager
@@ -179,3 +187,67 @@ def _unknown(key: str, entry: Entry, overrides: Sequence[str]) -> ConfigError:
         having = [choice for choice, path in files_of(group).items() if line.search(path.read_text())]
         hint = f"It belongs to {' and '.join(f'{group}={choice}' for choice in having)}." if having else hint
     return unknown_key(key, f"{hint} See `{command_line(entry, '--help')}`.".strip())
+
+
+Compose = Callable[[list[str]], DictConfig]
+"""Function that composes the configuration of train.py from overrides."""
+
+
+def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) -> dict[str, DictConfig]:
+    """Compose each stage from its experiment, the command line, and its own settings, in this order.
+
+    Args:
+        cfg: Configuration of the run, with ``stages``.
+        overrides: Overrides of the command line.
+        compose: Function that composes a configuration.
+
+    Returns:
+        Configurations by name, in order; checked, but their interpolations are not resolved.
+
+    Raises:
+        ConfigError: A stage has no experiment, or a setting that does not exist or has a wrong value.
+    """
+    composed = {}
+    for name, settings in cfg.stages.items():
+        own: Any = OmegaConf.to_container(settings)
+        experiment = own.pop("experiment", None)
+        if experiment is None:
+            raise ConfigError(f"stages.{name}.experiment is missing.", key=f"stages.{name}.experiment")
+        base = compose(stage_overrides(overrides, experiment))
+        try:
+            stage = OmegaConf.merge(base, own)
+        except (ConfigAttributeError, ConfigKeyError) as error:
+            key = str(error.full_key)
+            raise unknown_key(f"stages.{name}.{key}", suggest(key, flat_keys(base))) from error
+        except OmegaConfBaseException as error:
+            raise ConfigError(
+                f"stages.{name}: {str(error).splitlines()[0]}", key=f"stages.{name}.{error.full_key}"
+            ) from error
+        assert isinstance(stage, DictConfig)
+        stage.name = f"{cfg.name}-{name}"
+        check_config(stage)  # a stage that runs share would train for hours before a later one is built
+        composed[str(name)] = stage
+    return composed
+
+
+def share_stages(stages: Mapping[str, DictConfig]) -> dict[str, str]:
+    """Name the folders of the stages that several runs may share: all but the last.
+
+    A folder is named after the stage and a hash of what it trains, the stages before it included. Its run is
+    called the same, since the name of whichever run trains it would be misleading.
+
+    Args:
+        stages: Configurations of the stages by name, in order, not resolved; renamed in place.
+
+    Returns:
+        Names of the folders, by stage.
+    """
+    folders: dict[str, str] = {}
+    previous: str | None = None
+    for name in list(stages)[:-1]:
+        cfg = copy.deepcopy(stages[name])
+        cfg.init_from = previous or cfg.init_from
+        previous = f"{name}-{configuration_hash(cfg, named=False)}"
+        folders[name] = previous
+        stages[name].name = previous
+    return folders

@@ -10,8 +10,8 @@ import torch
 from omegaconf import DictConfig, open_dict
 
 from sts_lightning.config.schema import TrainConfig
-from sts_lightning.distributed import local_rank
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.distributed import local_rank
+from sts_lightning.core.errors import ConfigError
 
 CPU_CHUNK_TOKENS = 512
 AMX_CHUNK_TOKENS = 1536

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from sts_lightning.conf_folders import Entry
 from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.conf_folders import Entry
+from sts_lightning.core.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Types of the configuration, checked by Hydra before anything runs.
 
 YAML in conf/ holds the values. The groups model, loss and data differ by choice and are checked against
-the signature of their ``_target_`` instead (see `sts_lightning.config.constraints`). The metadata ``group``
+the signature of their ``_target_`` instead (see `sts_lightning.config.check`). The metadata ``group``
 says how many nodes with a ``_target_`` such a group has: one, an optional one, or several by name. ``must``
 is a condition on each number of a field, with its words.
 """
@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any, get_args
 
+import yaml
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from sts_lightning.choices import (
+from sts_lightning.core.choices import (
     Accelerator,
     Aggregate,
     Denoise,
@@ -33,7 +35,6 @@ from sts_lightning.choices import (
     TextEdit,
     TrainPrecision,
 )
-from sts_lightning.config.cells import register_cells
 
 FLAG: dict[str, Any] = {"choices": (True, False)}
 """Metadata of a field that is true or false; the type bool would take 7 and ``yes`` as well."""
@@ -53,14 +54,23 @@ Must = tuple[Callable[[Any], bool], str]
 """A condition on a number, and its words after "must"."""
 
 SEED: Must = (lambda value: 0 <= value < 2**32, f"lie between 0 and {2**32 - 1}")  # NumPy's range
+
 POSITIVE: Must = (lambda value: value > 0, "be positive")
+
 NOT_NEGATIVE: Must = (lambda value: value >= 0, "not be negative")
+
 BELOW_1: Must = (lambda value: 0 <= value < 1, "lie in [0, 1)")
+
 SHARE: Must = (lambda value: 0 <= value <= 1, "be a share from 0 to 1")
+
 AT_LEAST_1: Must = (lambda value: value >= 1, "be at least 1")
+
 LIMIT: Must = (AT_LEAST_1[0], "be at least 1, or null: no limit")
+
 LENGTH: Must = (lambda value: value == -1 or value >= 1, LIMIT[1])
+
 DEVICES: Must = (LENGTH[0], "be positive, or -1 for all")
+
 OR_AUTO: dict[str, Must] = {
     "must": (lambda value: value == "auto" or (type(value) is int and value >= 1), "be at least 1, or auto")
 }
@@ -72,6 +82,7 @@ def _fraction_or_steps(least: float, words: str) -> Must:
 
 
 WARMUP = _fraction_or_steps(0, "a fraction of the run in [0, 1), or a whole number of steps")
+
 EVERY = _fraction_or_steps(
     math.ulp(0), "a fraction of an epoch below 1, a whole number of steps, or null: once per epoch"
 )
@@ -220,3 +231,44 @@ def register_schemas() -> None:
     store.store(name="train_schema", node=TrainConfig)
     store.store(name="eval_schema", node=EvalConfig)
     register_cells(store)
+
+
+RECIPE = "qlora"
+"""Recipe that takes the cells, where there is one for the choices."""
+
+CELLS = yaml.safe_load(files("sts_lightning.config").joinpath("cells.yaml").read_text(encoding="utf-8"))
+"""The file ``cells.yaml``."""
+
+
+def published_cells() -> dict[tuple[str, str, str], dict[str, int]]:
+    """Return the settings of each published cell by data, model and prompt."""
+    return {
+        (data, model, prompt): settings
+        for data, models in CELLS["published"].items()
+        for model, prompts in models.items()
+        for prompt, settings in prompts.items()
+    }
+
+
+def register_cells(store: ConfigStore) -> None:
+    """Register the cells where the defaults list of train.yaml merges them.
+
+    Those of the group ``recipe_cell`` follow the settings of a recipe. Those of ``cell``, and before them
+    what there is for other models and prompts, are for experiments that name themselves in ``cells``. An
+    experiment and the command line take precedence.
+    """
+    for experiment, settings in CELLS["others"].items():
+        store.store(group="cell_defaults", name=experiment, node=_settings(**settings))
+    for choices, settings in published_cells().items():
+        name, node = "_".join(choices), _settings(**settings)
+        store.store(group="recipe_cell", name=f"{RECIPE}_{name}", node=node)
+        for experiment in CELLS["others"]:
+            store.store(group="cell", name=f"{experiment}_{name}", node=node)
+
+
+def _settings(batch_size: int, max_epochs: int, warmup: int) -> dict[str, Any]:
+    return {
+        "data": {"batch_size": batch_size},
+        "trainer": {"max_epochs": max_epochs},
+        "optim": {"warmup": warmup},
+    }

@@ -27,9 +27,9 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.choices import Attention
-from sts_lightning.conf_folders import PACKAGED
-from sts_lightning.errors import CheckpointError, UntrustedError
+from sts_lightning.core.choices import Attention
+from sts_lightning.core.conf_folders import PACKAGED
+from sts_lightning.core.errors import CheckpointError, UntrustedError
 
 ENCODER = ("model", "prompt")
 """Parts of a configuration from which an encoder is built."""

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from sts_lightning.choices import LabelKind
-from sts_lightning.distributed import WHOLE_BATCH, Shard
+from sts_lightning.core.choices import LabelKind
+from sts_lightning.core.distributed import WHOLE_BATCH, Shard
 
 RowsT = TypeVar("RowsT")
 

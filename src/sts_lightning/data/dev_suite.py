@@ -9,10 +9,19 @@ from pathlib import Path
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.choices import DevSet, SentEvalText
+from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.data.fetch.hints import fetched_by
 from sts_lightning.data.overlap import not_in, pair_key, why_dropped
-from sts_lightning.data.pair_tables import (
+from sts_lightning.data.readers.classification import load_transfer_tasks
+from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs
+from sts_lightning.data.readers.sts_sets import (
+    load_sickr,
+    load_sts_tasks,
+    load_stsb,
+    load_stsb_genres,
+    text_found,
+)
+from sts_lightning.data.tables import (
     SCORE_RANGE,
     SourceCount,
     make_table,
@@ -21,15 +30,6 @@ from sts_lightning.data.pair_tables import (
     rows_to_keep,
     select_rows,
     values_of,
-)
-from sts_lightning.data.readers.classification import load_transfer_tasks
-from sts_lightning.data.readers.nli import CLASSES, read_nli_pairs
-from sts_lightning.data.readers.senteval import (
-    load_sickr,
-    load_sts_tasks,
-    load_stsb,
-    load_stsb_genres,
-    text_found,
 )
 
 PART = "part"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from sts_lightning.data.pair_tables import make_table, require_varied_scores
+from sts_lightning.core.errors import ConfigError, DataError
+from sts_lightning.core.files import last_name
 from sts_lightning.data.readers.row_values import BadRows, number, score, sentence
-from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.errors import ConfigError, DataError
-from sts_lightning.files import last_name
+from sts_lightning.data.tables import make_table, require_varied_scores
 
 Files = str | list[str] | dict[str, float]
 """A path, several paths, or paths with their weights; each may be a pattern such as ``parts/*.csv``."""

@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
 
-from sts_lightning.errors import CheckpointError
+from sts_lightning.core.errors import CheckpointError
 
 ItemT = TypeVar("ItemT")
 

@@ -14,16 +14,16 @@ import torch
 from datasets import Dataset, concatenate_datasets
 from torch.utils.data import DataLoader
 
-from sts_lightning.choices import LabelKind, TextFound
+from sts_lightning.core.choices import LabelKind, TextFound
+from sts_lightning.core.distributed import Shard
+from sts_lightning.core.errors import CheckpointError, DataError
+from sts_lightning.core.text import check_range, counted
 from sts_lightning.data.collate import Prepare, View, ViewCollator
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.data.files import summary
 from sts_lightning.data.loader import ResumableLoader, Share
-from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, hash_tables
-from sts_lightning.data.readers.senteval import STSTask, text_found
-from sts_lightning.distributed import Shard
-from sts_lightning.errors import CheckpointError, DataError
-from sts_lightning.published import TrainingCount
-from sts_lightning.text import check_range, counted
+from sts_lightning.data.readers.sts_sets import STSTask, text_found
+from sts_lightning.data.tables import SCORE_RANGE, SourceCount, hash_tables
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,16 @@ from typing import Unpack
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.choices import LabelKind
+from sts_lightning.core.choices import LabelKind
+from sts_lightning.data.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
 from sts_lightning.data.files import Files, only_file, short_names, weighted
 from sts_lightning.data.module import sentence_columns
 from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
-from sts_lightning.data.pair_tables import (
+from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
+from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
+from sts_lightning.data.readers.text_files import read_records
+from sts_lightning.data.senteval_module import SentEvalData, SharedOptions
+from sts_lightning.data.tables import (
     SCORE_RANGE,
     SourceCount,
     check_limit,
@@ -22,11 +27,6 @@ from sts_lightning.data.pair_tables import (
     select_rows,
     values_of,
 )
-from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
-from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
-from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.senteval_module import SentEvalData, SharedOptions
-from sts_lightning.published import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
 
 PUBLISHED_TRIPLETS = "nli_for_simcse.csv"
 """Name of the published file."""

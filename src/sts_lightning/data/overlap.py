@@ -11,8 +11,8 @@ from typing import Literal, get_args
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.pair_tables import SourceCount, pairs_of, rows_to_keep
 from sts_lightning.data.readers.row_values import fold
+from sts_lightning.data.tables import SourceCount, pairs_of, rows_to_keep
 
 log = logging.getLogger(__name__)
 

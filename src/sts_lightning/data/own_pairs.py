@@ -13,6 +13,8 @@ from typing import TypedDict, Unpack
 import numpy as np
 from datasets import Dataset
 
+from sts_lightning.core.errors import DataError, at_setting
+from sts_lightning.core.text import counted
 from sts_lightning.data.files import (
     SCORED_COLUMNS,
     Files,
@@ -26,7 +28,9 @@ from sts_lightning.data.files import (
 )
 from sts_lightning.data.module import DEV, TEST, TRAINING, SentenceDataModule
 from sts_lightning.data.overlap import pair_key, report_common
-from sts_lightning.data.pair_tables import (
+from sts_lightning.data.readers.row_values import BadRows, checked_range
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import (
     SCORE_RANGE,
     SourceCount,
     check_limit,
@@ -37,10 +41,6 @@ from sts_lightning.data.pair_tables import (
     select_rows,
     values_of,
 )
-from sts_lightning.data.readers.row_values import BadRows, checked_range
-from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import DataError, at_setting
-from sts_lightning.text import counted
 
 log = logging.getLogger(__name__)
 

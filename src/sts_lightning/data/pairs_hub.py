@@ -7,15 +7,15 @@ from typing import Unpack
 
 from datasets import Dataset
 
+from sts_lightning.core.errors import at_setting
 from sts_lightning.data.files import RESERVED, scored_table
 from sts_lightning.data.module import DEV, TRAINING, sentence_columns
 from sts_lightning.data.nli import NLITripletsData
 from sts_lightning.data.own_pairs import ScoredOptions, ScoredPairsData
-from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import BadRows, sentence
 from sts_lightning.data.senteval_module import SharedOptions
-from sts_lightning.errors import at_setting
+from sts_lightning.data.tables import SourceCount, check_limit, make_table, sample_rows
 
 
 class PairsHubData(ScoredPairsData):

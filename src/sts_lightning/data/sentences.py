@@ -9,15 +9,15 @@ from typing import Unpack
 
 from datasets import Dataset
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.collate import View
+from sts_lightning.data.counts import SENTENCES
 from sts_lightning.data.files import Files, only_file, short_names, weighted
 from sts_lightning.data.module import COLUMNS
-from sts_lightning.data.pair_tables import SourceCount, check_limit, make_table, sample_rows
 from sts_lightning.data.readers.row_values import fold, is_blank
 from sts_lightning.data.readers.text_files import SUFFIXES, read_lines
 from sts_lightning.data.senteval_module import SentEvalData, SharedOptions
-from sts_lightning.errors import DataError
-from sts_lightning.published import SENTENCES
+from sts_lightning.data.tables import SourceCount, check_limit, make_table, sample_rows
 
 PUBLISHED = "wiki1m_for_simcse.txt"
 """Name of the published file."""

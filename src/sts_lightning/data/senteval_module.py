@@ -8,16 +8,16 @@ from typing import TypedDict, Unpack, get_args
 
 from datasets import Dataset
 
-from sts_lightning.choices import DevSet, SentEvalText
+from sts_lightning.core.choices import DevSet, SentEvalText
+from sts_lightning.core.errors import DataError, at_setting
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.files import SCORED_COLUMNS, Files, find_files, load_test_files, weighted
 from sts_lightning.data.module import DEV, TEST, SentenceDataModule
 from sts_lightning.data.overlap import report_common
-from sts_lightning.data.pair_tables import SourceCount
 from sts_lightning.data.readers.row_values import checked_range
-from sts_lightning.data.readers.senteval import STSTask, load_sts_tasks, load_stsb
-from sts_lightning.errors import DataError, at_setting
+from sts_lightning.data.readers.sts_sets import STSTask, load_sts_tasks, load_stsb
+from sts_lightning.data.tables import SourceCount
 
 
 class SharedOptions(TypedDict, total=False):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datasets import Dataset, concatenate_datasets
 
-from sts_lightning.choices import DevSet, SentEvalText
+from sts_lightning.core.choices import DevSet, SentEvalText
+from sts_lightning.data.counts import STS_PAIRS, STS_POSITIVES
 from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
-from sts_lightning.data.pair_tables import SCORE_RANGE, SourceCount, rows_to_keep
-from sts_lightning.data.readers.senteval import load_sickr, load_stsb
+from sts_lightning.data.readers.sts_sets import load_sickr, load_stsb
 from sts_lightning.data.senteval_module import SentEvalData
-from sts_lightning.published import STS_PAIRS, STS_POSITIVES
+from sts_lightning.data.tables import SCORE_RANGE, SourceCount, rows_to_keep
 
 
 class STSData(SentEvalData):

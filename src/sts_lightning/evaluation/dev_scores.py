@@ -8,9 +8,9 @@ import numpy as np
 from datasets import Dataset
 
 from sts_lightning.data.dev_suite import parts_of
-from sts_lightning.data.pair_tables import gold_of
-from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.evaluation.correlation import Correlations, correlate
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import gold_of
+from sts_lightning.evaluation.statistics import Correlations, correlate
 
 MONITOR = "dev/spearman"
 """Metric by which checkpoints are selected: Spearman's correlation times 100 on the dev pairs."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from sts_lightning.data.pair_tables import gold_of, pairs_of
-from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import gold_of, pairs_of
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import TypedDict
 import numpy as np
 
 from sts_lightning.analysis.rank import energy_rank, singular_values
-from sts_lightning.data.pair_tables import values_of
-from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import values_of
 from sts_lightning.evaluation.encoding import Embedded, Encoder
 from sts_lightning.evaluation.sts import encode_tables
 

@@ -8,13 +8,13 @@ from typing import NotRequired, TypedDict, get_args
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.choices import Aggregate
-from sts_lightning.data.pair_tables import gold_of, values_of
-from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.choices import Aggregate
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import gold_of, values_of
 from sts_lightning.evaluation.binary import BinaryScores, Thresholds, describe, is_binary, score_binary
-from sts_lightning.evaluation.correlation import Correlations, correlate, pair_cosines
 from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
+from sts_lightning.evaluation.statistics import Correlations, correlate, pair_cosines
 
 
 class TaskResult(TypedDict):

@@ -12,7 +12,8 @@ import numpy as np
 from datasets import Dataset
 from omegaconf import DictConfig
 
-from sts_lightning.choices import SentEvalText, TextFound
+from sts_lightning.core.choices import SentEvalText, TextFound
+from sts_lightning.core.errors import ConfigError, at_setting
 from sts_lightning.data.files import load_test_files
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
@@ -22,17 +23,16 @@ from sts_lightning.data.readers.classification import (
     load_transfer_tasks,
 )
 from sts_lightning.data.readers.row_values import checked_range
-from sts_lightning.data.readers.senteval import (
+from sts_lightning.data.readers.sts_sets import (
     SEVEN_TASKS,
     STSTask,
     load_sts_tasks,
     text_found,
 )
-from sts_lightning.errors import ConfigError, at_setting
-from sts_lightning.evaluation.correlation import require_finite
 from sts_lightning.evaluation.encoding import Encoder
-from sts_lightning.evaluation.mteb_tasks import MTEBScore, evaluate_mteb, find_mteb_tasks
+from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
 from sts_lightning.evaluation.ranks import evaluate_ranks
+from sts_lightning.evaluation.statistics import require_finite
 from sts_lightning.evaluation.sts import (
     describe_binary,
     encode_pairs,

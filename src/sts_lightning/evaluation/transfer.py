@@ -11,8 +11,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.readers.classification import ClassificationTask
-from sts_lightning.errors import ConfigError
 from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 
 log = logging.getLogger(__name__)

@@ -18,13 +18,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 import sts_lightning
-from sts_lightning.choices import Precision
-from sts_lightning.errors import DataError
-from sts_lightning.evaluation.correlation import require_finite
+from sts_lightning.core.choices import Precision
+from sts_lightning.core.errors import DataError
+from sts_lightning.core.files import replacing
+from sts_lightning.core.json_files import parse_json
 from sts_lightning.evaluation.encoding import Encoder
-from sts_lightning.files import replacing
+from sts_lightning.evaluation.statistics import require_finite
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.strict_json import parse_json
 
 log = logging.getLogger(__name__)
 

@@ -8,20 +8,42 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from peft import PeftModel
 from safetensors import SafetensorError
 
-from sts_lightning.choices import ExportFormat
 from sts_lightning.config.trust import Trust
-from sts_lightning.errors import ConfigError, StorageError
-from sts_lightning.export.adapter import write_adapter
-from sts_lightning.export.merged import write_merged
+from sts_lightning.core.choices import ExportFormat
+from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
+from sts_lightning.core.files import check_new_folder, new_folder
+from sts_lightning.export.merged import save_tokenizer, write_merged
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
-from sts_lightning.files import check_new_folder, new_folder
-from sts_lightning.models.backbone import restrain_library
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.hub import OWN_FILE
-from sts_lightning.models.loading import load_from, with_quantization
+from sts_lightning.models.loading.backbone import restrain_library
+from sts_lightning.models.loading.hub import OWN_FILE
+from sts_lightning.models.loading.run import load_from, with_quantization
 from sts_lightning.runs.folder import RunFolder
+
+
+def write_adapter(encoder: SentenceEncoder, folder: Path, name: str) -> None:
+    """Write the adapter of an encoder, and its tokenizer.
+
+    Args:
+        encoder: Encoder with an adapter; must not be used afterwards.
+        folder: Output folder, empty.
+        name: Hub id or local folder of the base model, optionally with ``@commit``.
+
+    Raises:
+        CheckpointError: The encoder has no adapter.
+    """
+    if not isinstance(encoder.backbone, PeftModel):
+        raise CheckpointError("the run has no adapter; use --format merged, which writes all weights.")
+    for config in encoder.backbone.peft_config.values():
+        config.base_model_name_or_path, _, revision = name.partition("@")
+        config.revision = revision or None
+        config.inference_mode = True
+    encoder.backbone.save_pretrained(str(folder), save_embedding_layers=False)
+    save_tokenizer(encoder, folder)
+
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ from typing import Any
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
 
-from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapters import add_adapter
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.architectures.encoder_decoder import save_backbone
+from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_decoder import save_backbone
-from sts_lightning.models.inference import is_out_of_memory
-from sts_lightning.models.quantization import dequantized
+from sts_lightning.models.loading.adapters import add_adapter
+from sts_lightning.models.loading.quantization import dequantized
 
 UNLIMITED = int(1e30)
 """``model_max_length`` of a tokenizer that states no limit."""

@@ -11,7 +11,7 @@ from huggingface_hub import HfApi, constants, get_token
 from huggingface_hub import errors as hub_errors
 from huggingface_hub.utils import validate_repo_id
 
-from sts_lightning.errors import ConfigError, PushError
+from sts_lightning.core.errors import ConfigError, PushError
 
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.pooling import Pooling

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sts_lightning.choices import LabelKind
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.choices import LabelKind
+from sts_lightning.core.errors import ConfigError
 
 LABEL_WORDS: dict[LabelKind, str] = {
     "none": "no label",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sts_lightning.choices import LabelKind
-from sts_lightning.distributed import Shard
+from sts_lightning.core.choices import LabelKind
+from sts_lightning.core.distributed import Shard
 from sts_lightning.losses.base import Loss, check
 
 DIVIDED = ("sentence_ids",)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.choices import LabelKind
+from sts_lightning.core.choices import LabelKind
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from sts_lightning.choices import LabelKind
+from sts_lightning.core.choices import LabelKind
 from sts_lightning.losses.base import Loss, accepts
 
 RESERVED = ("loss", "regularizer")

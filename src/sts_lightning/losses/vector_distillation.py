@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses.base import Loss, check, cosine_rows, require
 
 

@@ -14,22 +14,22 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sts_lightning.choices import Denoise, Frozen, Precision, Quantization, TextEdit
-from sts_lightning.errors import ConfigError
-from sts_lightning.models.adapters import add_adapter, load_model
-from sts_lightning.models.attention import is_causal, make_bidirectional
-from sts_lightning.models.backbone import DTYPES, DtypeName, plain
-from sts_lightning.models.cpu_attention import half_attention, recomputed_attention
-from sts_lightning.models.hub import warn_of_pipeline
-from sts_lightning.models.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
-from sts_lightning.models.limits import check_length, longest_sentence, position_offset
+from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, TextEdit
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.architectures.bidirectional import is_causal, make_bidirectional
+from sts_lightning.models.architectures.positions import check_length, longest_sentence, position_offset
+from sts_lightning.models.compute.cpu_attention import half_attention, recomputed_attention
+from sts_lightning.models.compute.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
+from sts_lightning.models.compute.shared_prefix import SharedPrefix, can_share, split_prefix
+from sts_lightning.models.loading.adapters import add_adapter, load_model
+from sts_lightning.models.loading.backbone import DTYPES, DtypeName, plain
+from sts_lightning.models.loading.hub import warn_of_pipeline
+from sts_lightning.models.loading.quantization import follow_weights
 from sts_lightning.models.pooling import POOLINGS, Pooling, pool
-from sts_lightning.models.prefix import SharedPrefix, can_share, split_prefix
 from sts_lightning.models.projection import Projection, make_projection
-from sts_lightning.models.quantization import follow_weights
-from sts_lightning.models.template import MASK
-from sts_lightning.models.tokenize import Prepare, SentenceTokenizer
-from sts_lightning.models.tokenized_batch import TokenizedBatch
+from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.template import MASK
+from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel

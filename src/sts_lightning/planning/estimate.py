@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
 from omegaconf import DictConfig
 
-from sts_lightning.config.constraints import check_config
+from sts_lightning.config.build import build
+from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import training_chunk_tokens
+from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.collate import Batch, ViewCollator
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.tokenize import Prepare
-from sts_lightning.models.tokenized_batch import TokenizedBatch
-from sts_lightning.planning.blueprint import Blueprint, draw
-from sts_lightning.planning.cards import Card, find_card, this_machine
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.senteval_module import SentEvalData
+from sts_lightning.data.tables import values_of
+from sts_lightning.models.encoder import SentenceEncoder, freeze
+from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import Prepare
+from sts_lightning.planning.auxiliary import draw_companion
+from sts_lightning.planning.gpus import Card, find_card, this_machine
 from sts_lightning.planning.meter import Kind
 from sts_lightning.planning.skeleton import build_skeleton
-from sts_lightning.planning.step import Trace, trace_step
-from sts_lightning.planning.workload import Workload, measure
+from sts_lightning.planning.trace_step import Trace, trace_step
+from sts_lightning.regularizers.base import Regularizer
+from sts_lightning.training.assembly import make_data, make_loss, make_module
+from sts_lightning.training.module import STSModule
+from sts_lightning.training.trainer import Plan, make_plan
 
 FEW_LAYERS = (2, 3)
 """Depths of the traces from which that of a deep model is extrapolated; equal layers add equal bytes."""
@@ -238,3 +248,135 @@ def _seconds(card: Card, trace: Trace, traced_tokens: int, work: Workload, proce
     traced_tokens *= processes
     per_step = encoder * work.step_tokens / traced_tokens + rest
     return work.steps * per_step + work.evaluated * forward / traced_tokens
+
+
+NO_STEPS = Plan(1, 10**9, 1)
+"""Length of a run whose schedule never matters."""
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A module that can be traced, but not trained.
+
+    Attributes:
+        module: Encoder without weights, loss, and the factory of the optimiser.
+        data: Data module; no file has been read.
+        depth: Number of layers of the full model, None if it is not known.
+        notes: What was taken from elsewhere than the model's own files.
+    """
+
+    module: STSModule
+    data: SentenceDataModule
+    depth: int | None
+    notes: tuple[str, ...]
+
+
+def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None = None) -> Blueprint:
+    """Build the parts of a run that a step needs.
+
+    Args:
+        cfg: Configuration that `check_config` has resolved.
+        precision: Precision of training, in Lightning's names.
+        micro: Number of examples in a micro batch; None for no micro batches.
+        layers: Number of layers to build instead of all; ignored where the model's class builds itself.
+
+    Raises:
+        ConfigError: The shape of the model is not known here, or a setting is out of range.
+    """
+    data = make_data(cfg)
+    skeleton = build_skeleton(cfg.model, cfg.prompt, layers)
+    encoder = skeleton.encoder
+    loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
+    freeze(encoder, cfg.optim.freeze)
+    companion, notes = draw_companion(cfg, encoder)
+    if cfg.trainer.gradient_checkpointing:
+        encoder.checkpoint_layers()
+    regularizer = build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None
+    module = make_module(cfg, precision, encoder, loss, regularizer, NO_STEPS, companion=companion)
+    module.micro_batch_size = micro
+    return Blueprint(module, data, skeleton.depth, (*skeleton.notes, *notes))
+
+
+DEV_PAIRS, DEV_SENTENCES, REPORT_SENTENCES = 1_500, 2_910, 26_798
+"""Pairs of STS-B dev, their distinct sentences, and those of STS-B dev and the seven test sets."""
+
+SENTENCE_TOKENS = 15
+"""Mean number of tokens of a sentence of NLI and STS data, special tokens and template excluded."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a run embeds.
+
+    Attributes:
+        steps: Optimiser steps.
+        step_tokens: Padded tokens of a step.
+        tokens: Tokens of the whole training, padding excluded.
+        evaluated: Tokens of all evaluations, whose sentences are taken to be as long as those of training.
+        notes: Counts that are not those of the data here.
+    """
+
+    steps: int
+    step_tokens: float
+    tokens: int
+    evaluated: float
+    notes: tuple[str, ...]
+
+
+def measure(
+    cfg: DictConfig,
+    module: STSModule,
+    data: SentenceDataModule,
+    prepare: Callable[[SentenceEncoder, bool], Prepare],
+) -> Workload:
+    """Count the steps and tokens of a run.
+
+    Args:
+        cfg: Configuration that `check_config` has resolved.
+        module: Module around an encoder, whose tokenizer counts.
+        data: Data module.
+        prepare: Function from an encoder, and whether it trains, to its tokenisation.
+
+    Raises:
+        ConfigError: The data is not here, and no published count is known for it.
+    """
+    encoder = module.encoder
+    encoder.train()
+    rows, final = data.batch_size * data.num_views, cfg.evaluation.final
+    try:
+        data.setup()
+    except DataError as error:
+        count = data.published_rows
+        if count is None:
+            raise ConfigError(f"the plan needs the data, as no published count is known: {error}") from error
+        examples = min(count, cfg.data.get("limit") or count)
+        batches = math.ceil(examples / data.batch_size)
+        row = SENTENCE_TOKENS + encoder.tokenizer.added
+        padded = kept = float(rows * row)
+        pairs = DEV_PAIRS
+        sentences = REPORT_SENTENCES if final and isinstance(data, SentEvalData) else DEV_SENTENCES
+        notes: tuple[str, ...] = (
+            f"{examples:,} examples as published, of about {row} tokens; the data is not here",
+        )
+    else:
+        data.connect(prepare(encoder, True), prepare(encoder, False))
+        loader = data.train_dataloader()
+        batches = len(loader)
+        seen = [(module.chunks_of(batch)[0], batch) for batch in itertools.islice(loader, 3)]
+        padded = sum(c["input_ids"].numel() for rows_, _ in seen for c in rows_.chunks) / len(seen)
+        kept = sum(batch.rows.num_tokens for _, batch in seen) / len(seen)
+        pairs = len(data.dev)
+        tables = [data.dev, *(table for task in data.tests if final for table in task.subsets.values())]
+        columns = (values_of(table, name) for table in tables for name in ("sentence1", "sentence2"))
+        sentences = len(set(itertools.chain.from_iterable(columns)))
+        notes = ()
+    plan = make_plan(cfg.trainer, batches)
+    validations = plan.total_steps // plan.val_steps + 1  # once before the first step
+    reports = 2 if cfg.evaluation.untuned else 1  # which embed each sentence once
+    return Workload(
+        plan.total_steps,
+        padded,
+        int(kept * plan.total_steps),
+        kept / rows * (2 * pairs * validations + sentences * reports),
+        notes,
+    )

@@ -25,10 +25,12 @@ from transformers import (
 )
 from transformers.quantizers.auto import AutoHfQuantizer
 
-from sts_lightning.choices import Quantization
-from sts_lightning.errors import ConfigError
-from sts_lightning.models.attention import is_causal
-from sts_lightning.models.backbone import (
+from sts_lightning.core.choices import Quantization
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.architectures.bidirectional import is_causal
+from sts_lightning.models.architectures.encoder_decoder import loader, take_encoder
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.backbone import (
     DTYPES_BY_NAME,
     DtypeName,
     Loaded,
@@ -38,11 +40,9 @@ from sts_lightning.models.backbone import (
     restrain_library,
     set_attention,
 )
-from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.encoder_decoder import loader, take_encoder
-from sts_lightning.models.hub import find
-from sts_lightning.models.loading import build_encoder
-from sts_lightning.models.quantization import check_fraction, quantization_config
+from sts_lightning.models.loading.hub import find
+from sts_lightning.models.loading.quantization import check_fraction, quantization_config
+from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.planning.fake import naming_what_has_no_plan
 
 

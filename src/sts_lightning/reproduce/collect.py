@@ -12,12 +12,11 @@ import numpy as np
 
 from sts_lightning.analysis.phases import phases_of
 from sts_lightning.config.build import takes
-from sts_lightning.data.leaked_rows import published_leaks
-from sts_lightning.errors import CheckpointError
-from sts_lightning.evaluation.bootstrap import Interval, Predictions, paired_difference, score_intervals
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.ceiling import ceiling
-from sts_lightning.evaluation.clean_subset import clean_average
-from sts_lightning.published import TrainingCount
+from sts_lightning.evaluation.leaks import clean_average, published_leaks
+from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec
 from sts_lightning.runs.folder import RunFolder

@@ -13,11 +13,11 @@ from hydra.errors import HydraException
 from omegaconf import open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.conf_folders import Entry, command_line, folders, script_of
+from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job, explain
-from sts_lightning.config.keys import path_override
 from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.conf_folders import Entry, command_line, folders, script_of
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.spec import (
     Preparation,
     Requirements,
@@ -29,8 +29,8 @@ from sts_lightning.reproduce.spec import (
     spec_file,
 )
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.sweep.gpu_pool import demand_of
 from sts_lightning.sweep.job import Demand, Job, job_folder, job_trust
-from sts_lightning.sweep.resources import demand_of
 
 VARYING = {"seed": int, "init_from": str, "ckpt": str}
 """Settings in which the runs of a row differ, with their types; without them they are composed once."""

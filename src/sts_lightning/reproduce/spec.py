@@ -11,9 +11,9 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from sts_lightning.conf_folders import PACKAGED, files_of
-from sts_lightning.errors import ConfigError
-from sts_lightning.text import counted
+from sts_lightning.core.conf_folders import PACKAGED, files_of
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.text import counted
 
 Kind = Literal["table", "scale"]
 """What a file below ``conf/reproduce`` specifies."""

@@ -29,7 +29,7 @@ from typing import Any, Literal
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.keys import path_override
+from sts_lightning.config.check import path_override
 from sts_lightning.config.schema import (
     EvaluationConfig,
     OptimConfig,
@@ -46,9 +46,9 @@ from sts_lightning.config.trust import (
     read_stages,
     stage_folders,
 )
-from sts_lightning.errors import CheckpointError, ConfigError
-from sts_lightning.files import replacing, write_atomic
-from sts_lightning.runs.history_rows import read_history
+from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.core.files import replacing, write_atomic
+from sts_lightning.runs.history import read_history
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, read_metrics, write_metrics
 
 State = Literal["new", "started", "cut", "finished"]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sts_lightning.config.check import flat
 from sts_lightning.config.identity import without_volatile
-from sts_lightning.config.keys import flat
 from sts_lightning.config.trust import stage_folders
-from sts_lightning.errors import CheckpointError, UserError
+from sts_lightning.core.errors import CheckpointError, UserError
 from sts_lightning.runs.folder import RunFolder, State
 from sts_lightning.runs.metrics import RunMetrics
 

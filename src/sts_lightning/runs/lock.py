@@ -10,8 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from sts_lightning.errors import UntrustedError
-from sts_lightning.files import locked_file
+from sts_lightning.core.errors import UntrustedError
+from sts_lightning.core.files import locked_file
 
 LOCK = ".lock"
 """Name of the lock file. The system releases the lock when the process ends; the file may remain."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sts_lightning.data.pair_tables import gold_of
-from sts_lightning.data.readers.senteval import STSTask
-from sts_lightning.errors import CheckpointError
-from sts_lightning.files import write_atomic
+from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.files import write_atomic
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import gold_of
 from sts_lightning.runs.folder import RunFolder, no_run
 
 MOST = 1.001

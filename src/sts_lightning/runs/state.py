@@ -11,10 +11,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from sts_lightning.config.check import flat, path_override
 from sts_lightning.config.identity import DIVISION, without_volatile
-from sts_lightning.config.keys import flat, path_override
 from sts_lightning.config.trust import read_settings
-from sts_lightning.errors import ConfigError, FinishedRunError
+from sts_lightning.core.errors import ConfigError, FinishedRunError
 from sts_lightning.runs.folder import RunFolder, State, no_run
 
 log = logging.getLogger(__name__)

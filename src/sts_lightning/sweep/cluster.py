@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from sts_lightning.errors import ConfigError, UserError
-from sts_lightning.interrupts import take_back
+from sts_lightning.core.errors import ConfigError, UserError
+from sts_lightning.core.signals import take_back
+from sts_lightning.sweep.gpu_pool import gpus_for
 from sts_lightning.sweep.job import (
     FAILED,
     PATIENCE,
@@ -30,7 +31,6 @@ from sts_lightning.sweep.job import (
     wait_for_exit,
 )
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
-from sts_lightning.sweep.resources import gpus_for
 
 POLL = 1.0
 """Seconds between two queries of the cluster."""

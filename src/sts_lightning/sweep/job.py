@@ -15,15 +15,15 @@ from typing import Any, Literal, get_args
 import psutil
 from omegaconf import DictConfig
 
-from sts_lightning.conf_folders import VARIABLE as CONF_VARIABLE
-from sts_lightning.conf_folders import own_folder
+from sts_lightning.config.check import path_override, stage_overrides
 from sts_lightning.config.compose import job_config
 from sts_lightning.config.identity import configuration_hash, defining
-from sts_lightning.config.keys import path_override, stage_overrides
 from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, wanted
-from sts_lightning.errors import FinishedRunError, RunningElsewhereError, UserError
-from sts_lightning.interrupts import KILL, PARENT
+from sts_lightning.core.conf_folders import VARIABLE as CONF_VARIABLE
+from sts_lightning.core.conf_folders import own_folder
+from sts_lightning.core.errors import FinishedRunError, RunningElsewhereError, UserError
+from sts_lightning.core.signals import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
 
 PATIENCE = 60.0

@@ -9,8 +9,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from sts_lightning.core.text import check_range
 from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
-from sts_lightning.text import check_range
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 

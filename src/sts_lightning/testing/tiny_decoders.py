@@ -18,9 +18,9 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from sts_lightning.choices import Quantization
-from sts_lightning.models.backbone import DtypeName
+from sts_lightning.core.choices import Quantization
 from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
+from sts_lightning.models.loading.backbone import DtypeName
 from sts_lightning.testing.tiny_bert import check_shape
 
 

@@ -13,13 +13,13 @@ from typing import Literal
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.choices import LabelKind
+from sts_lightning.core.choices import LabelKind
+from sts_lightning.core.text import check_range
 from sts_lightning.data.collate import View
 from sts_lightning.data.module import COLUMNS, SentenceDataModule
-from sts_lightning.data.pair_tables import SourceCount, make_table
-from sts_lightning.data.readers.senteval import STSTask
+from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.sentences import repeated_views
-from sts_lightning.text import check_range
+from sts_lightning.data.tables import SourceCount, make_table
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
     "actor": (

@@ -15,7 +15,7 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.base import Regularizer
-from sts_lightning.training.companion import Companion
+from sts_lightning.training.auxiliary.base import Companion
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
 from sts_lightning.training.trainer import Plan

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from sts_lightning.distributed import Shard
+from sts_lightning.core.distributed import Shard
 
 
 def gather_examples(own: Tensor, count: int, shard: Shard, official: bool = False) -> Tensor:

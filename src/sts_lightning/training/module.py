@@ -15,21 +15,21 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from sts_lightning.choices import Frozen
+from sts_lightning.core.choices import Frozen
+from sts_lightning.core.errors import TrainingError
+from sts_lightning.core.text import counted
 from sts_lightning.data.collate import Batch
-from sts_lightning.data.pair_tables import identical_pairs
-from sts_lightning.errors import TrainingError
-from sts_lightning.evaluation.correlation import pair_cosines
+from sts_lightning.data.tables import identical_pairs
 from sts_lightning.evaluation.dev_scores import MONITOR, score_dev
+from sts_lightning.evaluation.statistics import pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import check_weights
-from sts_lightning.models.tokenized_batch import TokenizedBatch
+from sts_lightning.models.loading.run import check_weights
+from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.regularizers.base import Regularizer
-from sts_lightning.text import counted
-from sts_lightning.training.companion import Companion, Step
+from sts_lightning.training.auxiliary.base import Companion, Step
 from sts_lightning.training.gather import gather_examples
-from sts_lightning.training.micro_batch import find_micro_batch_size
+from sts_lightning.training.micro_batch_search import find_micro_batch_size
 
 
 class STSModule(pl.LightningModule):

@@ -9,8 +9,8 @@ from torch import nn
 from torch.optim import AdamW
 from torch.optim.lr_scheduler import LRScheduler
 
-from sts_lightning.choices import Schedule
-from sts_lightning.errors import ConfigError
+from sts_lightning.core.choices import Schedule
+from sts_lightning.core.errors import ConfigError
 
 NO_DECAY = ("bias", "log_scale")
 """Name endings of parameters that weight decay leaves alone, as it does those of norms."""

@@ -17,16 +17,15 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping
 from lightning.pytorch.loggers import Logger
 from omegaconf import DictConfig, OmegaConf
 
-from sts_lightning.conf_folders import PACKAGED
 from sts_lightning.config.build import argument_types, build, shared_settings
-from sts_lightning.config.constraints import check_config, check_known
-from sts_lightning.config.keys import suggest, unknown_key
+from sts_lightning.config.check import check_config, check_known, suggest, unknown_key
 from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
 from sts_lightning.config.trust import check_links
+from sts_lightning.core.conf_folders import PACKAGED
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.nli import NLITripletsData
-from sts_lightning.data.pair_tables import SCORE_RANGE, values_of
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
 from sts_lightning.regularizers.base import Regularizer
@@ -34,8 +33,8 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.assembly import make_data, make_loss
-from sts_lightning.training.companion import Companion
-from sts_lightning.training.rank_monitor import RankMonitor
+from sts_lightning.training.auxiliary.base import Companion
+from sts_lightning.training.callbacks.rank_monitor import RankMonitor
 
 log = logging.getLogger(__name__)
 

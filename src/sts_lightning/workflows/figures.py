@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
+import yaml
 from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.analysis import figures as draw
 from sts_lightning.analysis.figures import System, Trace
 from sts_lightning.analysis.phases import phases_of
-from sts_lightning.conf_folders import command_line
-from sts_lightning.config.keys import path_override
+from sts_lightning.config.check import path_override
 from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.errors import CheckpointError, ConfigError
+from sts_lightning.core.conf_folders import command_line
+from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.losses.base import TOP_SCORE
 from sts_lightning.losses.siamese import ZeroZoneLoss
 from sts_lightning.losses.smooth_k2 import SmoothK2Loss
@@ -52,9 +54,12 @@ RANK = {
     "test": "energy rank of the test sentences, mean over the sets",
     "dev": "energy rank of the monitored dev sentences",
 }
+
 SCORE = {"test": "average Spearman x 100", "dev": "dev Spearman x 100"}
+
 MONITORED_SCORE = "Spearman x 100 of the\nmonitored dev pairs"
 """Score of the pairs that the rank monitor reads, which need not be all dev pairs."""
+
 MONITOR = {"rank": "rank/energy", "score": "rank/spearman"}
 
 DEFINITIONS = {
@@ -259,3 +264,26 @@ def probing_traces(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list
         rows = [steps[step] for step in sorted(steps)]
         traces.append(_trace(run, sorted(steps), {task: [row[task] for row in rows] for task in rows[0]}))
     return traces
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """A figure of a paper.
+
+    Attributes:
+        title: Paper, number and content.
+        needs: Runs that it is drawn from.
+        commands: Commands that make these runs and draw the figure.
+        drawn_from: What it is drawn from: the runs of a table (``--table``), or run folders.
+    """
+
+    title: str
+    needs: str
+    drawn_from: Literal["nothing", "table", "runs", "evaluations"]
+    commands: Sequence[str]
+
+
+_FILE = Path(__file__).with_name("figures.yaml")
+
+FIGURES = {name: FigureSpec(**spec) for name, spec in yaml.safe_load(_FILE.read_text("utf-8")).items()}
+"""The figures by name."""

@@ -15,28 +15,28 @@ from matplotlib.image import imread
 
 from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
-from sts_lightning.console import print_scores
+from sts_lightning.core.console import print_scores
 from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.pair_tables import gold_of
+from sts_lightning.data.tables import gold_of
 from sts_lightning.evaluation.binary import describe
 from sts_lightning.evaluation.dev_scores import MONITOR, dev_tasks
 from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading import load_best
+from sts_lightning.models.loading.run import load_best
 from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.history_rows import scores_before_and_at
+from sts_lightning.runs.history import scores_before_and_at
 from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
 from sts_lightning.runs.predictions import save_predictions
-from sts_lightning.training.callbacks import RunClock
-from sts_lightning.training.history import HistoryLogger
+from sts_lightning.training.callbacks.history import HistoryLogger
+from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.training.module import STSModule
-from sts_lightning.workflows.averaging import ENTRY, mix_with_start
+from sts_lightning.workflows.average import ENTRY, mix_with_start
 from sts_lightning.workflows.checks import Parts
 from sts_lightning.workflows.run_page import write_page
-from sts_lightning.workflows.scoring import Scores, how_scored, score
+from sts_lightning.workflows.score import Scores, how_scored, score
 
 log = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
+from sts_lightning.config.check import flat
 from sts_lightning.config.identity import without_volatile
-from sts_lightning.config.keys import flat
+from sts_lightning.core.files import write_atomic
 from sts_lightning.evaluation.disagreements import Disagreement
-from sts_lightning.files import write_atomic
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.listing import shown
 from sts_lightning.runs.metrics import RunMetrics

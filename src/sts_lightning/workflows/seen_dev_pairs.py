@@ -9,8 +9,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.build import takes
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.files import find_files, weighted
-from sts_lightning.errors import DataError
 
 DEV_SPLIT = ("seed", "dev_fraction", "limit", "dev_path", "dev_split")
 """Settings of data that decide which of the training pairs become dev pairs."""

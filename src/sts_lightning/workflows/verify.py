@@ -10,21 +10,20 @@ import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.conf_folders import command_line
-from sts_lightning.config.constraints import check_config
-from sts_lightning.config.keys import path_override
+from sts_lightning.config.check import check_config, path_override
 from sts_lightning.config.schema import EvalConfig
 from sts_lightning.config.trust import Trust, check_links, read_config
-from sts_lightning.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.conf_folders import command_line
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.text import counted
 from sts_lightning.evaluation.sts import check_aggregate, score_subsets
-from sts_lightning.models.backbone import check_finite
 from sts_lightning.models.encoder import freeze
-from sts_lightning.models.loading import part_of
+from sts_lightning.models.loading.backbone import check_finite
+from sts_lightning.models.loading.run import part_of
 from sts_lightning.planning.skeleton import build_skeleton
 from sts_lightning.runs.folder import RunFolder, no_run
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import load_predictions
-from sts_lightning.text import counted
 
 ROUNDING = 1e-6
 """Largest difference of a correlation times 100 that is computed twice from the same numbers."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.core.errors import FetchError
 from sts_lightning.data.fetch import convert as module
 from sts_lightning.data.fetch.convert import convert
 from sts_lightning.data.fetch.parts import PARTS
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.errors import FetchError
 from tests.data.fetch.published import parquet, sts_files, tar
 
 

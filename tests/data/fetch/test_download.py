@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from sts_lightning.data.fetch.download import Source, download, load_sources, sha256
+from sts_lightning.core.errors import FetchError
+from sts_lightning.data.fetch.get import Source, download, load_sources, sha256
 from sts_lightning.data.fetch.parts import PARTS
-from sts_lightning.errors import FetchError
 from tests.hub_server import Hub, git_blob_id
 
 CONTENT = os.urandom(100_000)

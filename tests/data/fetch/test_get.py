@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from sts_lightning.core.errors import ConfigError, FetchError, RunningElsewhereError
 from sts_lightning.data.fetch import convert
-from sts_lightning.data.fetch.download import Source, load_sources
-from sts_lightning.data.fetch.get import get
+from sts_lightning.data.fetch.get import Source, get, load_sources
 from sts_lightning.data.fetch.parts import PARTS, parts_of
 from sts_lightning.data.nli import NLIPairsData
-from sts_lightning.data.readers.senteval import load_sts_tasks
+from sts_lightning.data.readers.sts_sets import load_sts_tasks
 from sts_lightning.data.sts import STSData
-from sts_lightning.errors import ConfigError, FetchError, RunningElsewhereError
 from tests.data.fetch.published import SIMCSE, parquet, published_tar, sts_files, tar
 from tests.hub_server import Hub
 

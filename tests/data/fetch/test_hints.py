@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.nli import NLIPairsData, NLITripletsData
 from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
-from sts_lightning.data.readers.senteval import load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.sentences import SentencesData
-from sts_lightning.errors import DataError
 
 LOADS: list[tuple[str, Callable[[str], object]]] = [
     ("sts", load_sts_tasks),

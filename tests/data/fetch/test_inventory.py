@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.fetch.inventory import Stock, take_stock
-from sts_lightning.data.fetch.manifest import Record
+from sts_lightning.data.fetch.manifest import Record, Stock, take_stock
 from tests.data.fetch.published import sts_files
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.fetch.manifest import Record, read_manifest, write_record
-from sts_lightning.errors import DataError
 
 RECORD = Record(fetched="2026-01-01", downloads=[{"size": 1}], files={"f": "g"}, rows=1, dropped=0)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.errors import DataError
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.readers.nli import read_nli_pairs
-from sts_lightning.errors import DataError
 
 
 def test_classes_by_name_in_any_case_and_by_index(tmp_path: Path) -> None:

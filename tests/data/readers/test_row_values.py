@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.readers.row_values import BadRows, folded_sentence, number, score, sentence
-from sts_lightning.errors import DataError
 
 PATH = Path("mine.tsv")
 

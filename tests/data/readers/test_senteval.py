@@ -7,16 +7,16 @@ from typing import get_args
 
 import pytest
 
-from sts_lightning.choices import SentEvalText
-from sts_lightning.data.pair_tables import make_table
-from sts_lightning.data.readers.senteval import (
+from sts_lightning.core.choices import SentEvalText
+from sts_lightning.core.errors import DataError
+from sts_lightning.data.readers.sts_sets import (
     load_sickr,
     load_sts_tasks,
     load_stsb,
     text_found,
 )
 from sts_lightning.data.sts import STSData
-from sts_lightning.errors import DataError
+from sts_lightning.data.tables import make_table
 from tests.data.conftest import stsb_row
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.readers.text_files import read_lines, read_records, read_tsv
-from sts_lightning.errors import DataError
 
 NAMES = ["sentence1", "sentence2", "score"]
 

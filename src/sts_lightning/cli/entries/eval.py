@@ -4,9 +4,9 @@ import hydra
 from omegaconf import DictConfig
 
 from sts_lightning.cli.hydra_app import job, run
-from sts_lightning.conf_folders import PACKAGED
-from sts_lightning.config.constraints import check_values
+from sts_lightning.config.check import check_values
 from sts_lightning.config.schema import register_schemas
+from sts_lightning.core.conf_folders import PACKAGED
 
 register_schemas()
 

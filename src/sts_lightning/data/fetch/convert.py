@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from sts_lightning.core.errors import FetchError
+from sts_lightning.data.counts import NLI_SOURCES
 from sts_lightning.data.fetch.parts import SENTEVAL, Part
-from sts_lightning.errors import FetchError
-from sts_lightning.published import NLI_SOURCES
 
 LABELS = ("entailment", "neutral", "contradiction")
 """Classes of SNLI and MultiNLI on the hub, in the order of their indices; -1 means no agreement."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from sts_lightning.errors import DataError
+from sts_lightning.core.errors import DataError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sts_lightning.core.errors import ConfigError, DataError
+from sts_lightning.data.counts import NLI_PAIRS, SENTENCES, TRIPLETS
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
     TRANSFER_TASKS,
@@ -13,10 +15,8 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.data.readers.senteval import ROWS, SCORED_PAIRS, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.sts_sets import ROWS, SCORED_PAIRS, load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.readers.text_files import read_lines, read_records
-from sts_lightning.errors import ConfigError, DataError
-from sts_lightning.published import NLI_PAIRS, SENTENCES, TRIPLETS
 
 SENTEVAL = "senteval"
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.fetch.hints import fetched_by
 from sts_lightning.data.readers.row_values import folded_sentence
-from sts_lightning.data.readers.senteval import check_count, read_rows, senteval_folder
+from sts_lightning.data.readers.sts_sets import check_count, read_rows, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
-from sts_lightning.errors import DataError
 
 BINARY = {
     "MR": ("MR/rt-polarity.neg", "MR/rt-polarity.pos"),

@@ -18,8 +18,8 @@ from typing import Any
 from datasets import DatasetBuilder, load_dataset_builder
 from datasets.exceptions import DatasetGenerationError
 
+from sts_lightning.core.errors import DataError, UserError
 from sts_lightning.data.readers.row_values import BadRows, text_of
-from sts_lightning.errors import DataError, UserError
 
 TABLES = ("parquet", "csv", "json", "arrow", "cache")
 """Builders of `datasets` whose data are tables; ``cache``: a table prepared before, read without network."""

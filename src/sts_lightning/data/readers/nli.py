@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from sts_lightning.core.errors import DataError
 from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.errors import DataError
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.errors import DataError
-from sts_lightning.text import counted
+from sts_lightning.core.errors import DataError
+from sts_lightning.core.text import counted
 
 INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}
 """Unicode's categories of control and format characters, such as a zero-width space, and of separators."""

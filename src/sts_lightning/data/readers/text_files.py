@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from sts_lightning.core.errors import DataError
+from sts_lightning.core.json_files import parse_json
 from sts_lightning.data.readers.row_values import BadRows, text_of
-from sts_lightning.errors import DataError
-from sts_lightning.strict_json import parse_json
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,368 @@
+"""Checks of a composed configuration, before anything is built from it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import difflib
+import functools
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import get_method
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.config.build import SHARED, argument_types
+from sts_lightning.config.schema import TrainConfig
+from sts_lightning.core.errors import ConfigError
+
+OPTIONS = {
+    "plan": "--plan, or --plan=CARD, of train.py -m",
+    "stage": "--stage NAME of train.py",
+    "share_stages": "--share-stages, or --no-share-stages, of train.py",
+    "trust": "--trust NAME",
+    "trust_remote_code": "--trust-remote-code",
+    "debug": "--debug",
+    "resume": "resume=RUN of train.py",
+}
+"""Options of the commands, which are no settings, by names by which they could be taken for such."""
+
+_BARE = re.compile(r"[A-Za-z0-9_./:@%+~ -]+")
+
+
+def suggest(key: str, known: Iterable[str]) -> str:
+    """Return the closest known keys as a question.
+
+    Keys of the same group come first. If no key is similar, those of the group are listed, or all if they are
+    few.
+    """
+    known = list(known)
+    group, _, name = key.rpartition(".")
+    siblings = [other for other in known if group and other.rpartition(".")[0] == group]
+    close = difflib.get_close_matches(key, siblings, n=3, cutoff=0.8)
+    # Often only the group is missing or wrong: max_steps for trainer.max_steps.
+    close += [other for other in known if other.rpartition(".")[2] == name and other not in close]
+    if not close and siblings:
+        names = [other.rpartition(".")[2] for other in siblings]
+        close = [f"{group}.{other}" for other in difflib.get_close_matches(name, names, n=3)]
+        if not close and len(names) <= 20:
+            return f"Settings of {group}: {', '.join(names)}."
+    close = close or difflib.get_close_matches(key, known, n=3)
+    if close:
+        return f"Did you mean {' or '.join(close)}?"
+    return f"There are: {', '.join(known)}." if 0 < len(known) <= 20 else ""
+
+
+def unknown_key(key: str, suggestion: str) -> ConfigError:
+    """Return the error for a key that does not exist.
+
+    Args:
+        key: Dotted key as given.
+        suggestion: Result of `suggest`.
+    """
+    option = OPTIONS.get(key)
+    hint = suggestion if option is None else f"Did you mean the option {option}?"
+    return ConfigError(f"{key}: no such setting.", key=key, hint=hint)
+
+
+def flat(values: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the leaves of nested plain settings by dotted key; an empty group has none."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        found |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return found
+
+
+def flat_keys(cfg: DictConfig, prefix: str = "") -> list[str]:
+    """Return all keys of a configuration in dotted form."""
+    keys = []
+    for key in map(str, cfg):
+        if key == "_target_":
+            continue
+        keys.append(f"{prefix}{key}")
+        node = cfg._get_node(key)
+        if isinstance(node, DictConfig) and not node._is_missing() and not node._is_none():
+            keys += flat_keys(node, f"{prefix}{key}.")
+    return keys
+
+
+def path_override(key: str, path: str | Path) -> str:
+    """Return ``key=path`` as Hydra reads it: quoted where a bare word could not have its characters."""
+    text = str(path)
+    if _BARE.fullmatch(text) and text == text.strip():
+        return f"{key}={text}"
+    if '"' not in text and "\\" not in text:
+        return f'{key}="{text}"'  # a shell, too, can quote this simply
+    # A backslash is one, but for those before a quote.
+    quoted = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + end[2].replace("'", "\\'"), text)
+    return f"{key}='{quoted}'"
+
+
+def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
+    """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
+    own = ("experiment=", "stages.", "name=")
+    return [
+        f"experiment={experiment}",
+        *(text for text in overrides if not text.lstrip("+~").startswith(own)),
+    ]
+
+
+LARGEST = 1e12
+"""Magnitude of the largest number in a configuration."""
+
+
+def check_config(cfg: DictConfig) -> DictConfig:
+    """Check required values, numbers, choices, and each group that has a ``_target_`` against its signature.
+
+    Args:
+        cfg: Composed configuration; it is not changed.
+
+    Returns:
+        A copy with all interpolations resolved.
+
+    Raises:
+        ConfigError: See `check_values`; or a group does not fit the signature of what it names.
+    """
+    resolved = check_values(cfg)
+    for key, node in _items(resolved):
+        if isinstance(node, DictConfig):
+            _check_targets(key, node)
+    _check_shared(resolved)
+    return resolved
+
+
+def check_values(cfg: DictConfig) -> DictConfig:
+    """Check required values, numbers and choices, all that can be checked before torch is imported.
+
+    Args:
+        cfg: Composed configuration; it is not changed.
+
+    Returns:
+        A copy with all interpolations resolved.
+
+    Raises:
+        ConfigError: A value is missing, of the wrong type, out of range, NaN or infinite, or not among the
+            choices.
+    """
+    resolved = copy.deepcopy(cfg)
+    try:
+        if missing := sorted(OmegaConf.missing_keys(cfg)):
+            raise _missing(missing[0])
+        OmegaConf.resolve(resolved)
+    except OmegaConfBaseException as error:
+        key = str(error.full_key or "")
+        raise ConfigError(f"{key}: {str(error).splitlines()[0]}".removeprefix(": "), key=key) from error
+    _check_groups(resolved)
+    _check_finite(resolved, "")
+    _check_fields(resolved, "")
+    return resolved
+
+
+def check_known(cfg: DictConfig, path: str = "") -> None:
+    """Check what is read before `check_config`: the flags of the top level, and that each key is one.
+
+    On the top level a setting may be added that others refer to, as in ``+width=64``.
+
+    Raises:
+        ConfigError: A flag has another value, or a key was added to a typed group and nothing reads it.
+    """
+    schema = OmegaConf.get_type(cfg)
+    if not dataclasses.is_dataclass(schema):
+        return
+    fields = {field.name: field for field in dataclasses.fields(schema)}
+    text = "" if path else OmegaConf.to_yaml(cfg)
+    for name in map(str, cfg):
+        if name not in fields and not re.search(rf"\$\{{{re.escape(name)}[.}}]", text):
+            hint = suggest(f"{path}{name}", [f"{path}{key}" for key in fields])
+            if path == "trainer.":
+                hint += f" Further arguments of Lightning's Trainer are set by +trainer.extra.{name}=..."
+            raise unknown_key(f"{path}{name}", hint)
+        choices = fields[name].metadata.get("choices", ()) if name in fields and not path else ()
+        if True in choices:
+            _check_choice(name, cfg[name], choices)
+        child = cfg._get_node(name)
+        if isinstance(child, DictConfig) and not child._is_interpolation() and not child._is_none():
+            check_known(child, f"{path}{name}.")
+
+
+def _missing(key: str) -> ConfigError:
+    return ConfigError(f"{key} is required.", key=key, hint=f"Set it on the command line: {key}=...")
+
+
+def _check_targets(path: str, node: DictConfig) -> None:
+    """Check a node with a ``_target_``, or those in it, as in the groups ``logger`` and ``callbacks``."""
+    if "_target_" in node:
+        check_target(path, node)
+        return
+    for key, value in _items(node):
+        if isinstance(value, DictConfig):
+            _check_targets(f"{path}.{key}", value)
+
+
+def _check_shared(cfg: DictConfig) -> None:
+    """Check the settings of the top level that the data set takes against its signature."""
+    if OmegaConf.get_type(cfg) is not TrainConfig:
+        return
+    hints = argument_types(get_method(cfg.data["_target_"]))
+    for argument, key in SHARED.items():
+        if argument in hints and argument in cfg.data:
+            hint = f"It is one key for all data: {key}=..."
+            raise ConfigError(f"data.{argument}: no such setting.", key=f"data.{argument}", hint=hint)
+        if argument in hints:
+            _check_type(key, cfg[key], hints[argument])
+
+
+def _check_groups(cfg: DictConfig) -> None:
+    """Check that each untyped group of the configuration describes what is to be built."""
+    schema = OmegaConf.get_type(cfg)
+    for field in dataclasses.fields(schema) if dataclasses.is_dataclass(schema) else ():
+        kind, value = field.metadata.get("group"), cfg[field.name]
+        absent = value is None or (isinstance(value, DictConfig) and not value)
+        if kind is None or (kind == "optional" and absent):
+            continue
+        nodes = {field.name: value}
+        if kind == "named":
+            nodes = {f"{field.name}.{name}": node for name, node in _items(value)}
+        for key, node in nodes.items():
+            if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
+                raise ConfigError(
+                    f"{key} must have a _target_, the class or function that builds it.",
+                    key=key,
+                    hint=f"Choose it by name, as in {field.name}=<a file of conf/{field.name}>.",
+                )
+
+
+def _check_finite(node: DictConfig | ListConfig, prefix: str) -> None:
+    """Reject NaN, infinity and astronomical numbers in any setting; no setting has a meaning for them."""
+    pairs = _items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
+    for key, value in pairs:
+        if isinstance(value, DictConfig | ListConfig):
+            _check_finite(value, f"{prefix}{key}.")
+        elif isinstance(value, int | float) and not abs(value) <= LARGEST:  # NaN, too, is not
+            raise ConfigError(f"{prefix}{key}={value} is no number up to {LARGEST:g}.", key=f"{prefix}{key}")
+
+
+def _check_fields(node: DictConfig, prefix: str) -> None:
+    """Check the schema's constraints besides types: choices, ranges, and the lengths of tuples."""
+    schema = OmegaConf.get_type(node)
+    fields = {f.name: f for f in dataclasses.fields(schema)} if dataclasses.is_dataclass(schema) else {}
+    hints = typing.get_type_hints(schema) if fields else {}
+    for key, value in _items(node):
+        path = f"{prefix}{key}"
+        if key in fields:
+            choices, must = (fields[key].metadata.get(name) for name in ("choices", "must"))
+            if isinstance(value, str) and not value.strip():
+                raise ConfigError(f"{path} is blank.", key=path, hint="Give a value, or leave it out.")
+            if choices is not None:
+                _check_choice(path, value, choices)
+            _check_length(path, value, hints[key])
+            each = value if typing.get_origin(hints[key]) in (list, tuple) else [value]
+            optional = hints[key] is not Any and _allows_none(hints[key])
+            if must is not None and not all(must[0](one) for one in each if not (one is None and optional)):
+                raise ConfigError(f"{path} must {must[1]}, got {value}.", key=path)
+        if isinstance(value, DictConfig):
+            _check_fields(value, f"{path}.")
+
+
+def _check_choice(key: str, value: Any, choices: Sequence[Any]) -> None:
+    if not any(value == choice and type(value) is type(choice) for choice in choices):  # 1 == True
+        words = {None: "null", True: "true", False: "false"}
+        known = [words.get(choice, str(choice)) for choice in choices]
+        longer = [choice for choice in known if str(value) and choice.startswith(str(value))]
+        close = [*longer, *difflib.get_close_matches(str(value), known, n=1)]
+        raise ConfigError(
+            f"{key}={value} is not among {', '.join(known)}.",
+            key=key,
+            hint=f"Did you mean {close[0]}?" if close else None,
+        )
+
+
+def check_target(path: str, node: DictConfig) -> None:
+    """Check the keys and the types of values of a node against the signature of its ``_target_``.
+
+    Raises:
+        ConfigError: The target does not exist, a key is unknown, or a value has a wrong type.
+    """
+    try:
+        hints = argument_types(get_method(node["_target_"]))  # ValueError: no signature, as builtins.dict
+    except Exception as error:  # an import may raise anything
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"{path}._target_: cannot load {node['_target_']} ({reason}).", key=f"{path}._target_"
+        ) from error
+    for key, value in _items(node):
+        if key == "_target_":
+            continue
+        if key not in hints:
+            hint = suggest(key, hints)
+            if not hint.startswith("Did you mean"):  # mostly an experiment's, beside another loss or model
+                hint = f"{hint} '~{path}.{key}' leaves out what an experiment sets.".strip()
+            raise unknown_key(f"{path}.{key}", hint)
+        if not (isinstance(value, DictConfig) and "_target_" in value):
+            _check_type(f"{path}.{key}", value, hints[key])
+        if isinstance(value, DictConfig):
+            _check_targets(f"{path}.{key}", value)
+
+
+def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        yield str(key), value
+
+
+@functools.cache
+def _check_type(key: str, value: Any, hint: Any) -> None:
+    """Check a value against a `Literal` or a type that OmegaConf converts; other hints are not checked."""
+    if typing.get_origin(hint) is typing.Literal:
+        _check_choice(key, value, typing.get_args(hint))
+        return
+    if value is None and not _allows_none(hint):
+        raise _missing(key)
+    _check_length(key, value, hint)
+    wanted = _schema(hint)
+    if wanted is None:
+        return
+    name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+    try:
+        merged: Any = OmegaConf.merge(wanted, {"value": value})
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key) from error
+    # The target receives the unconverted value: the string 'no' would be true, and '0.1' no number.
+    if _kinds(value) != _kinds(merged["value"]):
+        raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
+
+
+@functools.cache
+def _schema(hint: Any) -> DictConfig | None:
+    """Return a configuration with one value of a type, None for a type that OmegaConf does not know."""
+    try:
+        schema: DictConfig = OmegaConf.structured(dataclasses.make_dataclass("Schema", [("value", hint)]))
+    except OmegaConfBaseException:
+        return None
+    return schema
+
+
+def _check_length(key: str, value: Any, hint: Any) -> None:
+    """Check that a list given for a tuple has the tuple's length."""
+    for option in (hint, *typing.get_args(hint)):
+        arguments = typing.get_args(option)
+        if typing.get_origin(option) is tuple and ... not in arguments and isinstance(value, ListConfig):
+            if len(value) != len(arguments):
+                raise ConfigError(f"{key}={value} needs {len(arguments)} values, got {len(value)}.", key=key)
+            return
+
+
+def _kinds(value: Any) -> Any:
+    """Return whether a value, or each value of a list, is a string, a boolean or something else."""
+    if isinstance(value, ListConfig):
+        return [_kinds(item) for item in value]
+    return next((kind for kind in (str, bool) if isinstance(value, kind)), None)
+
+
+def _allows_none(hint: Any) -> bool:
+    return hint in (Any, None, types.NoneType) or types.NoneType in typing.get_args(hint)

@@ -1,0 +1,1 @@
+"""Errors, files, signals and logging, which every other package uses."""

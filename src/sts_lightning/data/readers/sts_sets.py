@@ -1,0 +1,268 @@
+"""STS data in SentEval's folder layout: the seven test tasks, and the splits of STS-B and SICK-R."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from datasets import Dataset
+
+from sts_lightning.core.choices import SentEvalText, TextFound
+from sts_lightning.core.errors import DataError
+from sts_lightning.core.json_files import read_json
+from sts_lightning.data.fetch.hints import fetch_hint, fetched_by
+from sts_lightning.data.readers.moses import is_prepared, prepare
+from sts_lightning.data.readers.row_values import folded_sentence, score
+from sts_lightning.data.readers.text_files import read_lines, read_tsv
+from sts_lightning.data.tables import SCORE_RANGE, make_table, require_varied_scores
+
+STS_YEARS: dict[str, tuple[str, ...]] = {
+    "STS12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "STS13": ("FNWN", "headlines", "OnWN"),
+    "STS14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    "STS15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "STS16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
+"""Subsets of each year. STS13's SMT subset has a separate licence and is in no paper's table."""
+
+SEVEN_TASKS = (*STS_YEARS, "STSB", "SICKR")
+
+COUNTS = "counts.json"
+"""File with the number of rows of each published file, which detects files truncated at the end of a line.
+
+It maps the name of a file to the number of its examples, or scored pairs. One of this name next to the
+folders STS and SICK takes the place of that beside this module, for custom data in this layout. Files that
+are not listed are not checked, so ``{}`` is enough.
+"""
+
+PUBLISHED: dict[str, int] = read_json(Path(__file__).with_name(COUNTS))
+
+SCORED_PAIRS = {name: count for name, count in PUBLISHED.items() if name.startswith(("STS/", "SICK/"))}
+"""Number of scored pairs of each file of STS12-16, STS-B and SICK."""
+
+ROWS = {name: count for name, count in PUBLISHED.items() if name not in SCORED_PAIRS}
+"""Number of examples of each file of the transfer tasks."""
+
+Pair = tuple[str, str, float]
+
+
+@dataclass(frozen=True)
+class STSTask:
+    """A test task with one table of scored pairs per subset.
+
+    Attributes:
+        name: Name of the task, such as ``STS12``.
+        subsets: Tables (sentence1, sentence2, label in [0, 5]) by subset name.
+    """
+
+    name: str
+    subsets: dict[str, Dataset]
+
+
+def senteval_folder(data_root: str | Path, contents: Sequence[str] = ("STS",), part: str = "sts") -> Path:
+    """Return the folder ``senteval`` of a data root, or the root itself if it is SentEval's folder.
+
+    Args:
+        data_root: Data root.
+        contents: Folders of which the folder has at least one.
+        part: Argument of ``sts-lightning data get`` that fetches them.
+
+    Raises:
+        DataError: Neither exists.
+    """
+    root = Path(data_root)
+    for folder in (root / "senteval", root):
+        if any((folder / name).is_dir() for name in contents):
+            return folder
+    raise DataError(
+        f"no {contents[0]} data here (looked for senteval/{contents[0]}). {fetch_hint(part, data_root)}",
+        root,
+        hint="Or set data_root=... or the environment variable STS_DATA_ROOT; data=toy needs no files.",
+    )
+
+
+@fetched_by("sts")
+def load_sts_tasks(
+    data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS, text: SentEvalText = "raw"
+) -> list[STSTask]:
+    """Load the test tasks of a data root in SentEval's protocol, without unscored rows.
+
+    Args:
+        data_root: Data root.
+        names: Names of the tasks.
+        text: Text of the sentences; files that are prepared already are read as they are.
+
+    Raises:
+        DataError: A file is missing or malformed, or a name is unknown.
+    """
+    unknown = [name for name in names if name not in SEVEN_TASKS]
+    if unknown:
+        raise DataError(
+            f"unknown task {', '.join(unknown)}; the tasks are {', '.join(SEVEN_TASKS)}.", key="tasks"
+        )
+    folder = senteval_folder(data_root)
+    tasks = []
+    for name in names:
+        if name == "STSB":
+            subsets = {"test": load_stsb(data_root, "test", text)}
+        elif name == "SICKR":
+            subsets = {"test": load_sickr(data_root, "test", text)}
+        else:
+            year = f"{name}-en-test"
+            subsets = {subset: _load_subset(folder, year, subset, text) for subset in STS_YEARS[name]}
+        tasks.append(STSTask(name, subsets))
+    return tasks
+
+
+@fetched_by("sts")
+def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
+    """Load STS-B ``train`` (5,749 pairs), ``dev`` (1,500) or ``test`` (1,379); scores in [0, 5].
+
+    Args:
+        data_root: Data root.
+        split: One of the three.
+        text: Text of the sentences; a file that is prepared already is read as it is.
+
+    Raises:
+        DataError: The file is missing, malformed, or has an unexpected number of pairs.
+    """
+    folder = senteval_folder(data_root)
+    path = folder / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+    return _to_table(_read_stsb(path), path, folder, text)
+
+
+@fetched_by("sts")
+def load_stsb_genres(data_root: str | Path, split: str) -> list[str]:
+    """Return the genre of each pair of a split of STS-B, such as ``MSRpar`` (see `load_stsb`)."""
+    path = senteval_folder(data_root) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+    return [fields[1] for _, fields in read_tsv(path, columns=7)]
+
+
+@fetched_by("sts")
+def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
+    """Load SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
+
+    The relatedness r in [1, 5] is mapped to [0, 5] by 5 (r - 1) / 4, as in the papers' corpus; this does
+    not change correlations.
+
+    Args:
+        data_root: Data root.
+        split: One of the three.
+        text: Text of the sentences; a file that is prepared already is read as it is.
+
+    Raises:
+        DataError: The file is missing, malformed, or has an unexpected number of pairs.
+    """
+    folder = senteval_folder(data_root)
+    name = "SICK_test_annotated.txt" if split == "test" else f"SICK_{split}.txt"
+    path = folder / "SICK" / name
+    return _to_table(_read_sickr(path), path, folder, text, lower=False)
+
+
+def check_count(path: Path, folder: Path, found: int) -> None:
+    """Check the number of rows of a file against the published one, or against `COUNTS` if it exists.
+
+    Args:
+        path: File that was read.
+        folder: Folder that holds STS and SICK.
+        found: Number of rows that were read.
+
+    Raises:
+        DataError: The numbers differ, or the file `COUNTS` is malformed.
+    """
+    wanted = _wanted(path, folder)
+    if wanted is not None and wanted != found:
+        what = "rows" if path.relative_to(folder).as_posix() in ROWS else "rows with a score"
+        raise DataError(
+            f"{found:,} {what}, but the published file has {wanted:,}: truncated or modified. "
+            f"Copy it again; for your own data in this layout, write {{}} to {folder / COUNTS}.",
+            path,
+        )
+
+
+def _wanted(path: Path, folder: Path) -> int | None:
+    """Return the number of rows that a file should have, None if it is not known."""
+    own, expected = folder / COUNTS, PUBLISHED
+    if own.is_file():
+        try:
+            expected = read_json(own, dict[str, int])
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f'expected a JSON object from file names to integers, such as {{"...": 60}} ({error}).', own
+            ) from error
+    return expected.get(path.relative_to(folder).as_posix())
+
+
+def text_found(tables: Iterable[Dataset]) -> TextFound | None:
+    """Return the first of raw, prepared and prepared files that tables read from SentEval's files have."""
+    found = {table.info.description for table in tables}
+    return next((kind for kind in get_args(TextFound) if kind in found), None)
+
+
+def _to_table(
+    pairs: Iterator[Pair], path: Path, folder: Path, text: SentEvalText, lower: bool = True
+) -> Dataset:
+    columns: list[tuple[str, ...]] = list(zip(*pairs, strict=True)) or [(), (), ()]
+    firsts, seconds, labels = columns
+    found: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
+    if text == "prepared" and found == "raw":
+        firsts, seconds = (tuple(prepare(one, lower) for one in column) for column in (firsts, seconds))
+        found = "prepared"
+    table = make_table({"sentence1": firsts, "sentence2": seconds, "label": labels}, found)
+    check_count(path, folder, len(table))
+    require_varied_scores(table, path)
+    return table
+
+
+def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Dataset:
+    inputs, golds = (folder / "STS" / year / f"STS.{kind}.{subset}.txt" for kind in ("input", "gs"))
+    return _to_table(_read_subset(inputs, golds, _wanted(golds, folder)), golds, folder, text)
+
+
+def _read_subset(inputs: Path, golds: Path, wanted: int | None) -> Iterator[Pair]:
+    rows, scores = list(read_tsv(inputs, columns=2)), read_lines(golds)
+    # An empty line means an unscored pair, except after the last pair.
+    while len(scores) > len(rows) and not scores[-1].strip():
+        scores.pop()
+    if len(rows) != len(scores):
+        scored = sum(1 for gold in scores if gold.strip())
+        if scored == wanted:  # the scores are all there, so it is the pairs that are not
+            raise DataError(f"{len(rows)} pairs for the {len(scores)} scores of {golds.name}.", inputs)
+        raise DataError(f"{len(scores)} scores for the {len(rows)} pairs of {inputs.name}.", golds)
+    for (line, fields), gold in zip(rows, scores, strict=True):
+        if gold.strip():
+            yield (
+                folded_sentence(fields[0], inputs, line),
+                folded_sentence(fields[1], inputs, line),
+                score(gold, SCORE_RANGE, golds, line),
+            )
+
+
+def _read_stsb(path: Path) -> Iterator[Pair]:
+    for line, gold, (first, second) in read_rows(path, 7, (5, 6), 4):
+        yield first, second, score(gold, SCORE_RANGE, path, line)
+
+
+def _read_sickr(path: Path) -> Iterator[Pair]:
+    for line, gold, (first, second) in read_rows(path, 5, (1, 2), 3, header="pair_ID"):
+        yield first, second, 5 * (score(gold, (1.0, 5.0), path, line) - 1) / 4
+
+
+def read_rows(
+    path: Path, columns: int, texts: Sequence[int], label: int, header: str | None = None
+) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Read the rows of a tab-separated file: line number, score or class, and sentences.
+
+    Args:
+        path: Path of the file.
+        columns: Least number of its columns.
+        texts: Columns of the sentences.
+        label: Column of the score or class.
+        header: First word of a header line, which is left out; None without.
+    """
+    for line, fields in read_tsv(path, columns):
+        if line > 1 or fields[0] != header:
+            sentences = tuple(folded_sentence(fields[column], path, line) for column in texts)
+            yield line, fields[label].strip(), sentences

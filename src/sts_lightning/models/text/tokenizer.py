@@ -1,0 +1,331 @@
+"""From sentences to token ids: template, truncation, bare templates."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+import numpy as np
+from torch import Tensor
+from transformers import BatchEncoding, PreTrainedTokenizerBase
+
+from sts_lightning.core.choices import Denoise, TextEdit
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.text.chunks import TokenizedBatch, chunk, pad
+from sts_lightning.models.text.template import SLOT, cut_rows, cut_texts, edit, fill_mask
+
+_LOCK = threading.Lock()
+"""Whether and where a tokenizer cuts is a state of it: one thread at a time calls it."""
+
+Augment = Callable[[list[int], Sequence[int]], list[int]]
+"""Change of a row: from its token ids, and 1 for each special token, to new token ids."""
+
+Prepare = Callable[[Sequence[Sequence[str]], Sequence[Augment | None]], TokenizedBatch]
+"""Tokenisation of the sentences of views, with the change of each view's rows."""
+
+
+class SentenceTokenizer:
+    """Applies a template and tokenises; truncation cuts the sentence, never the template.
+
+    Without a template ``max_length`` counts the special tokens, as tokenizers do. With one it counts
+    the tokens of the bare sentence, as the papers' code does.
+
+    Args:
+        tokenizer: Fast tokenizer with a pad token.
+        max_length: Maximum number of tokens of a sentence.
+        template: Text with the slot ``{sentence}`` and optionally ``{mask}``, or None.
+        view_templates: Template of each view in training; by default ``template`` for all.
+        denoise: Vector that is subtracted in training.
+        position_offset: Position of a row's first token, 0 except for models of RoBERTa's family.
+
+    Attributes:
+        evaluation_length: Maximum number of tokens of a sentence in evaluation, counted in the same way;
+            None for no limit. By default that of training.
+        fits: Maximum number of tokens of a sentence for which the model has positions; None for any.
+        limit: Maximum number that the model is meant to read, at most `fits`; None for any.
+
+    Raises:
+        ValueError: An argument is out of range, or the arguments do not fit together.
+        ConfigError: The tokenizer is not a fast one, or has no pad token.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        max_length: int,
+        template: str | None = None,
+        view_templates: Sequence[str] | None = None,
+        denoise: Denoise = "none",
+        position_offset: int = 0,
+    ) -> None:
+        if not tokenizer.is_fast:
+            raise ConfigError(
+                f"{tokenizer.name_or_path} has no fast tokenizer, which is required; choose another model."
+            )
+        if tokenizer.pad_token_id is None:
+            if tokenizer.eos_token_id is None:
+                raise ConfigError(
+                    f"the tokenizer of {tokenizer.name_or_path} has neither a pad token nor an end token; "
+                    "choose another model."
+                )
+            tokenizer.pad_token = tokenizer.eos_token
+        if denoise not in get_args(Denoise):
+            known = ", ".join(get_args(Denoise))
+            raise ValueError(f"denoise must be one of {known}, got {denoise!r}.")
+        if denoise != "none" and template is None:
+            raise ValueError(f"denoise {denoise!r} needs a template.")
+        if view_templates is not None and template is None:
+            raise ValueError("view_templates need a template too, for evaluation.")
+        tokenizer.truncation_side = "right"
+        self.tokenizer = tokenizer
+        # Without a template a row holds what the tokenizer adds by itself, and one token of the sentence.
+        self.least = 3 if template is not None else max(3, tokenizer.num_special_tokens_to_add() + 1)
+        if max_length < self.least:
+            raise ValueError(self._too_small(max_length))
+        self.max_length = max_length
+        self.evaluation_length: int | None = max_length
+        self.fits: int | None = None
+        self.limit: int | None = None
+        self.template = None if template is None else fill_mask(tokenizer, "template", template)
+        filled = [fill_mask(tokenizer, "view_templates", text) for text in view_templates or ()]
+        self.view_templates = filled or None
+        self.denoise: Denoise = denoise
+        self.position_offset = position_offset
+
+    def set_evaluation_length(self, max_length: int | None) -> None:
+        """Set the number of tokens after which evaluation cuts a sentence, by default that of training.
+
+        Args:
+            max_length: Number of tokens; None for the model's own limit.
+
+        Raises:
+            ValueError: The number leaves no room for a sentence, or is larger than what fits into the model's
+                positions.
+        """
+        if max_length is not None and not self.least <= max_length <= (self.fits or max_length):
+            raise ValueError(
+                self._too_small(max_length, "" if self.fits is None else f" and at most {self.fits}")
+            )
+        self.evaluation_length = self.limit if max_length is None else max_length
+
+    def _too_small(self, max_length: int, most: str = "") -> str:
+        own = f" The tokenizer adds {self.least - 1} tokens to each row by itself." if self.least > 3 else ""
+        return f"max_length must be at least {self.least}{most}, got {max_length}.{own}"
+
+    def __call__(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each sentence as in evaluation, not padded."""
+        return self._ids(sentences, self.template, self.evaluation_length)
+
+    def _ids(
+        self,
+        sentences: Sequence[str],
+        template: str | None,
+        max_length: int | None,
+        augment: Augment | None = None,
+    ) -> list[list[int]]:
+        texts = list(sentences)
+        row_length = self.row_length(template, max_length)
+        if template is not None:
+            prefix, suffix = template.split(SLOT)
+            if suffix:
+                texts = cut_texts(self._encode, texts, max_length)
+            texts = [f"{prefix}{text}{suffix}" for text in texts]
+        encoded = self._encode(
+            texts,
+            truncation=row_length is not None,
+            max_length=row_length,
+            return_special_tokens_mask=augment is not None,
+        )
+        ids: list[list[int]] = encoded["input_ids"]
+        if augment is not None:
+            if template is not None:
+                raise ValueError("an augmentation would change the template too; use prompt=none.")
+            masks = encoded["special_tokens_mask"]
+            ids = [augment(row, mask) for row, mask in zip(ids, masks, strict=True)]
+        fits = self.fits if template is not None and row_length is None else None
+        if fits is not None and any(len(row) > fits for row in ids):
+            start, end = map(len, self._split(template or SLOT))
+            ids = cut_rows(ids, start + fits + end, end)
+        return [row or [self._empty_id] for row in ids]
+
+    def _encode(self, texts: list[str] | str, **options: Any) -> BatchEncoding:
+        options |= {"return_attention_mask": False, "return_token_type_ids": False}
+        with _LOCK:
+            encoded: BatchEncoding = self.tokenizer(texts, **options)
+        return encoded
+
+    def row_length(self, template: str | None, max_length: int | None) -> int | None:
+        """Return the number of tokens after which a row is cut; None if its sentence is cut, or nothing.
+
+        A row that ends with the sentence is cut as a whole, as after a prompt elsewhere.
+
+        Args:
+            template: Template of the row.
+            max_length: Maximum number of tokens of a sentence; None for no limit.
+        """
+        if template is None or max_length is None:
+            return max_length
+        if template.partition(SLOT)[2]:
+            return None
+        return max_length + self._added_by(template)
+
+    @property
+    def _empty_id(self) -> int:
+        """Token that represents an empty text if the tokenizer adds no special tokens."""
+        tokenizer = self.tokenizer
+        known = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+        return int(next(token for token in known if token is not None))
+
+    def count_cut(self, sentences: Sequence[str], max_length: int | None) -> int:
+        """Count the sentences with more than ``max_length`` tokens, which would be cut.
+
+        Args:
+            sentences: Texts.
+            max_length: Maximum number of tokens, counted as in training; None for any number.
+        """
+        if max_length is None or not sentences:
+            return 0
+        encoded = self._encode(list(sentences), add_special_tokens=self.template is None, verbose=False)
+        return sum(len(row) > max_length for row in encoded["input_ids"])
+
+    def rows(self, sentences: Sequence[str], chunk_tokens: int, denoise: bool = False) -> TokenizedBatch:
+        """Tokenise as in evaluation and cut into chunks of at most ``chunk_tokens`` padded tokens.
+
+        Args:
+            sentences: Texts, N of them.
+            chunk_tokens: Maximum number of tokens of a chunk, padding included.
+            denoise: Whether to append the bare templates to subtract.
+        """
+        return self._chunk([self(sentences)], [self.template], chunk_tokens, denoise)
+
+    def evaluation_rows(
+        self,
+        views: Sequence[Sequence[str]],
+        augmentations: Sequence[Augment | None],
+        chunk_tokens: int,
+        denoise: bool,
+        text_edit: TextEdit,
+    ) -> TokenizedBatch:
+        """Edit, cut and tokenise the views of a batch as in evaluation, one after the other; augment nothing.
+
+        Args:
+            views: Sentences of each view.
+            augmentations: Ignored.
+            chunk_tokens: Maximum number of tokens of a chunk, padding included.
+            denoise: Whether to append the bare templates to subtract.
+            text_edit: Edit of each sentence.
+        """
+        sentences = [edit(text, text_edit) for view in views for text in view]
+        return self.rows(sentences, chunk_tokens, denoise)
+
+    def training_rows(
+        self,
+        views: Sequence[Sequence[str]],
+        augmentations: Sequence[Augment | None],
+        chunk_tokens: int,
+    ) -> TokenizedBatch:
+        """Tokenise the views of a batch as in training, one view after the other.
+
+        Args:
+            views: Sentences of each view.
+            augmentations: Augmentation of each view, None for an unchanged one.
+            chunk_tokens: Maximum number of tokens of a chunk, padding included.
+
+        Raises:
+            ConfigError: The number of view templates is not the number of views.
+        """
+        templates: Sequence[str | None] = self.view_templates or [self.template] * len(views)
+        if len(templates) != len(views):
+            raise ConfigError(
+                f"prompt.view_templates has {len(templates)} templates for {len(views)} views of the data."
+            )
+        ids = [
+            self._ids(sentences, template, self.max_length, augment)
+            for sentences, template, augment in zip(views, templates, augmentations, strict=True)
+        ]
+        return self._chunk(ids, templates, chunk_tokens, self.denoise != "none")
+
+    def _chunk(
+        self,
+        ids: list[list[list[int]]],
+        templates: Sequence[str | None],
+        chunk_tokens: int,
+        denoise: bool,
+    ) -> TokenizedBatch:
+        """Cut the rows of views, each with its template, into chunks."""
+        rows = [row for view in ids for row in view]
+        pairs = zip(templates, ids, strict=True)
+        at = [position for template, view in pairs for position in self._mask_at(template, view)]
+        mask_at = at if len(at) == len(rows) else None
+        batch = chunk(rows, chunk_tokens, self.tokenizer.pad_token_id, mask_at)
+        return self._with_baselines(batch, ids, [one or SLOT for one in templates]) if denoise else batch
+
+    def _mask_at(self, template: str | None, rows: Sequence[Sequence[int]]) -> list[int]:
+        """Return the position of the template's last mask token in each row; nothing if it has none.
+
+        It follows from the tokens before and after the sentence, which may have mask tokens of its own.
+        """
+        tokenizer = self.tokenizer
+        if template is None or tokenizer.mask_token is None or tokenizer.mask_token not in template:
+            return []
+        mask: Any = tokenizer.mask_token_id
+        prefix, suffix = (part[::-1] for part in self._split(template))
+        if mask in suffix:
+            return [len(row) - 1 - suffix.index(mask) for row in rows]
+        return [len(prefix) - 1 - prefix.index(mask)] * len(rows) if mask in prefix else []
+
+    def _with_baselines(
+        self, batch: TokenizedBatch, ids: list[list[list[int]]], templates: Sequence[str]
+    ) -> TokenizedBatch:
+        """Append one bare template for each pair of template and sentence length that occurs."""
+        bare: dict[tuple[str, int], int] = {}
+        baseline, texts, positions, mask_at = [], [], [], []
+        for view, template in zip(ids, templates, strict=True):
+            prefix, suffix = self._split(template)
+            for row in view:
+                length = len(row) - len(prefix) - len(suffix)
+                if (template, length) not in bare:
+                    bare[template, length] = len(bare)
+                    filling = [self.tokenizer.pad_token_id] * length if self.denoise == "pad" else []
+                    texts.append([*prefix, *filling, *suffix])
+                    mask_at += self._mask_at(template, texts[-1:])
+                    gap = length if self.denoise == "shift" else 0
+                    index = np.arange(len(texts[-1]))
+                    positions.append((index + gap * (index >= len(prefix)) + self.position_offset).tolist())
+                baseline.append(bare[template, length])
+        longest = max(map(len, texts))
+        extra = pad(texts, longest, self.tokenizer.pad_token_id, mask_at or None)
+        extra["position_ids"] = pad(positions, longest, 0)["input_ids"]
+        return batch.subtracting(extra, baseline)
+
+    def longest(self, count: int) -> dict[str, Tensor]:
+        """Return a chunk of ``count`` rows of the maximum length."""
+        template = max((self.template, *(self.view_templates or [])), key=self._added_by)
+        prefix, suffix = self._split(template or SLOT)
+        length = self.max_length + self._added_by(template)
+        filler = self._encode("a", add_special_tokens=False)["input_ids"][:1] or [self._empty_id]
+        row = [*prefix, *filler * (length - len(prefix) - len(suffix)), *suffix]
+        return pad([row] * count, length, 0, mask_at=self._mask_at(template, [row] * count) or None)
+
+    @property
+    def added(self) -> int:
+        """Number of tokens of a row beside the ``max_length`` of a sentence, in the longest template."""
+        return max(map(self._added_by, (self.template, *(self.view_templates or []))))
+
+    def _added_by(self, template: str | None) -> int:
+        return 0 if template is None else sum(map(len, self._split(template)))
+
+    def _split(self, template: str) -> tuple[list[int], list[int]]:
+        """Return the tokens of a template before and after its slot, special tokens included."""
+        prefix, suffix = template.split(SLOT)
+        encoded = self._encode(f"{prefix}a{suffix}", return_offsets_mapping=True)
+        inside = [
+            index
+            for index, (start, end) in enumerate(encoded["offset_mapping"])
+            if start <= len(prefix) < end
+        ]
+        ids: list[int] = encoded["input_ids"]
+        if not inside:  # a table of word vectors need not have the word
+            return ids, []
+        return ids[: inside[0]], ids[inside[-1] + 1 :]

@@ -1,0 +1,123 @@
+"""Companions of a run without weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import numpy as np
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
+
+from sts_lightning.config.build import build, name_setting
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.run import is_run
+from sts_lightning.planning.fake import replaced
+from sts_lightning.planning.skeleton import Skeleton, build_skeleton
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.auxiliary import masked_lm
+from sts_lightning.training.auxiliary.base import Companion
+from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
+from sts_lightning.training.auxiliary.stored_vectors import StoredVectors, has_vectors
+from sts_lightning.training.auxiliary.teacher import Encodes, Teacher
+
+
+class Sketch:
+    """Teacher without weights, which returns zeros.
+
+    Args:
+        dimension: Size of its vectors.
+        encoder: Its encoder, without weights; None where the vectors are stored and nothing is traced.
+
+    Attributes:
+        trace: Function that traces what its encoder does with sentences; the step sets it.
+    """
+
+    def __init__(self, dimension: int, encoder: SentenceEncoder | None = None) -> None:
+        self.dimension = dimension
+        self.encoder = None if encoder is None else encoder.requires_grad_(False).eval()
+        self.trace: Callable[[SentenceEncoder, Sequence[str]], None] | None = None
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Trace the encoder; return zeros, (N, D)."""
+        if self.encoder is not None and self.trace is not None:
+            self.trace(self.encoder, sentences)
+        return np.zeros((len(sentences), self.dimension), dtype=np.float32)
+
+
+def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion | None, list[str]]:
+    """Build the companion of a configuration without weights, and connect it to the encoder.
+
+    Args:
+        cfg: Configuration that `check_config` has resolved.
+        encoder: Encoder without weights.
+
+    Returns:
+        The companion, if there is one, and what was taken from elsewhere than its own files.
+
+    Raises:
+        ConfigError: It does not fit the encoder, or the shape of a teacher is not known here.
+    """
+    if not cfg.companion:
+        return None, []
+    companion = build("companion", cfg.companion, Companion)
+    if not isinstance(companion, Teacher):
+        with name_setting("companion", cfg.companion):
+            companion.connect(encoder)
+        return companion, []
+    notes: list[str] = []
+
+    def load(source: str) -> Encodes:
+        if has_vectors(Path(source)):
+            return Sketch(StoredVectors(Path(source)).dimension)
+        skeleton = _teacher(source, companion)
+        notes.extend(f"{source}: {note}" for note in skeleton.notes)
+        return Sketch(skeleton.encoder.dimension, skeleton.encoder)
+
+    companion.connect_by(load)
+    return companion, notes
+
+
+def sketches(companion: Companion | None) -> list[Sketch]:
+    """Return the teachers of a companion."""
+    encoders = companion.encoders if isinstance(companion, Teacher) else []
+    return [encoder for encoder in encoders if isinstance(encoder, Sketch)]
+
+
+def _teacher(source: str, teacher: Teacher) -> Skeleton:
+    if is_run(source):
+        cfg = RunFolder(source).last_stage().load_config(encoder_only=True)
+        return build_skeleton(cfg.model, cfg.prompt)
+    # With a pooling of its own a plan needs no more of the model than its shape.
+    target = (
+        "sts_lightning.models.SentenceEncoder.from_pretrained"
+        if teacher.pooling
+        else "sts_lightning.models.loading.pipeline.from_pipeline"
+    )
+    model = {"_target_": target, "name": source}
+    model |= {name: getattr(teacher, name) for name in ("pooling", "max_length") if getattr(teacher, name)}
+    try:
+        return build_skeleton(OmegaConf.create(model), OmegaConf.create({"pooling": None}))
+    except ConfigError as error:
+        error.key = "companion.sources"
+        raise
+
+
+def usual_values(companion: Companion) -> AbstractContextManager[None]:
+    """Let a masked language model choose as many words as its rate says, and a queue be full.
+
+    Fake masks have no positions, and a fake number of vectors no value.
+    """
+    if isinstance(companion, MomentumQueue):
+        # A copy, since the step exchanges what the loss reads for other tensors.
+        return replaced(companion, {"negatives": lambda: companion.vectors.clone()})
+
+    def positions(chosen: Tensor) -> Tensor:
+        rows, length = chosen.shape
+        words = rows * max(0, length - 2)  # neither the first nor the last token of a row
+        return torch.arange(max(1, round(getattr(companion, "mask_rate", 0.0) * words)))
+
+    return replaced(masked_lm, {"positions": positions})

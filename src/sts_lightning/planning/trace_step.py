@@ -1,0 +1,274 @@
+"""Trace of one training step on fake tensors."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from sts_lightning.data.collate import Batch
+from sts_lightning.models.compute.inference import usual_chunk_tokens
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.planning.auxiliary import sketches, usual_values
+from sts_lightning.planning.fake import (
+    fake_mode,
+    gpu_kernels,
+    make_fake,
+    masks_of_real_rows,
+    naming_what_has_no_plan,
+    stored_tensors,
+)
+from sts_lightning.planning.meter import Cost, Kind, Meter
+from sts_lightning.training.auxiliary.base import Step
+from sts_lightning.training.module import STSModule
+
+AUTOCAST = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
+"""dtype of matrix products under each mixed precision."""
+
+ADAPTER_NAMES = ("lora_", "prompt_encoder", "prompt_embeddings")
+"""Parts of the names of peft's weights."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A training step, after the first one.
+
+    Attributes:
+        peak: Bytes of each kind at the moment of the highest sum.
+        kept: Bytes that the graph of all chunks holds apart from those of the chunk that runs: before the
+            backward pass reaches a chunk, or after it has passed it, whichever is more.
+        forward: Operations of the encoder's forward pass, counted by their arithmetic.
+        encoder: Operations of forward and backward pass.
+        rest: Operations of the loss and the optimiser.
+    """
+
+    peak: Counter[Kind]
+    kept: int
+    forward: Counter[Cost]
+    encoder: Counter[Cost]
+    rest: Counter[Cost]
+
+
+def trace_step(
+    module: STSModule, batch: Batch[TokenizedBatch], precision: str, gpu: bool, clip: float | None
+) -> Trace:
+    """Run one step of a module without memory: forward, loss, backward, clipping, optimiser.
+
+    The encoder and a companion are traced on fake tensors, for which any values and no
+    memory are needed. The loss runs on real random vectors of the true shape, since it may branch on values.
+    The module cannot train afterwards.
+
+    Args:
+        module: Module around an encoder with or without weights.
+        batch: Rows to embed. The loss sees ``batch.size`` examples.
+        precision: Precision of training, in Lightning's names.
+        gpu: Whether to trace what CUDA's kernels keep, or those of a CPU.
+        clip: Maximal gradient norm, None for no clipping.
+
+    Raises:
+        ConfigError: The model needs values of tensors in a way that a trace cannot follow.
+    """
+    with naming_what_has_no_plan():
+        return _Step(module, batch, precision, gpu, clip).run()
+
+
+@dataclass
+class _Step:
+    module: STSModule
+    batch: Batch[TokenizedBatch]
+    precision: str
+    gpu: bool
+    clip: float | None
+    mode: FakeTensorMode = field(default_factory=fake_mode)
+    meter: Meter = field(default_factory=Meter)
+
+    def run(self) -> Trace:
+        """Trace the parts of a step in the order of Lightning's loop."""
+        module, meter = self.module.train(), self.meter
+        rows, recompute = module.chunks_of(self.batch)
+        rows = self._fake_rows(rows)
+        self._place_weights()
+        optimizer = module.make_optimizer(module)
+        self._step_before(optimizer)
+        self._take_costs()
+        before = meter.now["activations"]
+        with self._tracing("activations"), self._autocast():
+            pooled = module.encoder.pool_rows(rows, recompute)
+            vectors = module.encoder.project(pooled)
+        forward = self._take_costs()
+        real = self.batch.rows
+        whole = _Rows(
+            real.chunks, real.restore, real.num_tokens, real.baseline, real=real, fake=self._fake_rows
+        )
+        step = Step(
+            module.encoder,
+            replace(self.batch, rows=whole),
+            rows,
+            recompute,
+            pooled,
+            vectors[None],
+            self._gathered,
+            lambda own: own.sum(dim=(0, 1)),
+            (0, 0, 0),
+        )
+        del pooled
+        further = self._further(step)
+        encoder = forward + self._take_costs()
+        outputs, gradients = self._loss(vectors, further)
+        del vectors, further
+        waiting = meter.now["activations"] - before
+        rest = self._take_costs()
+        if module.companion is not None:
+            with self._tracing("activations"), self._autocast():
+                module.companion.update(step)
+        del step
+        rest.update(self._take_costs())
+        optimizer.zero_grad()  # Lightning frees the gradients of the step before only here
+        hooks = [p.register_post_accumulate_grad_hook(self._mark_gradient) for p in self._trained()]
+        with self._tracing("activations"):
+            if outputs:  # the method of a tensor would hide functions from modes
+                torch.autograd.backward(outputs, gradients)
+        for hook in hooks:
+            hook.remove()
+        passed = meter.now["activations"] - before
+        del outputs, gradients
+        encoder.update(self._take_costs())
+        with self._tracing("optimiser"):
+            if self.clip is not None:
+                nn.utils.clip_grad_norm_(module.parameters(), self.clip)
+            optimizer.step()
+        rest.update(self._take_costs())
+        return Trace(meter.peak, max(waiting, passed), forward, encoder, rest)
+
+    def _further(self, step: Step) -> dict[str, Tensor]:
+        """Return what the companion gives the loss, as a fake tensor by the name of the argument."""
+        companion = self.module.companion
+        if companion is None:
+            return {}
+        with self._tracing("activations"), self._autocast(), usual_values(companion):
+            return {companion.provides: companion(step)}
+
+    def _trace_teacher(self, encoder: SentenceEncoder, sentences: Sequence[str]) -> None:
+        """Trace the first chunk, which has the longest rows; the others cost as much for a token."""
+        with _disable_current_modes():
+            chunk_tokens = usual_chunk_tokens("cuda" if self.gpu else "cpu")
+            rows = encoder.prepare(chunk_tokens, training=False)([sentences], [])
+            first = self._fake_rows(TokenizedBatch(rows.chunks[:1], rows.restore, rows.num_tokens))
+        before = self.meter.costs.copy()
+        with torch.no_grad():
+            encoder.embed_chunk(first.chunks[0])
+        tokens = [chunk["input_ids"].numel() for chunk in rows.chunks]
+        for cost, count in (self.meter.costs - before).items():
+            self.meter.costs[cost] += math.ceil(count * (sum(tokens) / tokens[0] - 1))
+
+    def _gathered(self, own: Tensor) -> Tensor:
+        """Return tensors of the traced rows as those of the whole batch, (K, B, D)."""
+        count = self.batch.size
+        return own if own.shape[1] == count else own[:, :1].expand(-1, count, -1)
+
+    def _take_costs(self) -> Counter[Cost]:
+        taken, self.meter.costs = self.meter.costs, Counter()
+        return taken
+
+    def _trained(self) -> Iterator[nn.Parameter]:
+        return (parameter for parameter in self.module.parameters() if parameter.requires_grad)
+
+    @contextmanager
+    def _tracing(self, kind: Kind) -> Iterator[None]:
+        kernels = gpu_kernels() if self.gpu else self.meter.counting_random_states()
+        with self.mode, self.meter, masks_of_real_rows(), kernels, self.meter.kind(kind):
+            yield
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        dtype = AUTOCAST.get(self.precision)
+        return nullcontext() if dtype is None else torch.autocast("cpu", dtype)
+
+    def _place_weights(self) -> None:
+        module = self.module
+        encoders: list[nn.Module | None] = [module.encoder, module.companion]
+        for sketch in sketches(module.companion):
+            sketch.trace = self._trace_teacher
+            encoders.append(sketch.encoder)
+        for encoder in filter(None, encoders):
+            make_fake(encoder, self.mode)
+            for name, tensor in stored_tensors(encoder):
+                adapter = any(part in name for part in ADAPTER_NAMES)
+                self.meter.add(tensor, "adapters" if adapter else "weights")
+        for tensor in (*module.loss.parameters(), *module.loss.buffers()):
+            self.meter.add(tensor, "weights")
+
+    def _step_before(self, optimizer: torch.optim.Optimizer) -> None:
+        """Make the optimiser's state and the gradients that the step before leaves."""
+        with self._tracing("gradients"):
+            for parameter in self._trained():
+                parameter.grad = torch.zeros_like(parameter)
+        with self._tracing("optimiser"):
+            optimizer.step()
+        self.meter.peak = self.meter.now.copy()
+
+    def _loss(self, vectors: Tensor, further: dict[str, Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Run the loss on random tensors in place of those of the trace.
+
+        Returns:
+            The tensors of the trace that take a gradient, and their fake gradients.
+        """
+        batch, meter, generator = self.batch, self.meter, torch.Generator().manual_seed(0)
+
+        def real(old: Tensor, shape: Sequence[int]) -> Tensor:
+            made = torch.randn(shape, generator=generator).requires_grad_(old.requires_grad)
+            meter.replace(old, made, "vectors")
+            return made
+
+        views = real(vectors, (batch.num_views, batch.size, vectors.shape[-1])).requires_grad_()
+        given = {name: real(value, value.shape) for name, value in further.items()}
+        traced = [(vectors, views), *((further[name], value) for name, value in given.items())]
+        given |= self.module.read_batch(batch)
+        with meter, meter.kind("vectors"):
+            loss: Tensor = self.module.loss(views, batch.labels, **given)
+            if self.module.regularizer is not None:
+                loss = loss + self.module.regularizer(views)
+            loss.backward()
+        taking = [(old, new) for old, new in traced if old.requires_grad]
+        with self.mode:
+            gradients = [torch.empty(old.shape) for old, _ in taking]
+        for (_, new), gradient in zip(taking, gradients, strict=True):
+            meter.replace(new.grad if new.grad is not None else new, gradient, "vectors")
+        return [old for old, _ in taking], gradients
+
+    def _mark_gradient(self, parameter: Tensor) -> None:
+        if parameter.grad is not None:
+            self.meter.add(parameter.grad, "gradients")
+
+    def _fake_rows(self, rows: TokenizedBatch) -> TokenizedBatch:
+        """Return rows as fake tensors, which the meter counts."""
+
+        def fake(tensor: Tensor) -> Tensor:
+            with self.mode:
+                made = torch.empty(tensor.shape, dtype=tensor.dtype)
+            self.meter.add(made, "vectors")
+            return made
+
+        chunks = [{name: fake(values) for name, values in chunk.items()} for chunk in rows.chunks]
+        baseline = None if rows.baseline is None else fake(rows.baseline)
+        return _Rows(chunks, fake(rows.restore), rows.num_tokens, baseline, real=rows, fake=self._fake_rows)
+
+
+@dataclass
+class _Rows(TokenizedBatch):
+    """Fake rows, whose first sentences are found among the real ones."""
+
+    real: TokenizedBatch = field(kw_only=True)
+    fake: Callable[[TokenizedBatch], TokenizedBatch] = field(kw_only=True)
+
+    def head(self, count: int) -> TokenizedBatch:
+        """Return the first sentences as fake tensors."""
+        with _disable_current_modes():
+            return self.fake(self.real.head(count))

@@ -1,0 +1,111 @@
+"""The jobs of a sweep checked and printed, instead of started."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from omegaconf import DictConfig, open_dict
+from rich.console import Console
+
+from sts_lightning.config.compose import job_config
+from sts_lightning.core.errors import FailedJobsError, UserError
+from sts_lightning.core.text import counted
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import is_locked
+from sts_lightning.sweep.grid import Planned
+from sts_lightning.sweep.job import Demand
+from sts_lightning.sweep.overview import common
+
+Check = Callable[[RunFolder, DictConfig], str | None]
+"""Function that raises `UserError` for a run that cannot work, and returns what this machine lacks for it."""
+
+Cost = Callable[[DictConfig], str]
+"""Function that says in a few words what a run of a configuration costs."""
+
+
+def print_plan(planned: Sequence[Planned], check: Check, cost: Cost, gpus_per_job: int | None = None) -> None:
+    """Check all jobs of a sweep and print them; nothing is started or written.
+
+    Args:
+        planned: Jobs, shared stages before the jobs that need them.
+        check: Function that checks a run.
+        cost: Function that says what a run costs.
+        gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
+
+    Raises:
+        FailedJobsError: Some jobs cannot work; the message says which, and why.
+    """
+    stages = sum(one.job.stage is not None for one in planned)
+    shared = common([one.job for one in planned if one.job.stage is None])
+    problems: list[str] = []
+    lacking: Counter[str] = Counter()
+    states: Counter[str] = Counter()
+    for one in planned:
+        job, title = one.job, one.job.title(shared)
+        if not job.run_folder.finished:
+            try:
+                lacking.update(check_job(one, check))
+            except UserError as error:
+                problems.append(f"{job.folder.name} ({title}): {error}")
+        start = f", starts from {job.needs[-1].name}" if job.needs else ""
+        text = f"{title} ({_gpus(job.demand, gpus_per_job)}{start})"
+        states[print_run(job.run_folder, text, (cost(cfg) for cfg in one.configs.values()))] += 1
+    for text, count in lacking.items():
+        print_line(f"{count} of these jobs cannot run on this machine: {text}")
+    what = f"{counted(stages, 'shared stage')}, " if stages else ""
+    counts = ", ".join(f"{count} {state}" for state, count in states.items())
+    print_line(f"{what}{counted(len(planned) - stages, 'job')}: {counts}. Nothing was started.")
+    if problems:
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        raise FailedJobsError(f"{len(problems)} of {len(planned)} jobs would fail:{lines}")
+
+
+def check_job(planned: Planned, check: Check) -> set[str]:
+    """Check the runs that a job consists of.
+
+    Args:
+        planned: The job.
+        check: Function that checks a run.
+
+    Returns:
+        What this machine lacks for them.
+
+    Raises:
+        UserError: One of them cannot work.
+    """
+    job, lacking = planned.job, set()
+    start = job.needs[-1] if job.needs else None
+    with job_config(planned.composed):
+        for name, cfg in planned.configs.items():
+            alone = not name or job.stage is not None
+            run = job.run_folder if alone else job.run_folder.stage(name)
+            with open_dict(cfg):
+                cfg.init_from = cfg.init_from if start is None else str(start)
+            lacking.add(check(run, cfg))
+            start = run.path
+    return {text for text in lacking if text is not None}
+
+
+def print_run(run: RunFolder, text: str, costs: Iterable[str]) -> str:
+    """Print a planned run, then its costs, and return its state: done, running, resumable or new."""
+    state = "done" if run.finished else "resumable" if run.resumable else "new"
+    if state != "done" and is_locked(run.path):
+        state = "running"
+    print_line(f"{state:9} {run.path}  {text}")
+    for cost in costs:
+        print_line(f"{'':10}{cost}", style="dim")
+    return state
+
+
+def print_line(text: str, style: str | None = None) -> None:
+    """Print text as it stands, without markup and line breaks."""
+    Console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _gpus(demand: Demand, per_job: int | None) -> str:
+    count = per_job if per_job is not None and demand.gpus else demand.gpus
+    if not count:
+        return "no GPU"
+    text = "all GPUs" if count == -1 else counted(count, "GPU")
+    return text if demand.required else f"{text} if any"

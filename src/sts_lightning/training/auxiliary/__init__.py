@@ -1,0 +1,1 @@
+"""Models beside the encoder that supply a loss with more than views and labels."""

@@ -1,0 +1,78 @@
+"""Companions: parts beside the encoder that supply a loss with more than views and labels."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.data.collate import Batch
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.text.chunks import TokenizedBatch
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step after the encoder has run.
+
+    Attributes:
+        encoder: The encoder in training.
+        batch: The batch, of which this process embeds one shard.
+        rows: Tokenised sentences of the shard, in chunks of the size that this step runs.
+        recompute: Whether chunks are recomputed in the backward pass (gradient cache).
+        pooled: Vectors of the rows before the projection, view-major, (V * b, D).
+        views: Embeddings of the whole batch, (V, B, D).
+        gather: Function from tensors of the shard, (K, b, D), to those of the whole batch, (K, B, D).
+        total: Function from summands of the shard, (K, b, D), to their sums over the whole batch, (D,), with
+            the exact gradient.
+        position: Seed of the run, epoch, and number of the batch in it, from which random numbers that belong
+            to an example follow.
+    """
+
+    encoder: SentenceEncoder
+    batch: Batch[TokenizedBatch]
+    rows: TokenizedBatch
+    recompute: bool
+    pooled: Tensor
+    views: Tensor
+    gather: Callable[[Tensor], Tensor]
+    total: Callable[[Tensor], Tensor]
+    position: tuple[int, int, int]
+
+
+class Companion(nn.Module, ABC):
+    """Base class of companions.
+
+    The loss receives the tensor of a companion as the argument that the companion names, and declares which
+    names it takes (`Loss.takes`) and cannot do without (`Loss.requires`).
+
+    Attributes:
+        provides: Name of the argument of the loss.
+        extra_views: Number of further embeddings with gradient for each example; the search for a micro batch
+            reserves memory for them.
+        trust: The user's word on what run folders that the companion reads may ask for.
+    """
+
+    provides: str
+    extra_views: int = 0
+    trust: Trust = NOTHING
+
+    def connect(self, encoder: SentenceEncoder) -> None:
+        """Create what depends on the encoder, before training; its weights are those at the start.
+
+        Args:
+            encoder: The encoder in training.
+
+        Raises:
+            ValueError: The companion does not fit the encoder.
+        """
+
+    @abstractmethod
+    def forward(self, step: Step) -> Tensor:
+        """Compute the argument of the loss."""
+
+    def update(self, step: Step) -> None:
+        """Learn from a step after its loss has been computed; most companions do not."""

@@ -1,0 +1,206 @@
+"""Teacher encoders, whose similarities a loss distils."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sts_lightning.core.choices import Precision
+from sts_lightning.core.text import check_range
+from sts_lightning.evaluation.encoding import Encoder
+from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
+from sts_lightning.losses.base import cosine_matrix
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.pipeline import from_pipeline
+from sts_lightning.models.loading.run import is_run, load
+from sts_lightning.models.pooling import Pooling
+from sts_lightning.training.auxiliary.base import Companion, Step
+from sts_lightning.training.auxiliary.stored_vectors import StoredVectors, has_vectors
+
+
+class Encodes(Protocol):
+    """Anything that embeds sentences."""
+
+    @property
+    def dimension(self) -> int:
+        """Size D of a vector."""
+        ...
+
+    def encode(self, sentences: Sequence[str]) -> np.ndarray:
+        """Return the vectors of sentences, (N, D)."""
+        ...
+
+
+class Teacher(Companion):
+    r"""Similarities of a batch's sentences by frozen encoders (RankCSE, Liu et al. 2023).
+
+    .. math:: t_{ij} = \sum_k w_k \cos(f_k(x_i), f_k(x_j^+))
+
+    where x and x^+ are the sentences of the first two views as they are in the data, without augmentation or
+    template. The teachers embed them without dropout at each step, as `SentenceEncoder.encode` does whatever
+    the precision of training; their weights are not part of the run's checkpoints.
+
+    Use it when a loss takes a teacher, as `RankCSELoss` does. A teacher of the student's size takes about the
+    time of a step. With a folder for their vectors, no teacher embeds a sentence twice, in this run or in
+    another one; vectors of any other encoder can be stored beforehand (`StoredVectors`).
+
+    Args:
+        sources: The teachers: each a run folder, the id of a model on the hub (optionally with ``@commit``),
+            the folder of a model, or a folder of stored vectors.
+        weights: w, one for each teacher, not negative and not all 0; equal by default. They are scaled to sum
+            to 1.
+        pooling: Pooling of models that are no runs; None for their own.
+        max_length: Maximum number of tokens of a sentence for these models; None for their own.
+        precision: Precision of the teachers' weights; None for their own.
+        cache_dir: Folder that keeps the teachers' vectors; None for none.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+
+    provides = "teacher"
+
+    def __init__(
+        self,
+        sources: list[str],
+        weights: list[float] | None = None,
+        pooling: Pooling | None = None,
+        max_length: int | None = None,
+        precision: Precision | None = None,
+        cache_dir: str | None = None,
+    ) -> None:
+        super().__init__()
+        if not sources:
+            raise ValueError("sources is empty, but a teacher needs at least one run, model or folder.")
+        if weights is None:
+            weights = [1.0] * len(sources)
+        if len(weights) != len(sources):
+            raise ValueError(f"weights must be one for each source, got {len(weights)} for {len(sources)}.")
+        if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+            raise ValueError(
+                f"weights must be finite, not negative and not all 0, got {', '.join(map(str, weights))}."
+            )
+        self.sources = tuple(sources)
+        self.weights = tuple(weight / sum(weights) for weight in weights)
+        for name, value, choices in (
+            ("pooling", pooling, get_args(Pooling)),
+            ("precision", precision, get_args(Precision)),
+        ):
+            if value is not None and value not in choices:
+                raise ValueError(f"{name} must be null or one of {', '.join(choices)}, got {value!r}.")
+        if max_length is not None:
+            check_range("max_length", max_length, 3, 2**20)
+        if cache_dir is not None and Path(cache_dir).exists() and not Path(cache_dir).is_dir():
+            raise ValueError(f"cache_dir {cache_dir} is not a folder.")
+        self.pooling: Pooling | None = pooling
+        self.max_length = max_length
+        self.precision: Precision | None = precision
+        self.cache_dir = None if cache_dir is None else Path(cache_dir)
+        self.encoders: list[Encodes] = []  # outside the module's own parts: no part of checkpoints
+        self._cached: dict[int, CachedVectors] = {}
+
+    def connect(self, encoder: SentenceEncoder) -> None:
+        """Load the teachers; the run's own random numbers do not depend on them."""
+        self.connect_by(self._load)
+
+    def connect_by(self, load: Callable[[str], Encodes]) -> None:
+        """Take the teachers from another function than the one that loads weights.
+
+        Args:
+            load: Function from a source to its teacher.
+        """
+        with torch.random.fork_rng():
+            self.encoders = [load(source) for source in self.sources]
+        self._cached = {}
+
+    def _load(self, source: str) -> Encodes:
+        if has_vectors(Path(source)):
+            return StoredVectors(Path(source))
+        given: dict[str, Any] = {"pooling": self.pooling, "max_length": self.max_length}
+        given = {name: value for name, value in given.items() if value is not None}
+        if given and not is_run(source):
+            encoder = from_pipeline(source, trust_remote_code=self.trust.remote_code, **given).eval()
+            encoder.tokenizer.set_evaluation_length(self.max_length)
+        else:
+            encoder = load(source, self.trust.names, self.trust.remote_code)
+        if self.precision is not None:
+            encoder.set_precision(self.precision)
+        return encoder.requires_grad_(False)
+
+    @torch.no_grad()
+    def forward(self, step: Step) -> Tensor:
+        """Compute the teachers' similarities of the whole batch, (B, B) in float32."""
+        with torch.autocast(step.views.device.type, enabled=False):
+            parts = [
+                weight * cosine_matrix(*self.vectors(number, step, 2))
+                for number, weight in enumerate(self.weights)
+            ]
+            return torch.stack(parts).sum(dim=0)
+
+    def vectors(self, number: int, step: Step, views: int) -> Tensor:
+        """Compute vectors of the first views of the whole batch, (views, B, D) in float32.
+
+        Args:
+            number: Place of the teacher among them.
+            step: The step.
+            views: How many views.
+        """
+        device = step.views.device
+        reader = self._reader(number, device)
+        first, *others = step.batch.texts[:views]
+        with torch.autocast(device.type, enabled=False):  # it would hold in this thread alone
+            own = [np.asarray(reader.encode(first))]
+            own += [
+                own[0] if list(texts) == list(first) else np.asarray(reader.encode(texts)) for texts in others
+            ]
+        return step.gather(torch.from_numpy(np.stack(own)).to(device, torch.float32))
+
+    def _reader(self, number: int, device: torch.device) -> Encoder:
+        """Return what gives the vectors of a teacher: itself on this device, or its folder of vectors."""
+        encoder = self.encoders[number]
+        if not isinstance(encoder, SentenceEncoder):
+            return encoder
+        if encoder.device != device:
+            encoder.to(device)
+        if self.cache_dir is None:
+            return encoder
+        if number not in self._cached:
+            folder = self.cache_dir / fingerprint(encoder)[:16]
+            self._cached[number] = CachedVectors(encoder, folder, encoder.precision)
+        return self._cached[number]
+
+
+class TeacherVectors(Teacher):
+    r"""Vectors of a batch's sentences by frozen encoders, joined to one for each sentence.
+
+    .. math:: t(x) = \bigl[\sqrt{w_1}\, \hat f_1(x); \sqrt{w_2}\, \hat f_2(x); \dots\bigr]
+
+    with :math:`\hat f_k` the normalised vector of teacher k, so that :math:`t(x) \cdot t(y)` is the weighted
+    mean of the teachers' cosines, which `Teacher` supplies instead. All views are embedded, each sentence as
+    it is in the data.
+
+    Use it with `VectorDistillationLoss`. See `Teacher` for the arguments.
+    """
+
+    provides = "teacher_vectors"
+
+    @property
+    def dimension(self) -> int:
+        """Size of a joined vector, known after `connect`."""
+        return sum(encoder.dimension for encoder in self.encoders)
+
+    @torch.no_grad()
+    def forward(self, step: Step) -> Tensor:
+        """Compute the joined vectors of the whole batch, (V, B, dimension) in float32."""
+        parts = [
+            weight**0.5 * F.normalize(self.vectors(number, step, step.batch.num_views), dim=-1)
+            for number, weight in enumerate(self.weights)
+        ]
+        return torch.cat(parts, dim=-1)

@@ -1,0 +1,181 @@
+"""A run that is ready to train: weights, loss, optimiser and trainer around the data that has been read."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import lightning.pytorch as pl
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.config.build import name_setting
+from sts_lightning.config.machine import fix_workspace, weights_device, without_repetition
+from sts_lightning.config.trust import NOTHING, Trust, wanted
+from sts_lightning.core.console import quiet_lightning
+from sts_lightning.core.cpu import keep_freed_memory
+from sts_lightning.core.errors import CheckpointError, at_setting
+from sts_lightning.losses.base import Loss
+from sts_lightning.models.architectures.positions import NOT_REPEATABLE
+from sts_lightning.models.encoder import SentenceEncoder, freeze
+from sts_lightning.models.loading.run import build_encoder, edit_and_cut, load_part
+from sts_lightning.planning.cost_lines import planned_micro_batch
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.assembly import make_loss, make_module
+from sts_lightning.training.module import STSModule
+from sts_lightning.training.optim import check_warmup
+from sts_lightning.training.trainer import Plan, make_plan, make_trainer
+from sts_lightning.workflows.checks import Parts
+from sts_lightning.workflows.seen_dev_pairs import describe_seen
+
+log = logging.getLogger(__name__)
+
+BATCHES_AHEAD = 2
+"""Batches that are tokenised while a GPU trains; on a CPU tokenising would take cores from training."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A run that is ready to train: weights loaded, nothing written yet.
+
+    Attributes:
+        parts: What `validate` found.
+        module: Encoder, loss and optimiser.
+        plan: Steps of the run.
+        trainer: Lightning's Trainer.
+    """
+
+    parts: Parts
+    module: STSModule
+    plan: Plan
+    trainer: pl.Trainer
+
+
+def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) -> Experiment:
+    """Load the weights, and build module and trainer around them.
+
+    The seed is set between reading the data and loading the model, and the loss, which may have a head, is
+    built after the model: random numbers are drawn in this order in every run.
+
+    Args:
+        parts: What `validate` found.
+        resume_command: What to tell the user who stops the run.
+        trust: The user's word on what the folder of ``init_from`` may ask for.
+
+    Raises:
+        UserError: The model or the earlier run cannot be loaded, or the settings leave no step to train.
+    """
+    cfg, machine, data = parts.cfg, parts.machine, parts.data
+    fix_workspace(machine)
+    if machine.accelerator == "cpu":
+        keep_freed_memory()
+    pl.seed_everything(cfg.seed, workers=True, verbose=False)
+    encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine))
+    loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
+    keep: set[str] = set()
+    if cfg.init_from is not None:
+        with at_setting("init_from"):
+            names = warm_start(RunFolder(cfg.init_from).last_stage(), cfg, encoder, loss, trust | wanted(cfg))
+        keep = {f"encoder.{name}" for name in names}
+    freeze(encoder, cfg.optim.freeze)
+    edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
+    if parts.companion is not None:
+        with name_setting("companion", cfg.companion):
+            parts.companion.trust = trust | wanted(cfg)
+            parts.companion.connect(encoder)
+    if cfg.trainer.gradient_checkpointing:
+        encoder.checkpoint_layers()
+    model_type = encoder.plain_backbone.config.model_type
+    if model_type in NOT_REPEATABLE:
+        machine = without_repetition(machine, cfg.trainer, model_type)
+        parts = replace(parts, machine=machine)
+    data.connect(
+        encoder.prepare(machine.chunk_tokens, training=True),
+        encoder.prepare(machine.chunk_tokens, training=False),
+    )
+    plan = make_plan(cfg.trainer, len(data.train_dataloader()))
+    data.epoch_batches = plan.epoch_steps
+    data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
+    check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * plan.total_steps))
+    module = make_module(
+        cfg, machine.precision, encoder, loss, parts.regularizer, plan, keep, parts.companion
+    )
+    if cfg.trainer.micro_batch_size == "auto":
+        module.planned_micro_batch = planned_micro_batch(cfg, machine)
+    with quiet_lightning():  # a rejected setting leaves no files
+        trainer = make_trainer(
+            cfg.trainer,
+            machine,
+            plan,
+            parts.run,
+            parts.loggers,
+            parts.callbacks,
+            resume_command,
+            partly_used=encoder.layer != -1,
+        )
+    return Experiment(parts, module, plan, trainer)
+
+
+def warm_start(
+    run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, loss: Loss, trust: Trust = NOTHING
+) -> set[str]:
+    """Load the weights of an earlier run: those of the encoder, and of a loss head of the same shape.
+
+    Args:
+        run: The earlier run's folder.
+        cfg: Configuration of the new run, whose model must be that of the earlier one.
+        encoder: The encoder to load the weights into.
+        loss: The loss; its head is loaded only if it has the shape of the earlier run's head.
+        trust: The user's word on what the earlier run's folder may ask for.
+
+    Returns:
+        Names of the encoder's weights that were loaded.
+
+    Raises:
+        CheckpointError: The folder is no run folder, has another model, or its files are broken.
+    """
+    earlier, model, which = run.load_config(trust, encoder_only=True), cfg.model, cfg.trainer.init
+    for key in ("_target_", "name"):
+        if earlier.model.get(key) != model.get(key):
+            raise CheckpointError(
+                f"init_from={run.name} was trained from model {earlier.model.get(key)}, not "
+                f"{model.get(key)}; choose the same model."
+            )
+    if _shape_of(earlier.model) != _shape_of(model):
+        raise CheckpointError(
+            f"init_from={run.name} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), "
+            f"not {_shape_of(model) or 'none'}; leave model.adapter as it was."
+        )
+    seen = describe_seen("this run", cfg, earlier) if "data" in earlier else None
+    if seen is not None:
+        log.warning("WARNING: init_from=%s %s A checkpoint near the start may look too good.", run.name, seen)
+    if run.resumable:
+        log.warning("WARNING: init_from=%s has not finished; resume=%s finishes it.", run.name, run.name)
+    kind: Literal["best", "last"] = "best" if which == "best" else "last"
+    path = run.checkpoint(kind)
+    checkpoint = run.read_checkpoint(kind)
+    trains = {parameter: parameter.requires_grad for parameter in encoder.parameters()}
+    # What the earlier run did not train may be absent.
+    freeze(encoder, OmegaConf.select(earlier, "optim.freeze", default="none"))
+    names = load_part(encoder, "encoder.", checkpoint, path)
+    for parameter, requires_grad in trains.items():
+        parameter.requires_grad_(requires_grad)
+    heads = {name: v.shape for name, v in checkpoint["state_dict"].items() if name.startswith("loss.")}
+    same_head = heads == {f"loss.{name}": value.shape for name, value in loss.state_dict().items()}
+    if heads and same_head:
+        load_part(loss, "loss.", checkpoint, path)
+    log.info(
+        "starting from %s (%s, step %d): %d weights of the encoder, %s",
+        run.name,
+        which,
+        checkpoint["global_step"],
+        len(names),
+        "and the head" if heads and same_head else "no head",
+    )
+    return names
+
+
+def _shape_of(model: DictConfig) -> dict[str, Any]:
+    """Return the settings of a model's adapter that decide which weights it has, and what they mean."""
+    adapter = model.get("adapter") or {}
+    return {key: value for key, value in adapter.items() if key != "lora_dropout"}

@@ -1,0 +1,414 @@
+"""The training command: a new run, a resumed run, or a run of several stages."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import logging
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import lightning.pytorch as pl
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from sts_lightning.config.check import path_override
+from sts_lightning.config.compose import compose_stages, share_stages
+from sts_lightning.config.identity import DIVISION, move_data
+from sts_lightning.config.options import options
+from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
+from sts_lightning.core import signals as interrupts
+from sts_lightning.core.batch_job import requeued
+from sts_lightning.core.conf_folders import command_line
+from sts_lightning.core.console import log_to, quiet_lightning
+from sts_lightning.core.errors import (
+    ConfigError,
+    FinishedRunError,
+    InterruptedRunError,
+    RunningElsewhereError,
+    UserError,
+)
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.lock import holder, is_first_process, locked
+from sts_lightning.runs.state import check_free, check_resumable, check_same, next_step, train_on
+from sts_lightning.training.callbacks.progress import RunClock
+from sts_lightning.training.callbacks.recorder import stop_others
+from sts_lightning.training.trainer import several
+from sts_lightning.workflows.build import build_experiment
+from sts_lightning.workflows.checks import RunCheck, validate
+from sts_lightning.workflows.fit import fit
+from sts_lightning.workflows.report import report
+
+log = logging.getLogger(__name__)
+
+POLL = 5.0
+"""Seconds between two looks at a stage that another process trains."""
+
+PATIENCE = 7 * 24 * 3600.0
+"""Seconds to wait for a stage that another process trains."""
+
+
+def train(cfg: DictConfig) -> float:
+    """Train as a Hydra job.
+
+    With the option ``resume`` the configuration and the folder are those of the earlier run.
+
+    Args:
+        cfg: The composed configuration.
+
+    Returns:
+        Dev Spearman times 100 of the selected weights, of several stages those of the last one.
+
+    Raises:
+        UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
+    """
+    hydra = HydraConfig.get()
+    folder = RunFolder(hydra.runtime.output_dir)
+    overrides = list(hydra.overrides.task)
+    chosen = options()
+    trust = chosen.trust
+    try:
+        if chosen.resume is not None:
+            run = RunFolder(chosen.resume)
+            elsewhere = ("data_root", *DIVISION)
+            allowed = tuple(f"{key}=" for key in elsewhere)
+            others = [text for text in overrides if not text.startswith(allowed)]
+            if others:
+                raise ConfigError(
+                    f"resume uses the run's own configuration; leave out {' '.join(others)}.",
+                    key="resume",
+                    hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
+                )
+            given = [key for key in elsewhere if any(text.startswith(f"{key}=") for text in overrides)]
+            return _resume(run, trust, {key: OmegaConf.select(cfg, key) for key in given})
+        if (
+            hydra.mode is RunMode.MULTIRUN
+            and several(cfg.trainer)
+            and "BasicLauncher" in hydra.launcher._target_
+        ):
+            raise ConfigError(
+                "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
+                "starts the others wrongly. Leave out hydra/launcher=basic, or run the jobs without -m."
+            )
+        if chosen.plan is not None:
+            raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
+        if cfg.stages:
+            stages = compose_stages(cfg, overrides, partial(compose, "train"))
+            sweep = hydra.mode is RunMode.MULTIRUN
+            share = sweep if chosen.share_stages is None else chosen.share_stages
+            shared = share_stages(stages) if share else {}
+            if chosen.stage is not None:
+                return run_shared_stage(folder, chosen.stage, stages, shared, trust)
+            if _begun(folder):
+                return _resume_requeued(folder, stages.values(), trust)
+            return run_stages(folder, stages, trust, shared)
+        if chosen.stage is not None:
+            raise ConfigError(f"--stage {chosen.stage}: this run has no stages.")
+        if _begun(folder):
+            return _resume_requeued(folder, [cfg], trust)
+        return train_in(folder.path, cfg, trust=trust)
+    finally:
+        folder.remove_if_empty()
+
+
+def _resume(run: RunFolder, trust: Trust, division: Mapping[str, Any] = MappingProxyType({})) -> float:
+    """Resume a run.
+
+    Args:
+        run: Its folder.
+        trust: Consent of the user.
+        division: Settings of `DIVISION` that replace those of the run, and where its data are now.
+    """
+    division = dict(division)
+    data_root = division.pop("data_root", None)
+    if run.has_stages:
+        if division:
+            raise ConfigError(
+                f"{run.name} has stages, whose settings differ; leave out {', '.join(division)}.",
+                key="resume",
+            )
+        return resume_stages(run, trust, data_root)
+    cfg = run.load_config(trust)
+    if data_root is not None:
+        move_data(cfg, data_root)
+    for key, value in division.items():
+        OmegaConf.update(cfg, key, value)
+    return train_in(run.path, cfg, resume=True, trust=trust)
+
+
+def _begun(folder: RunFolder) -> bool:
+    """Return whether this command has written to the folder in an earlier start of the same SLURM job."""
+    return requeued() and folder.state in ("cut", "finished")
+
+
+def _resume_requeued(folder: RunFolder, composed: Iterable[DictConfig], trust: Trust) -> float:
+    """Resume what an earlier start of the same SLURM job has begun.
+
+    Args:
+        folder: Run folder.
+        composed: Configurations that the command composes now, which are the user's word.
+        trust: Further consent.
+    """
+    if folder.finished:
+        log.info("%s has finished before SLURM started the job again.", folder.name)
+        return folder.last_stage().metrics().score
+    for cfg in composed:
+        trust |= wanted(cfg)
+    log.info("SLURM has started the job again: resuming %s.", folder.name)
+    return _resume(folder, trust)
+
+
+def run_stages(
+    folder: RunFolder,
+    stages: Mapping[str, DictConfig],
+    trust: Trust = NOTHING,
+    shared: Mapping[str, str] | None = None,
+) -> float:
+    """Run stages in sub-folders, each from the weights of the previous one.
+
+    Args:
+        folder: The folder of the stages.
+        stages: Their configurations by name, in order.
+        trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+        shared: Names of the folders of stages that other runs share, by stage.
+
+    Returns:
+        Dev Spearman times 100 of the last stage.
+    """
+    plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
+    for stage in stages.values():  # composed by this command, which is the user's word
+        trust |= wanted(stage)
+    with _held(folder) as first:
+        if first:  # the other processes of a run are started after this one has written the file
+            if check_free(folder) == "started":
+                check_same(folder, OmegaConf.create(plain))
+            folder.save_stages(stages, shared)
+        try:
+            if first:
+                _check_later(folder, stages)
+            return _continue_stages(folder, trust)
+        except UserError as error:
+            interrupted = isinstance(error, InterruptedRunError)
+            if first and not interrupted and all(folder.stage(name).state == "new" for name in stages):
+                folder.stages_file.unlink()  # nothing has begun, so the corrected command may start here
+            raise
+
+
+def _check_later(folder: RunFolder, stages: Mapping[str, DictConfig]) -> None:
+    """Check all stages but the first, which begins with these checks, before it trains.
+
+    Raises:
+        UserError: The configuration or the data of a stage cannot be used.
+    """
+    check = RunCheck()
+    for before, name in itertools.pairwise(stages):
+        stage = copy.deepcopy(stages[name])
+        with open_dict(stage):
+            stage.init_from = str(folder.stage(before).path)
+        log.info("checking stage %s", name)
+        lacks = check(folder.stage(name), stage)
+        if lacks is not None:
+            raise ConfigError(f"stage {name}: {lacks}")
+
+
+def resume_stages(folder: RunFolder, trust: Trust = NOTHING, data_root: str | None = None) -> float:
+    """Resume a run of several stages; see `run_stages`.
+
+    Args:
+        folder: Its folder.
+        trust: Consent of the user.
+        data_root: Where its data are now, if they have moved.
+    """
+    check_links(folder.path)
+    folder.load_stages(trust)
+    with _held(folder) as first:
+        if first:
+            check_resumable(folder)
+        return _continue_stages(folder, trust, data_root)
+
+
+@contextlib.contextmanager
+def _held(folder: RunFolder) -> Iterator[bool]:
+    """Lock a folder of stages in the first process of a run; yield whether this is that process."""
+    first = is_first_process()
+    with locked(folder.path) if first else contextlib.nullcontext():
+        yield first
+
+
+def _continue_stages(folder: RunFolder, trust: Trust, data_root: str | None = None) -> float:
+    """Run the stages that have not finished."""
+    score: float | None = None
+    previous: RunFolder | None = None
+    for (name, stage), run in zip(folder.load_stages(trust).items(), folder.stages(), strict=True):
+        if not run.finished:
+            with open_dict(stage):
+                stage.init_from = stage.init_from if previous is None else str(previous.path)
+            log.info("stage %s: %s", name, run.name)
+            cut = run == folder.stage(name) and run.state == "cut"
+            cfg = run.load_config(trust) if cut else stage
+            if previous is not None:
+                cfg.init_from = stage.init_from  # the folder may have moved since
+            if data_root is not None:
+                move_data(cfg, data_root)
+            if run == folder.stage(name):
+                score = train_in(run.path, cfg, resume=run.state != "new", whole=folder.path, trust=trust)
+            else:
+                train_shared(run, stage, trust, folder.path)
+        elif run != folder.stage(name):
+            log.info("stage %s has finished: %s", name, run.name)
+        previous = run
+    assert score is not None  # a folder with all stages finished has been rejected
+    return score
+
+
+def run_shared_stage(
+    folder: RunFolder,
+    name: str,
+    stages: Mapping[str, DictConfig],
+    shared: Mapping[str, str],
+    trust: Trust = NOTHING,
+) -> float:
+    """Run one stage that several runs share, as a job of its own.
+
+    Args:
+        folder: Its folder; the stages before it lie beside it.
+        name: Name of the stage.
+        stages: Configurations of all stages by name, in order.
+        shared: Names of the folders of shared stages, by stage.
+        trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+
+    Returns:
+        Dev Spearman times 100.
+
+    Raises:
+        ConfigError: There is no such stage, or it is not shared.
+    """
+    if name not in shared:
+        known = ", ".join(shared) or "none: add --share-stages"
+        raise ConfigError(f"--stage {name} is not a stage that runs share; there are {known}.")
+    for stage in stages.values():
+        trust |= wanted(stage)
+    earlier = list(stages)[: list(stages).index(name)]
+    cfg = stages[name]
+    if earlier:
+        cfg.init_from = str(folder.path.parent / shared[earlier[-1]])
+    return train_shared(folder, cfg, trust)
+
+
+def train_shared(run: RunFolder, cfg: DictConfig, trust: Trust = NOTHING, whole: Path | None = None) -> float:
+    """Train a shared stage unless it has finished; wait while another process trains it.
+
+    If that process ends before the stage has finished, the stage is resumed here.
+
+    Args:
+        run: The folder of the stage.
+        cfg: Its configuration.
+        trust: The user's word on what the folder may ask for.
+        whole: The folder of the run that needs the stage, if any; a stopped run is resumed by its name.
+
+    Returns:
+        Dev Spearman times 100.
+
+    Raises:
+        RunningElsewhereError: Another process has been training it for too long.
+        UserError: The stage failed.
+    """
+    deadline = time.monotonic() + PATIENCE
+    told = ""
+    while not run.finished:
+        try:
+            begun = run.state != "new"
+            own = run.load_config(trust) if begun else cfg
+            return train_in(run.path, own, begun, whole, trust)
+        except FinishedRunError:
+            pass  # another process has finished it since its state was read
+        except RunningElsewhereError as error:
+            if time.monotonic() > deadline:
+                raise
+            if told != str(error):
+                told = str(error)
+                who = holder(run.path) or "another process"
+                log.info("waiting for %s, a stage that %s trains", run.name, who)
+            time.sleep(POLL)
+    return run.metrics().score
+
+
+def train_in(
+    run: Path,
+    cfg: DictConfig,
+    resume: bool = False,
+    whole: Path | None = None,
+    trust: Trust = NOTHING,
+    callbacks: Sequence[Callback] = (),
+) -> float:
+    """Train in a run folder, which no other process can use meanwhile.
+
+    Everything that can be wrong with configuration, data and machine is found before weights are
+    loaded, and nothing is written before that.
+
+    Args:
+        run: The folder.
+        cfg: A composed configuration of the schema `TrainConfig`.
+        resume: Whether to resume from the folder's last checkpoint; a run without one starts again.
+        whole: The folder of stages that the run is part of; a stopped run is resumed by its name.
+        trust: The user's word on what this folder, if it is resumed, and that of ``init_from`` may ask for,
+            besides what ``cfg`` itself has.
+        callbacks: Callbacks besides those of the configuration.
+
+    Returns:
+        Dev Spearman times 100 of the selected weights.
+
+    Raises:
+        RunningElsewhereError: Another process is running in the folder.
+        InterruptedRunError: A signal stopped the run.
+        UserError: Configuration, data or checkpoint cannot be used.
+    """
+    folder, named = RunFolder(run), RunFolder(whole or run)
+    command = _resume_command(named, cfg, trust)
+    first = is_first_process()  # of several; Lightning starts the others once this one is ready
+    if not first:
+        logging.getLogger("sts_lightning").setLevel(logging.WARNING)
+    with interrupts.listening(), locked(run) if first else contextlib.nullcontext():
+        try:
+            with interrupts.unmasked():
+                clock = RunClock()
+                parts = validate(folder, cfg, resume, (clock, *callbacks))
+                experiment = build_experiment(parts, command, trust)
+                with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
+                    return report(fit(experiment), clock)
+        except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
+            number = (
+                signal.SIGTERM if isinstance(error, SIGTERMException) else interrupts.stopping_signal(error)
+            )
+            if number is None:
+                raise
+            how = next_step(named, command)
+            raise InterruptedRunError(f"stopped by {interrupts.signal_name(number)}{how}", number) from error
+
+
+@contextlib.contextmanager
+def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
+    """Stop the other processes of a run if this one fails."""
+    try:
+        yield
+    except BaseException:
+        stop_others(trainer)
+        raise
+
+
+def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
+    """Return the command that resumes a run, with the consent that its configuration needs."""
+    with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
+        trust |= wanted(cfg)
+    return command_line("train", path_override("resume", run.name), *trust.arguments())

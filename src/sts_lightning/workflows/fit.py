@@ -1,0 +1,151 @@
+"""Training itself: what is said before it, the steps, and what stops them."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.config.machine import decided
+from sts_lightning.core.errors import TrainingError
+from sts_lightning.data.tables import values_of
+from sts_lightning.models.compute.inference import is_out_of_memory
+from sts_lightning.runs.environment import peak_memory
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.state import begin_again, defining_leaves
+from sts_lightning.training.callbacks.history import HistoryLogger
+from sts_lightning.training.micro_batch_search import REMEDY
+from sts_lightning.workflows.build import Experiment
+from sts_lightning.workflows.checks import check_monitors
+from sts_lightning.workflows.report import Fitted
+from sts_lightning.workflows.score import Scores, report_cut, score
+
+log = logging.getLogger(__name__)
+
+NOT_DETERMINISTIC = "does not have a deterministic implementation"
+"""Part of PyTorch's message about an operation under ``trainer.deterministic=true``."""
+
+
+def fit(experiment: Experiment) -> Fitted:
+    """Train, from the beginning or from the last checkpoint.
+
+    Raises:
+        TrainingError: The loss is not finite, or memory ran out.
+    """
+    parts, module, trainer = experiment.parts, experiment.module, experiment.trainer
+    _begin(experiment)
+    untuned: Scores | None = None
+    if parts.cfg.evaluation.untuned and parts.first:  # of a resumed run, before its weights are loaded
+        encoder = copy.deepcopy(module.encoder).to(trainer.strategy.root_device)  # the report's precision
+        untuned = score(encoder, parts.data, parts.cfg.evaluation)
+        del encoder
+    if parts.resumed:
+        step = _continue_history(parts.loggers, parts.run)
+        log.info("resuming after step %d", step)
+    else:
+        trainer.validate(module, parts.data, verbose=False)
+        check_monitors(parts.cfg, parts.callbacks, trainer.callback_metrics)
+    last = str(parts.run.checkpoint("last")) if parts.resumed else None
+    try:
+        trainer.fit(module, parts.data, ckpt_path=last, weights_only=True)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise TrainingError(f"memory ran out at step {trainer.global_step + 1}. {REMEDY}") from error
+        if NOT_DETERMINISTIC in str(error):
+            raise TrainingError(
+                f"{str(error).partition('.')[0]}, so the run could not be repeated exactly.",
+                key="trainer.deterministic",
+                hint="trainer.deterministic=warn trains it; the same seed then gives other numbers.",
+            ) from error
+        raise
+    peak = peak_memory()  # before the selected weights are scored
+    if "cuda" in peak:
+        peak["cuda"] = max(peak["cuda"], module.steps_peak)
+    return Fitted(parts, module, trainer, untuned, peak)
+
+
+def _begin(experiment: Experiment) -> None:
+    """Write the configuration, and say what is about to be trained."""
+    parts, plan = experiment.parts, experiment.plan
+    if parts.first:
+        parts.run.remove_temporaries()
+        if parts.again:
+            begin_again(parts.run)
+        parts.run.save_config(decided(parts.cfg, parts.machine))
+        if not parts.resumed:
+            log_settings(parts.loggers, decided(parts.cfg, parts.machine))
+        tests = [table for task in parts.data.tests for table in task.subsets.values()]
+        report_cut(experiment.module.encoder, [parts.data.dev, *tests], parts.data.train)
+        _warn_of_equal_labels(experiment)
+    rows, drawn = len(parts.data.train), parts.data.epoch_rows
+    alone = parts.data.train_dataloader().drop_last and plan.epoch_steps == drawn // parts.data.batch_size
+    if parts.machine.reasons:
+        log.info("machine: %s", "; ".join(parts.machine.reasons))
+    log.info(
+        "%s%s%s, %d steps of batch %d, dev evaluation every %d steps; run folder %s",
+        f"{rows:,} examples",
+        "" if rows == drawn else f", {drawn:,} in an epoch",
+        ", 1 of them left out of each epoch" if alone else "",
+        plan.total_steps,
+        parts.data.batch_size,
+        plan.val_steps,
+        parts.run.name,
+    )
+    if plan.shortened:
+        trainer = parts.cfg.trainer
+        log.info(
+            "trainer.max_epochs=%d ends the run before trainer.max_steps=%d; trainer.max_epochs=null lets "
+            "it reach them",
+            trainer.max_epochs,
+            trainer.max_steps,
+        )
+    if (count := experiment.trainer.world_size) > 1:
+        log.info("%d processes; training begins once all of them have started", count)
+
+
+def _warn_of_equal_labels(experiment: Experiment) -> None:
+    """Warn of batches of the first epoch whose labels are all equal, where the loss compares them."""
+    loss, data = experiment.module.loss, experiment.parts.data
+    if not loss.compares:
+        return
+    batches = data.train_dataloader().first_epoch()[: experiment.plan.total_steps]
+    labels = np.asarray(values_of(data.train, "label"))
+    equal = sum(np.ptp(labels[rows]) == 0 for rows in batches)
+    if equal:
+        log.warning(
+            "WARNING: in %d of %d batches of the first epoch all %s are equal, and %s does not train on "
+            "them; a larger data.batch_size%s avoids it.",
+            equal,
+            len(batches),
+            "scores" if data.label == "score" else "classes",
+            type(loss).__name__,
+            ", or loss=cosine_mse," if data.label == "score" else "",
+        )
+
+
+def log_settings(loggers: Sequence[Logger], cfg: DictConfig) -> None:
+    """Give the loggers the settings of a run by dotted key, without folders of the machine."""
+    plain: Any = OmegaConf.to_container(cfg, resolve=True)
+    settings = {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in defining_leaves(plain).items()
+    }
+    for logger in loggers:
+        logger.log_hyperparams(settings)
+
+
+def _continue_history(loggers: Sequence[Logger], run: RunFolder) -> int:
+    """Let the loggers of a resumed run go on after its last checkpoint; return the step of that."""
+    step: int = run.read_checkpoint("last")["global_step"]
+    for logger in loggers:
+        if isinstance(logger, HistoryLogger):
+            logger.continue_from(step)
+        elif isinstance(logger, TensorBoardLogger):
+            # For the writer that Lightning makes at the first use: later rows of the first part are hidden.
+            logger._kwargs["purge_step"] = step + 1
+    return step
