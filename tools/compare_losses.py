@@ -91,10 +91,10 @@ def settings(experiment: str, kind: str, teacher: Path) -> list[str]:
     }.get(experiment, ENCODER)
     extra = {
         "esimcse": ["~data.official_repetition"],
-        "infocse": ["companion.lower_layers=1"],
-        "rankcse": [f"companion.sources=[{teacher}]", "companion.weights=null"],
-        "minilm_distill_nli": [f"companion.sources=[{teacher}]", "~data.limit"],
-        "minilm_distill_pairs": [f"companion.sources=[{teacher}]"],
+        "infocse": ["auxiliary.lower_layers=1"],
+        "rankcse": [f"auxiliary.sources=[{teacher}]", "auxiliary.weights=null"],
+        "minilm_distill_nli": [f"auxiliary.sources=[{teacher}]", "~data.limit"],
+        "minilm_distill_pairs": [f"auxiliary.sources=[{teacher}]"],
         "contrast_tune": ["~data.positives_from"],
         "regression_tune": ["trainer.init=best"],
     }.get(experiment, [])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 SETTING = re.compile(r"^(?P<indent> *)(?P<key>[\w.]+):(?: +(?P<value>.*?))?(?:  # (?P<comment>.*))?$")
-GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "companion", "callbacks", "logger")
+GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "auxiliary", "callbacks", "logger")
 PYTHON = {
     "Encoders": ("sts_lightning.models.loading.run", "sts_lightning.models.encoder"),
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),

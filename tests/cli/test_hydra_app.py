@@ -111,8 +111,8 @@ def script(
             "regularizer=global_orthogonal and regularizer=rank_reduction.",
         ),
         (
-            ["companion.sources=[a]", "companion.pooling=cls"],
-            "companion.sources: no such setting. It belongs to companion=teacher.",
+            ["auxiliary.sources=[a]", "auxiliary.pooling=cls"],
+            "auxiliary.sources: no such setting. It belongs to auxiliary=teacher.",
         ),
         (["trainer.max_step=5", "optim.lrr=1"], "trainer.max_step: no such setting. See `"),
         (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),

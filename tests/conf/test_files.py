@@ -34,7 +34,7 @@ GROUPS = (
     "prompt",
     "loss",
     "regularizer",
-    "companion",
+    "auxiliary",
     "data",
     "trainer",
     "recipe",

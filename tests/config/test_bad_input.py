@@ -31,7 +31,7 @@ MATRYOSHKA += ["+loss.inner.temperature=0.2", "loss.dimensions=[32,16]", "loss.w
 
 BASES: dict[str, list[str]] = {
     "pairs": [],
-    "triplets": [*TRIPLETS, "companion=momentum_queue"],
+    "triplets": [*TRIPLETS, "auxiliary=momentum_queue"],
     "sentences": SENTENCES,
     "rank": ["regularizer=rank_reduction", "callbacks=rank_monitor"],
     "decoder": ["model=tiny_mistral", "prompt=eol"],
@@ -41,7 +41,7 @@ BASES: dict[str, list[str]] = {
     "rank_margin": ["loss=rank_margin", "data.batch_size=32"],
     **{name: [f"loss={name}", "data.kind=triplets"] for name in ("gist", "hardness", "sigmoid")},
     "matryoshka": MATRYOSHKA,
-    "vectors": ["loss=vector_distillation", "companion=teacher_vectors", "companion.sources=[x]"],
+    "vectors": ["loss=vector_distillation", "auxiliary=teacher_vectors", "auxiliary.sources=[x]"],
     "divided": ["loss=divided", "+loss.inner._target_=sts_lightning.losses.cosent.CoSENTLoss"],
     "orthogonal": ["regularizer=global_orthogonal"],
     "decoupled": ["loss=decoupled", "data.kind=triplets"],
@@ -92,14 +92,14 @@ VALUES: dict[str, dict[str, str]] = {
         "trainer.deterministic": "null maybe 1",
         "trainer.chunk_tokens": "fast 1.5 0",
         "trainer.micro_batch_size": "fast [] 1.5 0",
-        "companion": "${seed}",
+        "auxiliary": "${seed}",
         "logger": "5",
         "logger.tensorboard.name": "true",
     },
     "triplets": {
         "loss.temperature": "null nan 1e30 0",
-        "companion.size": "-1 0 100000000",
-        "companion.momentum": "-1 1",
+        "auxiliary.size": "-1 0 100000000",
+        "auxiliary.momentum": "-1 1",
     },
     "sentences": {
         "data.views": "0 4",
@@ -144,10 +144,10 @@ VALUES: dict[str, dict[str, str]] = {
     "sigmoid": {"loss.scale": "0"},
     "vectors": {
         "loss.teacher_dimension": "0",
-        "companion.weights": "[] [1,2] [0] [nan] fast",
-        "companion.max_length": "0 2",
-        "companion.precision": "bf16-mixed auto",
-        "companion.cache_dir": "[] pyproject.toml",
+        "auxiliary.weights": "[] [1,2] [0] [nan] fast",
+        "auxiliary.max_length": "0 2",
+        "auxiliary.precision": "bf16-mixed auto",
+        "auxiliary.cache_dir": "[] pyproject.toml",
     },
     "divided": {"loss.parts": "0"},
     "matryoshka": {

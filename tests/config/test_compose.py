@@ -115,8 +115,8 @@ def test_a_wrong_value_of_a_later_stage_is_found_while_composing() -> None:
 
 
 def test_a_teacher_is_that_of_both_stages() -> None:
-    stages = compose_train(["experiment=minilm_distilled", "companion.sources=[runs/a]"])
-    assert [stage.companion.sources for stage in stages.values()] == [["runs/a"]] * 2
+    stages = compose_train(["experiment=minilm_distilled", "auxiliary.sources=[runs/a]"])
+    assert [stage.auxiliary.sources for stage in stages.values()] == [["runs/a"]] * 2
     plain = compose_train(["experiment=minilm_eol"])["pairs"]
     for key in ("model", "prompt", "data", "optim", "trainer", "senteval_text"):
         assert stages["pairs"][key] == plain[key]

@@ -26,7 +26,7 @@ def test_what_changes_the_hash() -> None:
 
 def test_where_a_teacher_keeps_vectors_does_not_matter() -> None:
     def of(**settings: object) -> str:
-        return configuration_hash(OmegaConf.create({**RUN, "companion": {"sources": ["a"], **settings}}))
+        return configuration_hash(OmegaConf.create({**RUN, "auxiliary": {"sources": ["a"], **settings}}))
 
     assert of(cache_dir="here") == of(cache_dir="there") == of(cache_dir=None)
     assert of(precision="bf16-true") != of(precision=None)

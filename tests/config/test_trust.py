@@ -105,7 +105,7 @@ def test_each_class_is_known_at_its_place_only() -> None:
 def test_an_encoder_alone_has_no_other_parts(tmp_path: Path) -> None:
     """They are not even in what is read, so that nothing builds them by mistake."""
     path = tmp_path / "config.yaml"
-    foreign = {group: {"_target_": "own.Class"} for group in ("loss", "regularizer", "companion")}
+    foreign = {group: {"_target_": "own.Class"} for group in ("loss", "regularizer", "auxiliary")}
     named = {group: {"mine": {"_target_": "own.Class"}} for group in ("logger", "callbacks")}
     path.write_text(yaml.safe_dump({"seed": 1, "trainer": {"extra": {"plugins": "x"}}, **foreign, **named}))
     assert read_config(path, encoder_only=True) == {"seed": 1}

@@ -51,13 +51,13 @@ class OldBert(OldEncoder):
 class Head(nn.Module):
     """The head of a masked language model: BERT's transform, and an output layer with a table of its own."""
 
-    def __init__(self, companion: MaskedLanguageModel) -> None:
+    def __init__(self, auxiliary: MaskedLanguageModel) -> None:
         super().__init__()
-        table = companion.table
+        table = auxiliary.table
         assert table is not None
-        self.transform = copy.deepcopy(companion.transform)
+        self.transform = copy.deepcopy(auxiliary.transform)
         self.decoder = nn.Linear(*reversed(table.shape))
-        self.decoder.load_state_dict({"weight": table.detach(), "bias": companion.bias.detach()})
+        self.decoder.load_state_dict({"weight": table.detach(), "bias": auxiliary.bias.detach()})
 
     def forward(self, hidden: Tensor) -> Tensor:
         scores: Tensor = self.decoder(self.transform(hidden))
@@ -67,7 +67,7 @@ class Head(nn.Module):
 class Theirs(nn.Module):
     """The networks of their model; ``loss`` calls their `cl_forward`."""
 
-    def __init__(self, encoder: SentenceEncoder, companion: MaskedLanguageModel) -> None:
+    def __init__(self, encoder: SentenceEncoder, auxiliary: MaskedLanguageModel) -> None:
         super().__init__()
         scope = definitions(
             REPOSITORY,
@@ -77,14 +77,14 @@ class Theirs(nn.Module):
         )
         self.config = encoder.backbone.config
         self.bert = OldBert(copy.deepcopy(encoder.backbone))
-        self.mlm = OldEncoder(copy.deepcopy(companion.lower))
-        self.c_head = nn.ModuleList(OldLayer(copy.deepcopy(layer)) for layer in companion.upper.layer)
-        self.lm_head = Head(companion)
+        self.mlm = OldEncoder(copy.deepcopy(auxiliary.lower))
+        self.c_head = nn.ModuleList(OldLayer(copy.deepcopy(layer)) for layer in auxiliary.upper.layer)
+        self.lm_head = Head(auxiliary)
         self.mlp = scope["ProjectionMLP"](self.config)
         self.mlp.net.load_state_dict(encoder.projector.state_dict())
         self.pooler_type, self.pooler = "cls", scope["Pooler"]("cls")
         self.sim = scope["Similarity"](temp=0.05)
-        self.skip_from = len(companion.lower.encoder.layer)
+        self.skip_from = len(auxiliary.lower.encoder.layer)
         self.model_args = types.SimpleNamespace(
             pooler_type="cls", hard_negative_weight=0, batchnorm=True, mlm_eval=True, mlm_weight=WEIGHT
         )
@@ -107,35 +107,35 @@ def their_name(name: str) -> str:
     for ours, theirs in (
         ("encoder.backbone.", "bert.inner."),
         ("encoder.projector.", "mlp.net."),
-        ("companion.lower.", "mlm.inner."),
-        ("companion.transform.", "lm_head.transform."),
-        ("companion.table", "lm_head.decoder.weight"),
-        ("companion.bias", "lm_head.decoder.bias"),
+        ("auxiliary.lower.", "mlm.inner."),
+        ("auxiliary.transform.", "lm_head.transform."),
+        ("auxiliary.table", "lm_head.decoder.weight"),
+        ("auxiliary.bias", "lm_head.decoder.bias"),
     ):
         if name.startswith(ours):
             return name.replace(ours, theirs, 1)
-    return re.sub(r"^companion\.upper\.layer\.(\d+)\.", r"c_head.\1.inner.", name)
+    return re.sub(r"^auxiliary\.upper\.layer\.(\d+)\.", r"c_head.\1.inner.", name)
 
 
 def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masked_lm, "mask_words", mask_some)
     encoder = spread(tiny_bert(layers=3, dropout=0.0, pooling="cls", max_length=32, projection="batch_norm"))
-    companion = MaskedLanguageModel(lower_layers=1, layers=2, official=True)
-    companion.connect(encoder)
-    ours = nn.ModuleDict({"encoder": encoder, "companion": companion}).train()
-    theirs = Theirs(encoder, companion).train()
+    auxiliary = MaskedLanguageModel(lower_layers=1, layers=2, official=True)
+    auxiliary.connect(encoder)
+    ours = nn.ModuleDict({"encoder": encoder, "auxiliary": auxiliary}).train()
+    theirs = Theirs(encoder, auxiliary).train()
     batch, rows = views(encoder, [SENTENCES[:SIZE], SENTENCES[:SIZE]])
     tokenizer = encoder.tokenizer.tokenizer
     ids, mask = blocks(rows, 2, tokenizer.pad_token_id)
-    masked, chosen = mask_some(ids, companion.special, companion.mask_id)
+    masked, chosen = mask_some(ids, auxiliary.special, auxiliary.mask_id)
     labels = torch.where(chosen, ids, -100)
-    loss = InfoCSELoss(auxiliary_weight=WEIGHT)
+    loss = InfoCSELoss(masked_lm_weight=WEIGHT)
 
     def our_loss(step: int) -> Tensor:
         pooled = encoder.pool_rows(batch)
         embedded = encoder.project(pooled).view(2, SIZE, -1)
         given = step_alone(encoder, Batch(batch, 2, None, SIZE), pooled, embedded)
-        value: Tensor = loss(embedded, auxiliary=companion(given))
+        value: Tensor = loss(embedded, auxiliary=auxiliary(given))
         return value
 
     five_adamw_updates(

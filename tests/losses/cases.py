@@ -41,7 +41,7 @@ def make(stem: str, dimension: int = DIMENSION) -> Loss:
 def further(loss: Loss, size: int = 7, seed: int = 0, dimension: int = DIMENSION) -> dict[str, Tensor]:
     """Draw the arguments that the loss cannot do without, in float64."""
     generator = torch.Generator().manual_seed(100 + seed)
-    shapes = {"teacher": (size, size), "twin": (size, dimension), "auxiliary": ()}
+    shapes = {"teacher": (size, size), "second": (size, dimension), "masked_lm": ()}
     shapes |= {"teacher_vectors": (max(loss.views), size, dimension)}
     return {
         name: torch.rand(shapes[name], generator=generator, dtype=torch.float64) for name in loss.requires

@@ -21,7 +21,7 @@ def test_equals_slow_reference() -> None:
             j = negatives[(negatives.index(i) + 1) % len(negatives)]
             total -= math.log(1 - 1 / (1 + math.exp(-first[i] @ second[j])))
     loss = ContrastiveTensionLoss(group=4)
-    value = loss(torch.from_numpy(first)[None], twin=torch.from_numpy(second))
+    value = loss(torch.from_numpy(first)[None], second=torch.from_numpy(second))
     assert value.item() == pytest.approx(total / 8)
     mean = (2 * loss.observed["positive"] + 6 * loss.observed["negative"]) / 8
     assert value.item() == pytest.approx(mean.item())
@@ -41,7 +41,7 @@ def test_both_encoders_learn() -> None:
     generator = torch.Generator().manual_seed(0)
     first = torch.randn(1, 8, 4, generator=generator, requires_grad=True)
     second = torch.randn(8, 4, generator=generator, requires_grad=True)
-    ContrastiveTensionLoss()(first, twin=second).backward()
+    ContrastiveTensionLoss()(first, second=second).backward()
     assert first.grad is not None
     assert second.grad is not None
     assert bool((first.grad.norm(dim=-1) > 0).all())
@@ -50,12 +50,12 @@ def test_both_encoders_learn() -> None:
 
 def test_large_products_stay_finite() -> None:
     loss = ContrastiveTensionLoss(group=2)
-    value = loss(torch.full((1, 4, 1), 1e4), twin=torch.full((4, 1), 1e2))
+    value = loss(torch.full((1, 4, 1), 1e4), second=torch.full((4, 1), 1e2))
     assert value.item() == pytest.approx(0.5e6)  # half of the pairs are negatives, with a product of 1e6
 
 
 def test_rejects() -> None:
     with pytest.raises(ValueError, match=r"^group must be at least 2"):
         ContrastiveTensionLoss(group=1)
-    with pytest.raises(ValueError, match="needs twin"):
+    with pytest.raises(ValueError, match="needs second"):
         ContrastiveTensionLoss()(torch.randn(1, 4, 8))

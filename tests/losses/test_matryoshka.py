@@ -37,7 +37,7 @@ def test_around_every_loss_without_a_head(stem: str) -> None:
     assert (loss.views, loss.labels) == (inner.views, inner.labels)
     views, labels = batch(loss)
     given = further(loss)
-    cut = {name: value[:, :4] if name == "twin" else value for name, value in given.items()}
+    cut = {name: value[:, :4] if name == "second" else value for name, value in given.items()}
     expected = inner(views[..., :4], labels, **cut) + inner(views, labels, **given)
     torch.testing.assert_close(loss(views, labels, **given), expected)
 

@@ -66,7 +66,7 @@ LOSSES: dict[str, tuple[Loss, Row]] = {
     "hardness": (HardnessLoss(TAU, hardness=2.0, prior=0.1), hardness),
     "sigmoid": (SigmoidLoss(scale=3.0, bias=-1.0).double(), sigmoid),
     "energy": (EnergyLoss(0.3), energy),
-    "infocse": (InfoCSELoss(TAU, auxiliary_weight=0.0), softmax),
+    "infocse": (InfoCSELoss(TAU, masked_lm_weight=0.0), softmax),
     "rankcse": (RankCSELoss(TAU, consistency_weight=0.0, distillation_weight=0.0), softmax),
     "mixcse": (MixCSELoss(TAU), softmax),
 }
@@ -105,7 +105,7 @@ def slow(stem: str, views: np.ndarray, ids: np.ndarray, mask: bool = True) -> fl
 
 
 def value(loss: Loss, views: Tensor, ids: Tensor | None) -> Tensor:
-    extra = {"auxiliary": torch.tensor(1.0)} if "auxiliary" in loss.requires else {}
+    extra = {"masked_lm": torch.tensor(1.0)} if "masked_lm" in loss.requires else {}
     found: Tensor = loss(views, sentence_ids=ids, **extra)
     return found
 
@@ -176,7 +176,7 @@ def test_positives_that_meet_hard_negatives() -> None:
 
 def test_contrastive_tension_has_no_negative_pair_of_one_sentence() -> None:
     rng = np.random.default_rng(1)
-    first, twin = torch.from_numpy(rng.normal(size=(2, 8, 3)))
+    first, second = torch.from_numpy(rng.normal(size=(2, 8, 3)))
     ids = torch.tensor([[0, 1, 1, 2, 3, 4, 5, 4]])
     # The first of each four is positive; a negative is paired with the next one, the last with the first.
     partner = {0: 0, 4: 4, 1: 2, 2: 3, 3: 5, 5: 6, 6: 7, 7: 1}
@@ -184,11 +184,11 @@ def test_contrastive_tension_has_no_negative_pair_of_one_sentence() -> None:
     for i, j in partner.items():
         sign = 1 if i == j else -1
         if i == j or ids[0, i] != ids[0, j]:
-            total += math.log(1 + math.exp(-sign * float(first[i] @ twin[j])))
+            total += math.log(1 + math.exp(-sign * float(first[i] @ second[j])))
     loss = ContrastiveTensionLoss(group=4)
-    assert loss(first[None], twin=twin, sentence_ids=ids).item() == pytest.approx(total / 8)
+    assert loss(first[None], second=second, sentence_ids=ids).item() == pytest.approx(total / 8)
     plain = ContrastiveTensionLoss(group=4, mask_repeats=False)
-    assert plain(first[None], twin=twin, sentence_ids=ids) > total / 8
+    assert plain(first[None], second=second, sentence_ids=ids) > total / 8
 
 
 def test_losses_around_others_hand_the_numbers_on() -> None:

@@ -191,6 +191,6 @@ def test_static_embeddings_are_evaluated_and_teach(
 ) -> None:
     given = ["model=encoder", f"model.name={static}", "tasks=[STSB]", f"data_root={data_root}"]
     assert np.isfinite(evaluate_in(tmp_path / "out", config(*given, of="eval")))
-    teacher = ["loss=similarity_distillation", "companion=teacher", f"companion.sources=[{static}]"]
+    teacher = ["loss=similarity_distillation", "auxiliary=teacher", f"auxiliary.sources=[{static}]"]
     train_in(tmp_path / "run", config("model=tiny_bert", *SHORT_DATA, *teacher, "trainer.max_steps=2"))
     assert metrics(tmp_path / "run")["test"]

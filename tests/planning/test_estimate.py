@@ -105,7 +105,7 @@ def test_every_kind_of_experiment_can_be_planned(experiment: str) -> None:
     if experiment in OF_A_DECODER:
         overrides.append("model=tiny_llama")
     if experiment == "minilm_distill_nli":
-        overrides.append("companion.sources=[sentence-transformers/all-MiniLM-L6-v2]")
+        overrides.append("auxiliary.sources=[sentence-transformers/all-MiniLM-L6-v2]")
     for cfg in compose_train(overrides).values():
         plan = estimate(cfg, card(2**40))
         assert plan.steps > 0

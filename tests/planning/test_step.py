@@ -53,8 +53,8 @@ CASES = {
         "loss=cosent",
         "trainer.gradient_checkpointing=true",
     ],
-    "twin encoder": ["model=tiny_bert", "experiment=ct", "data.kind=sentences", "data.views=1"],
-    "twin encoder in micro batches": [
+    "second encoder": ["model=tiny_bert", "experiment=ct", "data.kind=sentences", "data.views=1"],
+    "second encoder in micro batches": [
         "model=tiny_bert",
         "experiment=ct",
         "data.kind=sentences",
@@ -65,15 +65,15 @@ CASES = {
         "model=tiny_bert",
         "experiment=infocse",
         "data.kind=sentences",
-        "companion.lower_layers=1",
-        "companion.layers=1",
+        "auxiliary.lower_layers=1",
+        "auxiliary.layers=1",
     ],
     "queue of negatives": [
         "model=tiny_bert",
         "loss=infonce",
         "data.kind=sentences",
-        "companion=momentum_queue",
-        "companion.size=32",
+        "auxiliary=momentum_queue",
+        "auxiliary.size=32",
     ],
 }
 

@@ -15,10 +15,10 @@ from sts_lightning.data.collate import View, ViewCollator
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.training.auxiliary.base import Companion, Step
+from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 from sts_lightning.training.auxiliary.masked_lm import MaskedLanguageModel
 from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
-from sts_lightning.training.auxiliary.second_encoder import TwinEncoder
+from sts_lightning.training.auxiliary.second_encoder import SecondEncoder
 from sts_lightning.training.module import STSModule
 from tests.losses.cases import further, make
 
@@ -27,7 +27,7 @@ TEXTS = [f"{word} {number} {'long ' * (number % 3)}" for number, word in enumera
 QUEUE = "infonce, queue"
 
 
-class Stored(Companion):
+class Stored(AuxiliaryModel):
     """What a teacher says about the whole batch."""
 
     def __init__(self, name: str, value: Tensor) -> None:
@@ -38,10 +38,10 @@ class Stored(Companion):
         return self.value
 
 
-def companion_of(loss: Loss, size: int) -> Companion | None:
+def auxiliary_of(loss: Loss, size: int) -> AuxiliaryModel | None:
     name = next(iter(loss.requires), None)
-    if name == "twin":
-        return TwinEncoder()
+    if name == "second":
+        return SecondEncoder()
     if name == "auxiliary":
         return MaskedLanguageModel(lower_layers=1, layers=1)
     return None if name is None else Stored(name, further(loss, SIZE, dimension=size)[name].float())
@@ -56,13 +56,13 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
                 weight.mul_(10)
     loss = make(row.partition(",")[0], encoder.dimension).float()
     queue = MomentumQueue(size=4, momentum=0.9)
-    companion = queue if row == QUEUE else companion_of(loss, encoder.dimension)
-    if companion is not None:
-        companion.connect(encoder)
-    if companion is queue:
+    auxiliary = queue if row == QUEUE else auxiliary_of(loss, encoder.dimension)
+    if auxiliary is not None:
+        auxiliary.connect(encoder)
+    if auxiliary is queue:
         queue.push(torch.randn(4, encoder.dimension, generator=torch.Generator().manual_seed(0)))
     none: Any = None
-    module = STSModule(encoder, loss, none, none, companion=companion, micro_batch_size=micro)
+    module = STSModule(encoder, loss, none, none, auxiliary=auxiliary, micro_batch_size=micro)
     views, label = max(loss.views), loss.labels[0]
     columns = [f"text{view}" for view in range(views)]
     labels = 3 if label == "class" else 6
@@ -74,8 +74,8 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
     batch = ViewCollator([View(name) for name in columns], label, prepare, shard)(examples)
     step = module._embed(batch, 0)
     extra = module.read_batch(batch)
-    if companion is not None:
-        extra[companion.provides] = companion(step)
+    if auxiliary is not None:
+        extra[auxiliary.provides] = auxiliary(step)
     torch.manual_seed(0)  # of losses that draw
     module._loss(step, extra).backward()
     result = {}

@@ -44,8 +44,8 @@ RECIPES = {
     "queue": [
         "loss=infonce",
         "data.kind=sentences",
-        "companion=momentum_queue",
-        "companion.size=24",
+        "auxiliary=momentum_queue",
+        "auxiliary.size=24",
         "data.repetition=0.3",
     ],
 }

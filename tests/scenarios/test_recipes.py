@@ -84,10 +84,10 @@ def overrides(experiment: str, teacher: Path | None = None) -> list[str]:
     """Overrides of a short run; an experiment with a teacher needs the folder of one."""
     extra = {
         "esimcse": ["~data.official_repetition"],
-        "infocse": ["companion.lower_layers=1"],
-        "rankcse": [f"companion.sources=[{teacher}]", "companion.weights=null"],
-        "minilm_distill_nli": [f"companion.sources=[{teacher}]", "~data.limit"],
-        "minilm_distill_pairs": [f"companion.sources=[{teacher}]"],
+        "infocse": ["auxiliary.lower_layers=1"],
+        "rankcse": [f"auxiliary.sources=[{teacher}]", "auxiliary.weights=null"],
+        "minilm_distill_nli": [f"auxiliary.sources=[{teacher}]", "~data.limit"],
+        "minilm_distill_pairs": [f"auxiliary.sources=[{teacher}]"],
         "contrast_tune": ["~data.positives_from"],
         "regression_tune": ["trainer.init=best"],
         "regression_head": ["evaluation.final=true"],
@@ -142,7 +142,7 @@ def test_an_unsupervised_recipe_takes_rank_reduction(experiment: str, config: Co
 @pytest.mark.parametrize(
     ("experiment", "extra"),
     [
-        ("esimcse", ["companion.size=12"]),
+        ("esimcse", ["auxiliary.size=12"]),
         ("pcc_stage2", ["callbacks=ema"]),
         ("regression_head", ["callbacks=ema"]),
         ("infocse", ["callbacks=ema"]),

@@ -29,13 +29,13 @@ def test_contrastive_tension_trains_two_encoders(config: Config, tmp_path: Path)
     train_in(run, config(*overrides("ct")))
     state = weights(run)
     first = {n.removeprefix("encoder."): v for n, v in state.items() if n.startswith("encoder.")}
-    twin = {n.removeprefix("companion.encoder."): v for n, v in state.items() if n.startswith("companion.")}
-    assert first.keys() == twin.keys()
+    second = {n.removeprefix("auxiliary.encoder."): v for n, v in state.items() if n.startswith("auxiliary.")}
+    assert first.keys() == second.keys()
     start = build_encoder(*(RunFolder(run).load_config()[key] for key in ("model", "prompt"))).state_dict()
     name = "backbone.encoder.layer.1.output.dense.weight"
     assert not torch.equal(first[name], start[name])
-    assert not torch.equal(twin[name], start[name])
-    assert not torch.equal(twin[name], first[name])
+    assert not torch.equal(second[name], start[name])
+    assert not torch.equal(second[name], first[name])
     loaded = sts_lightning.load(run).state_dict()
     assert torch.equal(loaded[name], first[name])
 
@@ -58,10 +58,10 @@ def test_a_teacher_may_be_a_run_a_model_or_stored_vectors(
     np.save(stored / "vectors.npy", teacher.encode(sentences))
     found = {}
     for name, source in (("run", uninterrupted), ("model", folder), ("stored", stored)):
-        extra = ["companion.pooling=mean", "companion.max_length=64", "evaluation.final=false"]
+        extra = ["auxiliary.pooling=mean", "auxiliary.max_length=64", "evaluation.final=false"]
         train_in(tmp_path / name, config(*overrides("rankcse", source), *extra))
         found[name] = losses(tmp_path / name)
-        assert not [key for key in weights(tmp_path / name) if key.startswith("companion.")]
+        assert not [key for key in weights(tmp_path / name) if key.startswith("auxiliary.")]
     assert found["model"] == pytest.approx(found["run"], abs=1e-4)
     assert found["stored"] == pytest.approx(found["run"], abs=1e-4)
 

@@ -60,8 +60,8 @@ SETTINGS: dict[str, tuple[str, object]] = {
         "callbacks.ema",
         {"_target_": "sts_lightning.training.callbacks.ema.WeightEMA", "avg_fn": "x"},
     ),
-    "companion.cache_dir": (
-        "companion",
+    "auxiliary.cache_dir": (
+        "auxiliary",
         {
             "_target_": "sts_lightning.training.auxiliary.teacher.Teacher",
             "sources": ["x"],

@@ -19,10 +19,10 @@ TEXTS = ["a dog runs", "seven cats on a mat", "yes"]
 
 def made(**arguments: Any) -> tuple[Any, MaskedLanguageModel]:
     encoder = tiny_bert(dropout=0.0, pooling="cls", layers=3)
-    companion = MaskedLanguageModel(**{"lower_layers": 1, "layers": 2, "mask_rate": 0.5, **arguments})
+    auxiliary = MaskedLanguageModel(**{"lower_layers": 1, "layers": 2, "mask_rate": 0.5, **arguments})
     torch.manual_seed(3)
-    companion.connect(encoder)
-    return encoder, companion
+    auxiliary.connect(encoder)
+    return encoder, auxiliary
 
 
 def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False) -> Step:
@@ -35,14 +35,14 @@ def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False) -> Ste
 @pytest.mark.parametrize("chunk_tokens", [1000, 24])
 def test_equals_one_sentence_at_a_time_without_padding(chunk_tokens: int) -> None:
     """Against the layers called one by one, and the probabilities by hand."""
-    encoder, companion = made()
-    value = companion(step(encoder, chunk_tokens))
+    encoder, auxiliary = made()
+    value = auxiliary(step(encoder, chunk_tokens))
     given = step(encoder)
     model, total, count = encoder.backbone, 0.0, 0
     for chunk in given.rows.chunks:
         keys = row_keys(0, 0, 0, 2, range(3))[torch.argsort(given.rows.restore)]
         masked, chosen = mask_words(
-            chunk["input_ids"], companion.special, companion.mask_id, companion.words, 0.5, keys
+            chunk["input_ids"], auxiliary.special, auxiliary.mask_id, auxiliary.words, 0.5, keys
         )
         for ids, changed, where, length in zip(
             chunk["input_ids"], masked, chosen, chunk["attention_mask"].sum(dim=1).tolist(), strict=True
@@ -54,7 +54,7 @@ def test_equals_one_sentence_at_a_time_without_padding(chunk_tokens: int) -> Non
                 for layer in model.encoder.layer[1:]:
                     states = layer(states)
                 words = model.embeddings.word_embeddings.weight
-                scores = companion.transform(states[0]) @ words.T + companion.bias
+                scores = auxiliary.transform(states[0]) @ words.T + auxiliary.bias
             for place in where.nonzero().flatten().tolist():
                 row = scores[place].tolist()
                 total += math.log(sum(map(math.exp, row))) - row[ids[place]]
@@ -64,37 +64,37 @@ def test_equals_one_sentence_at_a_time_without_padding(chunk_tokens: int) -> Non
 
 
 def test_it_reaches_the_encoder_through_the_vector_alone() -> None:
-    encoder, companion = made()
+    encoder, auxiliary = made()
     given = step(encoder)
     given.pooled.retain_grad()
-    companion(given).backward()
+    auxiliary(given).backward()
     assert given.pooled.grad is not None
     assert bool((given.pooled.grad.norm(dim=1) > 0).all())
-    assert all(parameter.grad is None for parameter in companion.lower.parameters())
-    trained = [*companion.upper.parameters(), *companion.transform.parameters(), companion.bias]
+    assert all(parameter.grad is None for parameter in auxiliary.lower.parameters())
+    trained = [*auxiliary.upper.parameters(), *auxiliary.transform.parameters(), auxiliary.bias]
     assert all(parameter.grad is not None for parameter in trained)
 
 
 def test_recomputation_changes_nothing() -> None:
     gradients = []
     for recompute in (False, True):
-        encoder, companion = made()
-        companion(step(encoder, 24, recompute)).backward()
-        gradients.append([p.grad.clone() for p in companion.upper.parameters() if p.grad is not None])
+        encoder, auxiliary = made()
+        auxiliary(step(encoder, 24, recompute)).backward()
+        gradients.append([p.grad.clone() for p in auxiliary.upper.parameters() if p.grad is not None])
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other)
 
 
 def test_the_lower_layers_keep_their_start() -> None:
-    encoder, companion = made()
-    before = copy.deepcopy(companion.lower.state_dict())
-    companion.train()
-    assert not companion.lower.training
-    assert companion.upper.training
+    encoder, auxiliary = made()
+    before = copy.deepcopy(auxiliary.lower.state_dict())
+    auxiliary.train()
+    assert not auxiliary.lower.training
+    assert auxiliary.upper.training
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.add_(1.0)
-    for name, value in companion.lower.state_dict().items():
+    for name, value in auxiliary.lower.state_dict().items():
         assert torch.equal(value, before[name])
 
 
@@ -151,27 +151,27 @@ def test_rejected_arguments(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_rejected_encoders() -> None:
-    companion = MaskedLanguageModel(1, 1)
+    auxiliary = MaskedLanguageModel(1, 1)
     with pytest.raises(ValueError, match="a model like BERT, not LlamaModel"):
-        companion.connect(tiny_llama())
+        auxiliary.connect(tiny_llama())
     with pytest.raises(ValueError, match="pooling: cls"):
-        companion.connect(tiny_bert())
+        auxiliary.connect(tiny_bert())
 
 
 def test_official_starts_from_random_weights_and_trains_its_output() -> None:
-    encoder, companion = made(official=True)
-    assert companion.table is not None
+    encoder, auxiliary = made(official=True)
+    assert auxiliary.table is not None
     table = encoder.backbone.get_input_embeddings().weight
-    assert torch.equal(companion.table, table)
-    for mine, theirs in zip(companion.upper.layer, encoder.backbone.encoder.layer[-2:], strict=True):
+    assert torch.equal(auxiliary.table, table)
+    for mine, theirs in zip(auxiliary.upper.layer, encoder.backbone.encoder.layer[-2:], strict=True):
         assert not torch.equal(mine.output.dense.weight, theirs.output.dense.weight)
         assert mine.output.dense.weight.std().item() == pytest.approx(0.02, rel=0.1)
-    companion(step(encoder)).backward()
-    assert companion.table.grad is not None
-    assert companion.table.grad.any()
+    auxiliary(step(encoder)).backward()
+    assert auxiliary.table.grad is not None
+    assert auxiliary.table.grad.any()
     assert made()[1].table is None
 
 
 def test_the_norm_is_that_of_the_model() -> None:
-    encoder, companion = made()
-    assert companion.transform[2].eps == encoder.backbone.config.layer_norm_eps == 1e-12
+    encoder, auxiliary = made()
+    assert auxiliary.transform[2].eps == encoder.backbone.config.layer_norm_eps == 1e-12

@@ -128,10 +128,10 @@ def test_layers_and_embeddings_of_other_families() -> None:
 
 def test_a_network_above_the_encoder_has_none_of_its_layers() -> None:
     module = Pair()
-    module.companion = nn.Module()
-    module.companion.upper = tiny_bert(layers=2).backbone
+    module.auxiliary = nn.Module()
+    module.auxiliary.upper = tiny_bert(layers=2).backbone
     found = plain(module, layer_decay=0.5)
-    assert {rate for name, (rate, _) in found.items() if name.startswith("companion.upper.encoder")} == {1.0}
+    assert {rate for name, (rate, _) in found.items() if name.startswith("auxiliary.upper.encoder")} == {1.0}
     assert found["encoder.backbone.encoder.layer.0.output.dense.weight"][0] == 0.25
 
 

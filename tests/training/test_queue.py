@@ -116,13 +116,13 @@ def test_checkpoints_leave_out_what_the_copy_has_in_common_with_the_model() -> N
     adapter = LoraConfig(task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear")
     encoder = tiny_mistral(quantization="4bit", dtype="float32", hidden_size=64, adapter=adapter)
     unused: Any = None
-    module = STSModule(encoder, InfoNCELoss(), unused, unused, companion=connected(encoder, 4, 0.9))
+    module = STSModule(encoder, InfoNCELoss(), unused, unused, auxiliary=connected(encoder, 4, 0.9))
     stored = module.state_dict()
-    copied = {name for name in stored if name.startswith("companion.encoder_copy.")}
+    copied = {name for name in stored if name.startswith("auxiliary.encoder_copy.")}
     assert copied == {
-        name.replace("encoder.", "companion.encoder_copy.", 1)
+        name.replace("encoder.", "auxiliary.encoder_copy.", 1)
         for name in stored
         if name.startswith("encoder.") and "lora" in name
     }
     assert copied
-    assert {"companion.vectors", "companion.filled"} <= stored.keys()
+    assert {"auxiliary.vectors", "auxiliary.filled"} <= stored.keys()

@@ -156,11 +156,15 @@ CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
     ("overrides", "key", "message"),
     [
         ("loss=infonce data.kind=sentences data.views=1 regularizer=global_orthogonal", "loss", "needs 2 or"),
-        ("companion=momentum_queue", "companion", "PearsonLoss takes no negatives. Losses that do: infonce"),
-        ("companion=twin", "companion", "PearsonLoss takes no twin. Losses that do: contrastive_tension"),
-        ("loss=contrastive_tension data.kind=sentences data.views=1", "companion", "provides twin"),
-        ("loss=rankcse data.kind=sentences", "companion", "needs a companion that provides teacher"),
-        ("loss=infocse data.kind=sentences", "companion", "Add companion=masked_lm, or"),
+        ("auxiliary=momentum_queue", "auxiliary", "PearsonLoss takes no negatives. Losses that do: infonce"),
+        (
+            "auxiliary=second_encoder",
+            "auxiliary",
+            "PearsonLoss takes no second. Losses that do: contrastive_tension",
+        ),
+        ("loss=contrastive_tension data.kind=sentences data.views=1", "auxiliary", "provides second"),
+        ("loss=rankcse data.kind=sentences", "auxiliary", "needs an auxiliary model that provides teacher"),
+        ("loss=infocse data.kind=sentences", "auxiliary", "Add auxiliary=masked_lm, or"),
         ("regularizer=rank_reduction regularizer.phase2=none", "regularizer", "add callbacks=rank_monitor"),
         ("optim.freeze=encoder", "optim.freeze", "leaves nothing to train: PearsonLoss has no head"),
         ("model=mistral7b model.adapter=null", "model.dtype", "model.dtype=bfloat16: weights that train"),
@@ -223,7 +227,7 @@ def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
         "trainer.wise_ft=[0.5] loss=mse optim.freeze=encoder",
         "regularizer=rank_reduction loss=mse optim.freeze=encoder",
         "evaluation.rank=true evaluation.final=false",
-        "loss=rankcse data.kind=sentences loss.teacher_temperature=1 companion=teacher companion.sources=[x]",
+        "loss=rankcse data.kind=sentences loss.teacher_temperature=1 auxiliary=teacher auxiliary.sources=[x]",
     ],
 )
 def test_settings_that_nothing_reads_are_named(

@@ -15,7 +15,7 @@ VOLATILE = (
     "data_root",
     "shared",
     "cache_dir",
-    "companion.cache_dir",
+    "auxiliary.cache_dir",
 )
 """Keys, also dotted ones, that do not affect the result of a run."""
 

@@ -188,7 +188,7 @@ class TrainConfig:
     prompt: PromptConfig = field(default_factory=PromptConfig)
     loss: Any = field(default=MISSING, metadata={"group": "one"})
     regularizer: Any = field(default=None, metadata={"group": "optional"})
-    companion: Any = field(default=None, metadata={"group": "optional"})
+    auxiliary: Any = field(default=None, metadata={"group": "optional"})
     data: Any = field(default=MISSING, metadata={"group": "one"})
     optim: OptimConfig = field(default_factory=OptimConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)

@@ -34,7 +34,7 @@ from sts_lightning.core.errors import CheckpointError, UntrustedError
 ENCODER = ("model", "prompt")
 """Parts of a configuration from which an encoder is built."""
 
-NOT_OF_ENCODER = ("loss", "regularizer", "companion", "trainer", "logger", "callbacks")
+NOT_OF_ENCODER = ("loss", "regularizer", "auxiliary", "trainer", "logger", "callbacks")
 """Parts that a configuration loses where an encoder alone is wanted, so that none can be built by mistake."""
 
 TEXT = {
@@ -295,7 +295,7 @@ def _setting(name: str, value: Any, path: tuple[str, ...], target: Any) -> Itera
         imports = name == "megatron_config" and value  # peft imports a module if it is true
         if imports or not (plain or attention or name in TEXT[parent]):
             yield Request(key, value, "may make a library load code", by_key)
-    elif key == "companion.cache_dir" and value is not None:
+    elif key == "auxiliary.cache_dir" and value is not None:
         yield Request(key, value, "a folder that is written to", by_key)
     elif path[:1] in (("logger",), ("callbacks",)) and not plain:
         # The name of a run or of a metric, but no path, nor an argument through which a library does more.

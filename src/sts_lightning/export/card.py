@@ -249,7 +249,7 @@ def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str
         "share of the trained weights, the rest being the start": None if share == 1 else share,
         "loss": _described(settings.get("loss")),
         "regularizer": _described(settings.get("regularizer")),
-        "companion": _last(chosen.get("companion._target_") or ""),  # its sources are paths
+        "auxiliary": _last(chosen.get("auxiliary._target_") or ""),  # its sources are paths
         "training data": _last(chosen.get("data._target_") or ""),
         "started from the weights of": Path(start).name if isinstance(start, str) else None,
         "pooling": chosen.get("prompt.pooling") or chosen.get("model.pooling"),

@@ -36,7 +36,7 @@ class Loss(nn.Module, ABC):
         more_views: Whether it also accepts every larger number, as a loss with any number of hard negatives.
         labels: Kinds of label that the loss accepts.
         takes: Names of further arguments of `forward` that the batch (``sentence_ids``), a queue
-            or a companion supplies (``negatives``).
+            or an auxiliary model supplies (``negatives``).
         requires: Those without which the loss cannot be computed.
         least_batch: Number of rows below which the loss has no gradient: 2 for one that compares rows, 1 for
             one of each row alone, which is defined on equal labels, too.

@@ -20,7 +20,7 @@ class ContrastiveTensionLoss(Loss):
     first. A negative pair of two equal sentences has no term (``mask_repeats``). The vectors are neither
     normalised nor scaled. ``observed`` has the mean loss of each kind.
 
-    Use it with ``companion=twin``, the second encoder, and one view (``data.views=1``): without labels,
+    Use it with ``auxiliary=second_encoder``, the second encoder, and one view (``data.views=1``): without labels,
     from a model whose vectors are already apart, such as Sentence-BERT (CT-SBERT), or from a pre-trained one.
     `InfoNCELoss` on two views reads every other sentence of the batch as a negative, with one encoder.
 
@@ -38,13 +38,13 @@ class ContrastiveTensionLoss(Loss):
 
     Example:
         >>> loss = ContrastiveTensionLoss()
-        >>> value = loss(torch.randn(1, 16, 8), twin=torch.randn(16, 8))
+        >>> value = loss(torch.randn(1, 16, 8), second=torch.randn(16, 8))
     """
 
     views = (1,)
     labels = ("none",)
-    takes = ("twin", "sentence_ids")
-    requires = ("twin",)
+    takes = ("second", "sentence_ids")
+    requires = ("second",)
 
     def __init__(self, group: int = 8, mask_repeats: bool = True) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class ContrastiveTensionLoss(Loss):
         self,
         views: Tensor,
         labels: Tensor | None = None,
-        twin: Tensor | None = None,
+        second: Tensor | None = None,
         sentence_ids: Tensor | None = None,
     ) -> Tensor:
         """Compute the loss of one view, (1, B, D); labels are ignored. See `Loss.forward`.
@@ -64,16 +64,16 @@ class ContrastiveTensionLoss(Loss):
         Args:
             views: Vectors of the first encoder.
             labels: Ignored.
-            twin: Vectors of the second encoder, of the same sentences, (B, D).
+            second: Vectors of the second encoder, of the same sentences, (B, D).
             sentence_ids: Number of each sentence, (1, B), equal for equal texts; if absent, none is masked.
 
         Raises:
             ValueError: The second encoder's vectors are absent.
         """
-        twin = require(self, twin=twin)
-        positive, partner = contrast_pairs(len(twin), self.group)
-        positive, partner = positive.to(twin.device), partner.to(twin.device)
-        products = (upcast(views[0]) * upcast(twin)[partner]).sum(dim=-1)
+        second = require(self, second=second)
+        positive, partner = contrast_pairs(len(second), self.group)
+        positive, partner = positive.to(second.device), partner.to(second.device)
+        products = (upcast(views[0]) * upcast(second)[partner]).sum(dim=-1)
         losses = F.binary_cross_entropy_with_logits(products, positive.to(products.dtype), reduction="none")
         if self.mask_repeats and sentence_ids is not None:
             losses = losses.masked_fill(~positive & (sentence_ids[0] == sentence_ids[0][partner]), 0.0)

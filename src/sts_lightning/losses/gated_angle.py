@@ -19,7 +19,7 @@ class GatedAngleLoss(CoSENTLoss):
     with x the cosine of a pair, y its label and t the teacher's similarity of the pair. The angle, unlike the
     cosine, does not saturate near 0 and pi. The gate t drops pairs of pairs whose order the teacher
     contradicts, such as a neutral pair that is more similar than an entailment; without a teacher
-    (``companion=none``) all are kept. Time and memory are O(B^2). RAOE adds this term to `RankMarginLoss` on
+    (``auxiliary=none``) all are kept. Time and memory are O(B^2). RAOE adds this term to `RankMarginLoss` on
     NLI pairs that have both a class and a similarity of another model (Zhou et al. 2025).
 
     The equation is that of `the authors' code

@@ -28,7 +28,7 @@ class GISTLoss(Loss):
     ``observed`` has the fraction of the other candidates that are masked, by either.
 
     The guide is the model itself (``guide=self``; its similarities have no gradient here), as in Qwen3
-    Embedding with m = 0.1 (arXiv 2506.05176); or a frozen teacher (``guide=teacher companion=teacher``), as
+    Embedding with m = 0.1 (arXiv 2506.05176); or a frozen teacher (``guide=teacher auxiliary=teacher``), as
     in GISTEmbed with m = 0 (arXiv 2402.16829), which knows false negatives before the model does. A teacher
     has read anchors and positives alone, so it masks no hard negatives. GISTEmbed's further blocks (anchors
     against anchors, positives against positives) are left out, so that with nothing masked this is

@@ -14,14 +14,14 @@ class InfoCSELoss(Loss):
     .. math:: L = L_{\text{InfoNCE}} + w L_{\text{MLM}}
 
     The second term comes from an auxiliary network that predicts masked words from the sentence's vector
-    (``companion=masked_lm``, `MaskedLanguageModel`). ``observed`` has both terms.
+    (``auxiliary=masked_lm``, `MaskedLanguageModel`). ``observed`` has both terms.
 
-    Use it when training a BERT without labels: the auxiliary term keeps in the vector what a sentence says,
+    Use it when training a BERT without labels: the second term keeps in the vector what a sentence says,
     which a different dropout mask alone does not ask for. Without it, use `InfoNCELoss`.
 
     Args:
         temperature: tau of InfoNCE, positive.
-        auxiliary_weight: w, not negative.
+        masked_lm_weight: w, not negative.
         mask_repeats: That of `InfoNCELoss`.
 
     Raises:
@@ -29,28 +29,28 @@ class InfoCSELoss(Loss):
 
     Example:
         >>> loss = InfoCSELoss()
-        >>> value = loss(torch.randn(2, 8, 16), auxiliary=torch.tensor(7.0))
+        >>> value = loss(torch.randn(2, 8, 16), masked_lm=torch.tensor(7.0))
     """
 
     views = (2, 3)
     more_views = True
     labels = ("none",)
-    takes = ("auxiliary", "sentence_ids")
-    requires = ("auxiliary",)
+    takes = ("masked_lm", "sentence_ids")
+    requires = ("masked_lm",)
 
     def __init__(
-        self, temperature: float = 0.05, auxiliary_weight: float = 1e-5, mask_repeats: bool = True
+        self, temperature: float = 0.05, masked_lm_weight: float = 1e-5, mask_repeats: bool = True
     ) -> None:
         super().__init__()
-        not_negative(auxiliary_weight=auxiliary_weight)
+        not_negative(masked_lm_weight=masked_lm_weight)
         self.contrast = InfoNCELoss(temperature, mask_repeats=mask_repeats)
-        self.auxiliary_weight = auxiliary_weight
+        self.masked_lm_weight = masked_lm_weight
 
     def forward(
         self,
         views: Tensor,
         labels: Tensor | None = None,
-        auxiliary: Tensor | None = None,
+        masked_lm: Tensor | None = None,
         sentence_ids: Tensor | None = None,
     ) -> Tensor:
         """Compute the loss of views (V, B, D), V at least 2; labels are ignored. See `Loss.forward`.
@@ -58,13 +58,13 @@ class InfoCSELoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            auxiliary: Loss of the auxiliary network, a scalar.
+            masked_lm: Loss of the auxiliary network, a scalar.
             sentence_ids: Numbers of the sentences, see `InfoNCELoss.forward`.
 
         Raises:
-            ValueError: The auxiliary loss is absent.
+            ValueError: The masked language model's loss is absent.
         """
-        auxiliary = require(self, auxiliary=auxiliary)
+        masked_lm = require(self, masked_lm=masked_lm)
         contrast: Tensor = self.contrast(views, labels, sentence_ids=sentence_ids)
-        self.observed = {"infonce": contrast.detach(), "auxiliary": auxiliary.detach()}
-        return contrast + self.auxiliary_weight * upcast(auxiliary)
+        self.observed = {"infonce": contrast.detach(), "masked_lm": masked_lm.detach()}
+        return contrast + self.masked_lm_weight * upcast(masked_lm)

@@ -12,7 +12,7 @@ from sts_lightning.core.choices import LabelKind
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 
-EMBEDDINGS = ("negatives", "twin")
+EMBEDDINGS = ("negatives", "second")
 """Further arguments of a loss that are embeddings, and so are cut like the views."""
 
 

@@ -58,7 +58,7 @@ class RankCSELoss(Loss):
     Copies of a sentence are no negatives in InfoNCE (``mask_repeats``), and keep their places in the lists.
 
     Use it when there are no labels but a better encoder than the one to train: a run of this project, a model
-    of the hub or stored vectors (``companion=teacher``). Without a teacher (gamma 0) it is `InfoNCELoss` on
+    of the hub or stored vectors (``auxiliary=teacher``). Without a teacher (gamma 0) it is `InfoNCELoss` on
     two views with the consistency term.
 
     Args:

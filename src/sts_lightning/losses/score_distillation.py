@@ -16,7 +16,7 @@ class ScoreDistillationLoss(Loss):
     It is `CosineMSELoss` with the teacher's similarity in place of a score; labels, if there are any, are
     ignored, so that unlabelled pairs serve as well.
 
-    Use it with ``companion=teacher`` when pairs have no scores, or in ``loss=mix`` beside a loss that reads
+    Use it with ``auxiliary=teacher`` when pairs have no scores, or in ``loss=mix`` beside a loss that reads
     the scores. `SimilarityDistillationLoss` compares every two sentences of a batch, and learns more from the
     same sentences where the teacher is good at unrelated pairs too.
 

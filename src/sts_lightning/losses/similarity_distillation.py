@@ -29,7 +29,7 @@ class SimilarityDistillationLoss(Loss):
     Mori 2019), which scales each row to unit length first. No sizes need to match, since vectors of student
     and teacher are never compared. Labels, if there are any, are ignored.
 
-    Use it with ``companion=teacher`` to train a small encoder on plain sentences or pairs. The listnet form
+    Use it with ``auxiliary=teacher`` to train a small encoder on plain sentences or pairs. The listnet form
     of `RankCSELoss` is the first plus a constant, beside a contrastive loss; `ScoreDistillationLoss` reads
     the pairs of the data alone.
 

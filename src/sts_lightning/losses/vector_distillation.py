@@ -18,7 +18,7 @@ class VectorDistillationLoss(Loss):
     without it, which needs equal sizes, the student's own vectors take the teacher's place. Labels, if there
     are any, are ignored.
 
-    Use it with ``companion=teacher_vectors`` on any text. A vector tells a student more than the similarities
+    Use it with ``auxiliary=teacher_vectors`` on any text. A vector tells a student more than the similarities
     of a batch do (`SimilarityDistillationLoss`), at any batch size; but with W the cosines of the student
     itself are only as good as W is close to a rotation.
 

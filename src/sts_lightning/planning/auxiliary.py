@@ -1,4 +1,4 @@
-"""Companions of a run without weights."""
+"""Auxiliary models of a run without weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sts_lightning.planning.fake import replaced
 from sts_lightning.planning.skeleton import Skeleton, build_skeleton
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.auxiliary import masked_lm
-from sts_lightning.training.auxiliary.base import Companion
+from sts_lightning.training.auxiliary.base import AuxiliaryModel
 from sts_lightning.training.auxiliary.momentum_queue import MomentumQueue
 from sts_lightning.training.auxiliary.stored_vectors import StoredVectors, has_vectors
 from sts_lightning.training.auxiliary.teacher import Encodes, Teacher
@@ -48,42 +48,42 @@ class Sketch:
         return np.zeros((len(sentences), self.dimension), dtype=np.float32)
 
 
-def draw_companion(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[Companion | None, list[str]]:
-    """Build the companion of a configuration without weights, and connect it to the encoder.
+def draw_auxiliary(cfg: DictConfig, encoder: SentenceEncoder) -> tuple[AuxiliaryModel | None, list[str]]:
+    """Build the auxiliary model of a configuration without weights, and connect it to the encoder.
 
     Args:
         cfg: Configuration that `check_config` has resolved.
         encoder: Encoder without weights.
 
     Returns:
-        The companion, if there is one, and what was taken from elsewhere than its own files.
+        The auxiliary model, if there is one, and what was taken from elsewhere than its own files.
 
     Raises:
         ConfigError: It does not fit the encoder, or the shape of a teacher is not known here.
     """
-    if not cfg.companion:
+    if not cfg.auxiliary:
         return None, []
-    companion = build("companion", cfg.companion, Companion)
-    if not isinstance(companion, Teacher):
-        with name_setting("companion", cfg.companion):
-            companion.connect(encoder)
-        return companion, []
+    auxiliary = build("auxiliary", cfg.auxiliary, AuxiliaryModel)
+    if not isinstance(auxiliary, Teacher):
+        with name_setting("auxiliary", cfg.auxiliary):
+            auxiliary.connect(encoder)
+        return auxiliary, []
     notes: list[str] = []
 
     def load(source: str) -> Encodes:
         if has_vectors(Path(source)):
             return Sketch(StoredVectors(Path(source)).dimension)
-        skeleton = _teacher(source, companion)
+        skeleton = _teacher(source, auxiliary)
         notes.extend(f"{source}: {note}" for note in skeleton.notes)
         return Sketch(skeleton.encoder.dimension, skeleton.encoder)
 
-    companion.connect_by(load)
-    return companion, notes
+    auxiliary.connect_by(load)
+    return auxiliary, notes
 
 
-def sketches(companion: Companion | None) -> list[Sketch]:
-    """Return the teachers of a companion."""
-    encoders = companion.encoders if isinstance(companion, Teacher) else []
+def sketches(auxiliary: AuxiliaryModel | None) -> list[Sketch]:
+    """Return the teachers of a auxiliary."""
+    encoders = auxiliary.encoders if isinstance(auxiliary, Teacher) else []
     return [encoder for encoder in encoders if isinstance(encoder, Sketch)]
 
 
@@ -102,22 +102,22 @@ def _teacher(source: str, teacher: Teacher) -> Skeleton:
     try:
         return build_skeleton(OmegaConf.create(model), OmegaConf.create({"pooling": None}))
     except ConfigError as error:
-        error.key = "companion.sources"
+        error.key = "auxiliary.sources"
         raise
 
 
-def usual_values(companion: Companion) -> AbstractContextManager[None]:
+def usual_values(auxiliary: AuxiliaryModel) -> AbstractContextManager[None]:
     """Let a masked language model choose as many words as its rate says, and a queue be full.
 
     Fake masks have no positions, and a fake number of vectors no value.
     """
-    if isinstance(companion, MomentumQueue):
+    if isinstance(auxiliary, MomentumQueue):
         # A copy, since the step exchanges what the loss reads for other tensors.
-        return replaced(companion, {"negatives": lambda: companion.vectors.clone()})
+        return replaced(auxiliary, {"negatives": lambda: auxiliary.vectors.clone()})
 
     def positions(chosen: Tensor) -> Tensor:
         rows, length = chosen.shape
         words = rows * max(0, length - 2)  # neither the first nor the last token of a row
-        return torch.arange(max(1, round(getattr(companion, "mask_rate", 0.0) * words)))
+        return torch.arange(max(1, round(getattr(auxiliary, "mask_rate", 0.0) * words)))
 
     return replaced(masked_lm, {"positions": positions})

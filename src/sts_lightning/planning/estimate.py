@@ -24,7 +24,7 @@ from sts_lightning.data.tables import values_of
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.models.text.tokenizer import Prepare
-from sts_lightning.planning.auxiliary import draw_companion
+from sts_lightning.planning.auxiliary import draw_auxiliary
 from sts_lightning.planning.gpus import Card, find_card, this_machine
 from sts_lightning.planning.meter import Kind
 from sts_lightning.planning.skeleton import build_skeleton
@@ -140,8 +140,8 @@ class Tracer:
         self.batch_size = math.ceil(cfg.data.batch_size / self.processes)
         self._traces: dict[int | None, tuple[Trace, int]] = {}
         self.depth = build_skeleton(cfg.model, cfg.prompt, FEW_LAYERS[0]).depth or 0
-        # A companion may be built from several layers of the encoder.
-        self.deep = self.depth > 2 * FEW_LAYERS[-1] and not cfg.companion
+        # An auxiliary model may be built from several layers of the encoder.
+        self.deep = self.depth > 2 * FEW_LAYERS[-1] and not cfg.auxiliary
 
     def prepare(self, encoder: SentenceEncoder, training: bool) -> Prepare:
         """Return the tokenisation of an encoder, in chunks of the run's size."""
@@ -288,11 +288,11 @@ def draw(cfg: DictConfig, precision: str, micro: int | None, layers: int | None 
     encoder = skeleton.encoder
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     freeze(encoder, cfg.optim.freeze)
-    companion, notes = draw_companion(cfg, encoder)
+    auxiliary, notes = draw_auxiliary(cfg, encoder)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
     regularizer = build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None
-    module = make_module(cfg, precision, encoder, loss, regularizer, NO_STEPS, companion=companion)
+    module = make_module(cfg, precision, encoder, loss, regularizer, NO_STEPS, auxiliary=auxiliary)
     module.micro_batch_size = micro
     return Blueprint(module, data, skeleton.depth, (*skeleton.notes, *notes))
 

@@ -62,7 +62,7 @@ def trace_step(
 ) -> Trace:
     """Run one step of a module without memory: forward, loss, backward, clipping, optimiser.
 
-    The encoder and a companion are traced on fake tensors, for which any values and no
+    The encoder and an auxiliary model are traced on fake tensors, for which any values and no
     memory are needed. The loss runs on real random vectors of the true shape, since it may branch on values.
     The module cannot train afterwards.
 
@@ -126,9 +126,9 @@ class _Step:
         del vectors, further
         waiting = meter.now["activations"] - before
         rest = self._take_costs()
-        if module.companion is not None:
+        if module.auxiliary is not None:
             with self._tracing("activations"), self._autocast():
-                module.companion.update(step)
+                module.auxiliary.update(step)
         del step
         rest.update(self._take_costs())
         optimizer.zero_grad()  # Lightning frees the gradients of the step before only here
@@ -149,12 +149,12 @@ class _Step:
         return Trace(meter.peak, max(waiting, passed), forward, encoder, rest)
 
     def _further(self, step: Step) -> dict[str, Tensor]:
-        """Return what the companion gives the loss, as a fake tensor by the name of the argument."""
-        companion = self.module.companion
-        if companion is None:
+        """Return what the auxiliary model gives the loss, as a fake tensor by the name of the argument."""
+        auxiliary = self.module.auxiliary
+        if auxiliary is None:
             return {}
-        with self._tracing("activations"), self._autocast(), usual_values(companion):
-            return {companion.provides: companion(step)}
+        with self._tracing("activations"), self._autocast(), usual_values(auxiliary):
+            return {auxiliary.provides: auxiliary(step)}
 
     def _trace_teacher(self, encoder: SentenceEncoder, sentences: Sequence[str]) -> None:
         """Trace the first chunk, which has the longest rows; the others cost as much for a token."""
@@ -193,8 +193,8 @@ class _Step:
 
     def _place_weights(self) -> None:
         module = self.module
-        encoders: list[nn.Module | None] = [module.encoder, module.companion]
-        for sketch in sketches(module.companion):
+        encoders: list[nn.Module | None] = [module.encoder, module.auxiliary]
+        for sketch in sketches(module.auxiliary):
             sketch.trace = self._trace_teacher
             encoders.append(sketch.encoder)
         for encoder in filter(None, encoders):

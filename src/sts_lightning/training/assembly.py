@@ -15,7 +15,7 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.base import Regularizer
-from sts_lightning.training.auxiliary.base import Companion
+from sts_lightning.training.auxiliary.base import AuxiliaryModel
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
 from sts_lightning.training.trainer import Plan
@@ -86,7 +86,7 @@ def make_module(
     regularizer: Regularizer | None,
     plan: Plan,
     keep: Set[str] = frozenset(),
-    companion: Companion | None = None,
+    auxiliary: AuxiliaryModel | None = None,
 ) -> STSModule:
     """Build the module of a run around its parts, with the optimiser and schedule of its configuration.
 
@@ -98,7 +98,7 @@ def make_module(
         regularizer: Term added to the loss.
         plan: Length of the run.
         keep: Names of frozen weights that checkpoints hold nevertheless.
-        companion: What the loss reads besides the embeddings.
+        auxiliary: What the loss reads besides the embeddings.
     """
     optimizer, schedule = optimization(cfg.optim, precision, plan)
     return STSModule(
@@ -111,6 +111,6 @@ def make_module(
         regularizer,
         cfg.trainer.micro_batch_size,
         cfg.trainer.official_gather,
-        companion,
+        auxiliary,
         cfg.seed,
     )

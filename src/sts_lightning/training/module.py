@@ -27,7 +27,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import check_weights
 from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.regularizers.base import Regularizer
-from sts_lightning.training.auxiliary.base import Companion, Step
+from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch_search import find_micro_batch_size
 
@@ -46,7 +46,7 @@ class STSModule(pl.LightningModule):
         keep: Names of frozen weights that checkpoints hold nevertheless, since they do not come from the
             model's own files.
         regularizer: Term added to the loss.
-        companion: Another part that supplies the loss with an argument.
+        auxiliary: Another part that supplies the loss with an argument.
         micro_batch_size: Number of examples whose activations are in memory at a time, by a gradient cache
             (see `SentenceEncoder.forward`); None for all, ``auto`` for as many as fit.
         official_gather: With W processes, whether to take 1/W of the gradient, as the papers' code does.
@@ -68,7 +68,7 @@ class STSModule(pl.LightningModule):
         regularizer: Regularizer | None = None,
         micro_batch_size: int | Literal["auto"] | None = None,
         official_gather: bool = False,
-        companion: Companion | None = None,
+        auxiliary: AuxiliaryModel | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class STSModule(pl.LightningModule):
         self.frozen: Frozen = frozen
         self.keep = keep
         self.regularizer = regularizer
-        self.companion = companion
+        self.auxiliary = auxiliary
         self.micro_batch_size = micro_batch_size
         self.official_gather = official_gather
         self.seed = seed
@@ -105,7 +105,7 @@ class STSModule(pl.LightningModule):
             found = find_micro_batch_size(
                 self.encoder,
                 own,
-                data.num_views + (0 if self.companion is None else self.companion.extra_views),
+                data.num_views + (0 if self.auxiliary is None else self.auxiliary.extra_views),
                 self.trainer.precision_plugin.forward_context,
                 self.planned_micro_batch,
             )
@@ -173,8 +173,8 @@ class STSModule(pl.LightningModule):
         """
         step = self._embed(batch, batch_idx)
         further = self.read_batch(batch)
-        if self.companion is not None:
-            further[self.companion.provides] = self.companion(step)
+        if self.auxiliary is not None:
+            further[self.auxiliary.provides] = self.auxiliary(step)
         with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
             loss = self._loss(step, further)
         check_scalar(loss, self.loss, trains=True)
@@ -187,8 +187,8 @@ class STSModule(pl.LightningModule):
         rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
         self.log("lr", max(rates), batch_size=size)
         self._log_position(self.global_step + 1, size)
-        if self.companion is not None:
-            self.companion.update(step)
+        if self.auxiliary is not None:
+            self.auxiliary.update(step)
         return loss
 
     def _remedy(self) -> str:
@@ -271,7 +271,7 @@ class STSModule(pl.LightningModule):
         """
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
         buffers = {name for name, _ in self.named_buffers()}
-        copies = {f"companion.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
+        copies = {f"auxiliary.encoder_copy.{name.removeprefix('encoder.')}" for name in trained}
         stored = trained | buffers | copies | self.keep
         whole: dict[str, Any] = super().state_dict(*args, **kwargs)
         prefix = kwargs.get("prefix", "")  # of a module around this one, which has values of its own

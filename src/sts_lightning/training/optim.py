@@ -78,7 +78,7 @@ def make_optimizer(
 
 _LAYER = re.compile(r"\.(?:layers?|h|blocks?)\.(\d+)\.")
 
-_ABOVE = "companion.upper."
+_ABOVE = "auxiliary.upper."
 """Start of the names of a network above the encoder, whose layers are not the encoder's."""
 
 

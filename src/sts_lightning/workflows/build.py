@@ -79,10 +79,10 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.optim.freeze)
     edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
-    if parts.companion is not None:
-        with name_setting("companion", cfg.companion):
-            parts.companion.trust = trust | wanted(cfg)
-            parts.companion.connect(encoder)
+    if parts.auxiliary is not None:
+        with name_setting("auxiliary", cfg.auxiliary):
+            parts.auxiliary.trust = trust | wanted(cfg)
+            parts.auxiliary.connect(encoder)
     if cfg.trainer.gradient_checkpointing:
         encoder.checkpoint_layers()
     model_type = encoder.plain_backbone.config.model_type
@@ -98,7 +98,7 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
     data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
     check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * plan.total_steps))
     module = make_module(
-        cfg, machine.precision, encoder, loss, parts.regularizer, plan, keep, parts.companion
+        cfg, machine.precision, encoder, loss, parts.regularizer, plan, keep, parts.auxiliary
     )
     if cfg.trainer.micro_batch_size == "auto":
         module.planned_micro_batch = planned_micro_batch(cfg, machine)

@@ -33,7 +33,7 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.assembly import make_data, make_loss
-from sts_lightning.training.auxiliary.base import Companion
+from sts_lightning.training.auxiliary.base import AuxiliaryModel
 from sts_lightning.training.callbacks.rank_monitor import RankMonitor
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Built:
         loggers: Destinations of metrics.
         callbacks: Callbacks besides those that every run has.
         regularizer: A term that is added to the loss.
-        companion: A part that supplies the loss with an argument.
+        auxiliary: A part that supplies the loss with an argument.
     """
 
     loss: Loss
@@ -80,7 +80,7 @@ class Built:
     loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
     regularizer: Regularizer | None
-    companion: Companion | None
+    auxiliary: AuxiliaryModel | None
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
         [build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()],
         [build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()],
         build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None,
-        build("companion", cfg.companion, Companion) if cfg.companion else None,
+        build("auxiliary", cfg.auxiliary, AuxiliaryModel) if cfg.auxiliary else None,
     )
     for error in conflicts(cfg, built):
         raise error
@@ -216,7 +216,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
         cfg: A configuration without interpolations.
         built: What it names.
     """
-    loss, data, regularizer, companion = built.loss, built.data, built.regularizer, built.companion
+    loss, data, regularizer, auxiliary = built.loss, built.data, built.regularizer, built.auxiliary
     name = type(loss).__name__
     for key, callback in zip(cfg.callbacks, built.callbacks, strict=True):
         if (kind := type(callback).__name__) in CALLBACKS:
@@ -274,23 +274,23 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             "add callbacks=rank_monitor.",
             key="regularizer",
         )
-    supplied = None if companion is None else companion.provides
+    supplied = None if auxiliary is None else auxiliary.provides
     if supplied is not None and supplied not in loss.takes:
         able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.takes)
-        text = f"companion: {name} takes no {supplied}. Losses that do: {able or 'none'}."
-        yield ConfigError(text, key="companion")
+        text = f"auxiliary: {name} takes no {supplied}. Losses that do: {able or 'none'}."
+        yield ConfigError(text, key="auxiliary")
     for argument in sorted(set(loss.requires) - {supplied}):
         yield ConfigError(
-            f"{name} needs a companion that provides {argument}.",
-            key="companion",
-            hint=f"Add companion={' or '.join(_providers(argument))}, or an experiment that has it.",
+            f"{name} needs an auxiliary model that provides {argument}.",
+            key="auxiliary",
+            hint=f"Add auxiliary={' or '.join(_providers(argument))}, or an experiment that has it.",
         )
 
 
 def _providers(argument: str) -> list[str]:
-    """Return the choices of ``companion`` that supply an argument of a loss."""
+    """Return the choices of ``auxiliary`` that supply an argument of a loss."""
     found = []
-    for path in sorted((PACKAGED / "companion").iterdir()):
+    for path in sorted((PACKAGED / "auxiliary").iterdir()):
         target = OmegaConf.select(OmegaConf.load(path), "_target_")
         supplier: Any = get_class(target) if target else None
         if supplier is not None and supplier.provides == argument:

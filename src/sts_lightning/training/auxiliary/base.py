@@ -1,4 +1,4 @@
-"""Companions: parts beside the encoder that supply a loss with more than views and labels."""
+"""Auxiliary models: parts beside the encoder that supply a loss with more than views and labels."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class Step:
     position: tuple[int, int, int]
 
 
-class Companion(nn.Module, ABC):
-    """Base class of companions.
+class AuxiliaryModel(nn.Module, ABC):
+    """Base class of auxiliary models.
 
-    The loss receives the tensor of a companion as the argument that the companion names, and declares which
+    The loss receives the tensor of an auxiliary model as the argument that the auxiliary model names, and declares which
     names it takes (`Loss.takes`) and cannot do without (`Loss.requires`).
 
     Attributes:
         provides: Name of the argument of the loss.
         extra_views: Number of further embeddings with gradient for each example; the search for a micro batch
             reserves memory for them.
-        trust: The user's word on what run folders that the companion reads may ask for.
+        trust: The user's word on what run folders that the auxiliary model reads may ask for.
     """
 
     provides: str
@@ -67,7 +67,7 @@ class Companion(nn.Module, ABC):
             encoder: The encoder in training.
 
         Raises:
-            ValueError: The companion does not fit the encoder.
+            ValueError: The auxiliary model does not fit the encoder.
         """
 
     @abstractmethod
@@ -75,4 +75,4 @@ class Companion(nn.Module, ABC):
         """Compute the argument of the loss."""
 
     def update(self, step: Step) -> None:
-        """Learn from a step after its loss has been computed; most companions do not."""
+        """Learn from a step after its loss has been computed; most auxiliary models do not."""

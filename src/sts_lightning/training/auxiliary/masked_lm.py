@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import random_weights
-from sts_lightning.training.auxiliary.base import Companion, Step
+from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 MASKS = 0x4D41534B
 """Number that is mixed into the keys of rows."""
@@ -27,7 +27,7 @@ INTEGER_BITS = 24
 """Bits of a random number: those that float32 holds exactly."""
 
 
-class MaskedLanguageModel(Companion):
+class MaskedLanguageModel(AuxiliaryModel):
     r"""Masked-language-model loss of a network above the vector of [CLS] (InfoCSE, Wu et al. 2022).
 
     .. math:: L = -\frac{1}{|M|} \sum_{(s, t) \in M} \log p\bigl(w_t \mid
@@ -61,7 +61,7 @@ class MaskedLanguageModel(Companion):
         ValueError: A value is out of range.
     """
 
-    provides = "auxiliary"
+    provides = "masked_lm"
     extra_views = 1
     special: Tensor
     lower: Any

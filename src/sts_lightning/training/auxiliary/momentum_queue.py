@@ -12,13 +12,13 @@ from sts_lightning.core.text import check_range
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import random_weights
 from sts_lightning.models.text.chunks import TokenizedBatch
-from sts_lightning.training.auxiliary.base import Companion, Step
+from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 LARGEST = 10_000_000
 """Most vectors in a queue: 30 GB at 768 dimensions."""
 
 
-class MomentumQueue(Companion):
+class MomentumQueue(AuxiliaryModel):
     r"""First-in, first-out queue of vectors of a momentum encoder (ESimCSE, Sec. 3.2).
 
     Each step, after the loss is computed, the copy moves towards the encoder,

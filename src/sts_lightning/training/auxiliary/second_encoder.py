@@ -7,10 +7,10 @@ import copy
 from torch import Tensor
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.training.auxiliary.base import Companion, Step
+from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 
-class TwinEncoder(Companion):
+class SecondEncoder(AuxiliaryModel):
     """Independent encoder with the same weights at the start (CT, Carlsson et al. 2021).
 
     It embeds the sentences of the first view with dropout of its own, trains with the same optimiser, and is
@@ -19,10 +19,10 @@ class TwinEncoder(Companion):
     <https://github.com/FreddeFrallan/Contrastive-Tension/blob/5ee9b2d06c0957c77ebc9d204262dd5793fdff87/ContrastiveTension/Training.py#L85-L97>`_
     evaluates both and keeps the better one.
 
-    Use it when a loss takes a twin, as `ContrastiveTensionLoss` does.
+    Use it when a loss takes the vectors of a second encoder, as `ContrastiveTensionLoss` does.
     """
 
-    provides = "twin"
+    provides = "second"
     extra_views = 1
     encoder: SentenceEncoder
 

@@ -21,7 +21,7 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.pipeline import from_pipeline
 from sts_lightning.models.loading.run import is_run, load
 from sts_lightning.models.pooling import Pooling
-from sts_lightning.training.auxiliary.base import Companion, Step
+from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 from sts_lightning.training.auxiliary.stored_vectors import StoredVectors, has_vectors
 
 
@@ -38,7 +38,7 @@ class Encodes(Protocol):
         ...
 
 
-class Teacher(Companion):
+class Teacher(AuxiliaryModel):
     r"""Similarities of a batch's sentences by frozen encoders (RankCSE, Liu et al. 2023).
 
     .. math:: t_{ij} = \sum_k w_k \cos(f_k(x_i), f_k(x_j^+))
