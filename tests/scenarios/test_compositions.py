@@ -42,7 +42,7 @@ def auxiliary_of(loss: Loss, size: int) -> AuxiliaryModel | None:
     name = next(iter(loss.requires), None)
     if name == "second":
         return SecondEncoder()
-    if name == "auxiliary":
+    if name == "masked_lm":
         return MaskedLanguageModel(lower_layers=1, layers=1)
     return None if name is None else Stored(name, further(loss, SIZE, dimension=size)[name].float())
 

@@ -20,8 +20,8 @@ class ContrastiveTensionLoss(Loss):
     first. A negative pair of two equal sentences has no term (``mask_repeats``). The vectors are neither
     normalised nor scaled. ``observed`` has the mean loss of each kind.
 
-    Use it with ``auxiliary=second_encoder``, the second encoder, and one view (``data.views=1``): without labels,
-    from a model whose vectors are already apart, such as Sentence-BERT (CT-SBERT), or from a pre-trained one.
+    Use it with ``auxiliary=second_encoder`` and one view (``data.views=1``): without labels, from
+    a model whose vectors are already apart, such as Sentence-BERT (CT-SBERT), or from a pre-trained one.
     `InfoNCELoss` on two views reads every other sentence of the batch as a negative, with one encoder.
 
     Deviation from `the authors' code

@@ -28,7 +28,7 @@ class DividedLoss(Loss):
     compare at the same cost.
 
     Args:
-        inner: The loss. Further arguments that it cannot do without (a teacher, an auxiliary model) rule it out.
+        inner: The loss. Further arguments that it cannot do without (a teacher, a queue) rule it out.
         parts: P, at least 1.
 
     Raises:

@@ -46,8 +46,8 @@ class Step:
 class AuxiliaryModel(nn.Module, ABC):
     """Base class of auxiliary models.
 
-    The loss receives the tensor of an auxiliary model as the argument that the auxiliary model names, and declares which
-    names it takes (`Loss.takes`) and cannot do without (`Loss.requires`).
+    The loss receives the tensor of an auxiliary model as the argument that the model names, and declares
+    which names it takes (`Loss.takes`) and cannot do without (`Loss.requires`).
 
     Attributes:
         provides: Name of the argument of the loss.
