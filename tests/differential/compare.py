@@ -10,7 +10,7 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import get_linear_schedule_with_warmup
 
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.training.optim import make_schedule
 
 SENTENCES = [

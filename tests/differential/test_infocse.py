@@ -132,10 +132,10 @@ def test_training(monkeypatch: pytest.MonkeyPatch) -> None:
     loss = InfoCSELoss(masked_lm_weight=WEIGHT)
 
     def our_loss(step: int) -> Tensor:
-        pooled = encoder.pool_rows(batch)
+        pooled = encoder(batch, project=False)
         embedded = encoder.project(pooled).view(2, SIZE, -1)
-        given = step_alone(encoder, Batch(batch, 2, None, SIZE), pooled, embedded)
-        value: Tensor = loss(embedded, auxiliary=auxiliary(given))
+        given = step_alone(encoder, Batch(batch, 2, None, SIZE), pooled)
+        value: Tensor = loss(embedded, masked_lm=auxiliary(given))
         return value
 
     five_adamw_updates(

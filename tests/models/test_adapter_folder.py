@@ -19,9 +19,8 @@ from sts_lightning.core.choices import Quantization
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
 from sts_lightning.export.export import export, write_adapter
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.loading.adapters import SETTINGS, WEIGHTS
 from sts_lightning.models.loading.backbone import load_backbone, loading_by
-from sts_lightning.models.loading.hub import OWN_FILE
+from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, WEIGHTS
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.command import train_in

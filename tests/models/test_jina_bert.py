@@ -13,7 +13,7 @@ from scipy.special import erf, softmax
 from transformers import BertConfig
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.models.architectures.encoder_decoder import save_backbone
+from sts_lightning.export.merged import save_backbone
 from sts_lightning.models.architectures.jina import JinaBertModel, head_slopes
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer

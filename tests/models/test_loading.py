@@ -96,6 +96,6 @@ def test_a_revision_of_a_model_on_the_hub(source: str, monkeypatch: pytest.Monke
         asked.append(name)
         return tiny_bert()
 
-    monkeypatch.setattr("sts_lightning.models.loading.run.from_pipeline", found)
+    monkeypatch.setattr("sts_lightning.models.loading.pipeline.from_pipeline", found)
     sts_lightning.load(source)
     assert asked == [source]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import PrefixTuningConfig
 
-from sts_lightning.models import encoder as encoder_module
+from sts_lightning.models.compute import shared_prefix
 from sts_lightning.models.compute.shared_prefix import SharedPrefix, split_prefix
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
@@ -34,7 +34,7 @@ def vectors_with_and_without(
         prefixes.append(prefix)
         return prefix, rows
 
-    monkeypatch.setattr(encoder_module, "split_prefix", spy)
+    monkeypatch.setattr(shared_prefix, "split_prefix", spy)
     shared = encoder.encode(LOWER_CASE, chunk_tokens=200)
     rows = []
     for ids in encoder.tokenizer(LOWER_CASE):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sts_lightning.models.text.chunks import CHUNK_COST, chunk, spans
+from sts_lightning.models.text.tokenizer import CHUNK_COST, chunk, spans
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.sentences import TEXTS
 

@@ -72,12 +72,13 @@ def gradients(row: str, shard: Shard, micro: int | None) -> dict[str, Tensor]:
     ]
     prepare = encoder.prepare(40, training=True)
     batch = ViewCollator([View(name) for name in columns], label, prepare, shard)(examples)
-    step = module._embed(batch, 0)
+    step = module.step_of(batch, 0)
+    embedded = module._gather(encoder.project(step.pooled), batch)
     extra = module.read_batch(batch)
     if auxiliary is not None:
         extra[auxiliary.provides] = auxiliary(step)
     torch.manual_seed(0)  # of losses that draw
-    module._loss(step, extra).backward()
+    module._loss(embedded, batch.labels, extra).backward()
     result = {}
     for name, parameter in trained(module):
         grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

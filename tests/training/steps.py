@@ -6,26 +6,12 @@ from torch import Tensor
 
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.training.auxiliary.base import Step
 
 
 def step_alone(
-    encoder: SentenceEncoder,
-    batch: Batch[TokenizedBatch],
-    pooled: Tensor,
-    views: Tensor,
-    recompute: bool = False,
+    encoder: SentenceEncoder, batch: Batch[TokenizedBatch], pooled: Tensor, recompute: bool = False
 ) -> Step:
     """The first step of a run with seed 0."""
-    return Step(
-        encoder,
-        batch,
-        batch.rows,
-        recompute,
-        pooled,
-        views,
-        lambda own: own,
-        lambda own: own.sum(dim=(0, 1)),
-        (0, 0, 0),
-    )
+    return Step(encoder, batch, batch.rows, recompute, pooled)

@@ -27,9 +27,8 @@ def made(**arguments: Any) -> tuple[Any, MaskedLanguageModel]:
 
 def step(encoder: Any, chunk_tokens: int = 1000, recompute: bool = False) -> Step:
     rows = encoder.prepare(chunk_tokens, training=True)([TEXTS, TEXTS[::-1]], [None, None])
-    pooled = encoder.pool_rows(rows, recompute)
-    batch = Batch(rows, 2, None, 3)
-    return step_alone(encoder, batch, pooled, pooled.unflatten(0, (2, -1)), recompute)
+    pooled = encoder(rows, recompute, project=False)
+    return step_alone(encoder, Batch(rows, 2, None, 3), pooled, recompute)
 
 
 @pytest.mark.parametrize("chunk_tokens", [1000, 24])

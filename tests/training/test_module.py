@@ -16,7 +16,7 @@ from torch import Tensor
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.regularizers.rank_reduction import RankReduction
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral, tiny_opt

@@ -81,7 +81,9 @@ class ViewCollator(Generic[RowsT]):
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
         """Collate examples, each a mapping from column to value."""
-        own = examples[self.shard.slice_of(len(examples))] or examples[:1]
+        own = examples
+        if self.shard.world_size > 1:
+            own = examples[self.shard.slice_of(len(examples))] or examples[:1]
         sentences = [[example[view.column] for example in own] for view in self.views]
         labels = None
         if self.label != "none":

@@ -10,9 +10,10 @@ from typing import Any
 
 from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from transformers import PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.models.architectures.encoder_decoder import save_backbone
+from sts_lightning.models.architectures.jina import JinaBertModel
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.adapters import add_adapter
@@ -96,3 +97,20 @@ def _reasons() -> Iterator[None]:
         if is_out_of_memory(error):
             raise
         raise ConfigError(f"the adapter cannot be merged ({error}); use --format adapter.") from error
+
+
+def save_backbone(backbone: PreTrainedModel, folder: Path) -> None:
+    """Save a model as a folder that ``AutoModel`` loads; T5's encoder, one for ``AutoModelForTextEncoding``.
+
+    Raises:
+        ConfigError: The library has no such architecture, or only as half of an encoder-decoder.
+    """
+    own = backbone.config.model_type not in CONFIG_MAPPING and not hasattr(backbone.config, "auto_map")
+    half = getattr(backbone.config, "is_encoder_decoder", False)
+    if isinstance(backbone, JinaBertModel) or own or half:
+        raise ConfigError(
+            f"{type(backbone).__name__} is an architecture that transformers lacks, or has only beside a "
+            "decoder, so no other library could load the export; use the run itself with sts_lightning.load, "
+            "or --format adapter where it has an adapter."
+        )
+    backbone.save_pretrained(folder)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, get_args
 
@@ -11,28 +12,31 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, TextEdit
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.models.architectures.bidirectional import is_causal, make_bidirectional
-from sts_lightning.models.architectures.positions import check_length, longest_sentence, position_offset
-from sts_lightning.models.compute.cpu_attention import half_attention, recomputed_attention
+from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
-from sts_lightning.models.compute.shared_prefix import SharedPrefix, can_share, split_prefix
-from sts_lightning.models.loading.adapters import add_adapter, load_model
-from sts_lightning.models.loading.backbone import DTYPES, DtypeName, plain
-from sts_lightning.models.loading.hub import warn_of_pipeline
-from sts_lightning.models.loading.quantization import follow_weights
+from sts_lightning.models.loading.backbone import (
+    DTYPES,
+    DtypeName,
+    Loaded,
+    Loading,
+    is_causal,
+    load_backbone,
+    plain,
+)
+from sts_lightning.models.loading.hub import find_adapter, warn_of_pipeline
 from sts_lightning.models.pooling import POOLINGS, Pooling, pool
 from sts_lightning.models.projection import Projection, make_projection
-from sts_lightning.models.text.chunks import TokenizedBatch
 from sts_lightning.models.text.template import MASK
-from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer
+from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer, TokenizedBatch
 
 if TYPE_CHECKING:
     from peft import PeftConfig, PeftModel
+
+    from sts_lightning.models.compute.shared_prefix import SharedPrefix
 
 
 TOLERANCE = 1e-3
@@ -145,35 +149,41 @@ class SentenceEncoder(nn.Module):
                 f"denoise {denoise!r} needs a model that takes position_ids, which {name} does not; "
                 "set prompt.denoise=none."
             )
+        self.pooling: Pooling = pooling
         self.layer = layer
+        self.projection: Projection = projection
+        self.normalize = normalize
         self.text_edit: TextEdit = "none"
-        causal = is_causal(backbone)
+        self.denoise_evaluation = denoise_evaluation and denoise != "none"
+        self.bidirectional_layers = bidirectional_layers
+        self.causal = bidirectional_layers == 0 and is_causal(backbone)
+        self._reads_inner_layers = pooling == "first_last_mean" or layer != -1
+        self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         # Padding on the left would shift the positions of BERT's family.
         tokenizer.padding_side = "right"
         self.tokenizer = SentenceTokenizer(
             tokenizer, max_length, template, view_templates, denoise, position_offset(backbone)
         )
-        longest = max_length + self.tokenizer.added
-        virtual = getattr(adapter, "num_virtual_tokens", None) or 0
-        check_length(backbone, longest, max_length, virtual)
-        fits = longest_sentence(backbone, self.tokenizer.added + virtual, bidirectional_layers != 0)
+        # How long a row gets is known once the tokenizer has the templates, and decides whether the layers
+        # can be bidirectional.
+        added, virtual = self.tokenizer.added, getattr(adapter, "num_virtual_tokens", None) or 0
+        check_length(backbone, max_length, added, virtual)
+        fits = longest_sentence(backbone, added + virtual, bidirectional_layers != 0)
         self.tokenizer.fits = fits
         self.tokenizer.limit = min((count for count in (limit, fits) if count is not None), default=None)
         if bidirectional_layers:
-            make_bidirectional(backbone, bidirectional_layers, longest)
-        self.bidirectional_layers = bidirectional_layers
-        self.causal = causal and bidirectional_layers == 0
-        self.denoise_evaluation = denoise_evaluation and denoise != "none"
-        self.projection: Projection = projection
+            from sts_lightning.models.architectures.bidirectional import make_bidirectional
+
+            make_bidirectional(backbone, bidirectional_layers, max_length + added)
+        # A new projection draws its weights before a new adapter does: checkpoints do not depend on it, but
+        # the numbers of a seed do.
         if projection != "none":
             self.projector = projector or make_projection(backbone.config, projection)
-        self.normalize = normalize
         self.backbone = backbone
         if adapter is not None:
+            from sts_lightning.models.loading.adapters import add_adapter
+
             self.backbone = add_adapter(backbone, adapter)
-        self.pooling: Pooling = pooling
-        self._reads_inner_layers = pooling == "first_last_mean" or layer != -1
-        self._takes_embeddings = "inputs_embeds" in inspect.signature(backbone.forward).parameters
         self.eval()  # as transformers and sentence-transformers leave a model; whoever trains calls train()
         if backbone.device.type != "meta":  # without weights there is nothing to compare
             self._takes_embeddings = self._probe()
@@ -193,7 +203,14 @@ class SentenceEncoder(nn.Module):
 
         Only the transformer is taken from it; `from_pipeline` takes pooling and the rest too.
         """
-        backbone, tokenizer = load_model(name, config, trust_remote_code, dtype, quantization, device)
+        backbone, tokenizer = load_model(
+            name,
+            config=config,
+            trust_remote_code=trust_remote_code,
+            dtype=dtype,
+            quantization=quantization,
+            device=device,
+        )
         encoder = cls(backbone, tokenizer, **settings)
         if encoder.device.type != "meta":
             warn_of_pipeline(name, encoder.pooling, settings.get("template"))
@@ -211,7 +228,10 @@ class SentenceEncoder(nn.Module):
 
     def _apply(self, *args: Any, **options: Any) -> Self:
         super()._apply(*args, **options)  # type: ignore[no-untyped-call]
-        follow_weights(self)
+        if getattr(self.plain_backbone, "is_quantized", False):
+            from sts_lightning.models.loading.quantization import follow_weights
+
+            follow_weights(self)
         return self
 
     def _to_device(self, chunk: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -231,6 +251,8 @@ class SentenceEncoder(nn.Module):
                 key="trainer.gradient_checkpointing",
                 hint="Set trainer.micro_batch_size=auto, which takes less memory too.",
             )
+        from sts_lightning.models.compute.cpu_attention import recomputed_attention
+
         try:
             self.backbone.activation_checkpointing_enable(
                 {"use_reentrant": False, "context_fn": partial(recomputed_attention, self.backbone)}
@@ -286,39 +308,39 @@ class SentenceEncoder(nn.Module):
                 templates to subtract; otherwise as `encode` does.
         """
         tokenizer = self.tokenizer  # not the encoder: worker processes would receive all weights
-        rows: Callable[..., TokenizedBatch] = tokenizer.training_rows
-        if not training:
-            denoise, text_edit = self.denoise_evaluation, self.text_edit
-            rows = partial(tokenizer.evaluation_rows, denoise=denoise, text_edit=text_edit)
-        return partial(rows, chunk_tokens=chunk_tokens)
+        if training:
+            return partial(tokenizer.training_rows, chunk_tokens=chunk_tokens)
+        settings: Any = {"denoise": self.denoise_evaluation, "text_edit": self.text_edit}
+        return partial(tokenizer.evaluation_rows, chunk_tokens=chunk_tokens, **settings)
 
     def longest_rows(self, count: int) -> dict[str, Tensor]:
         """Return a chunk of ``count`` rows of the maximum length, on the encoder's device."""
         return self._to_device(self.tokenizer.longest(count))
 
-    def forward(self, rows: TokenizedBatch, recompute: bool = False) -> Tensor:
-        """Embed tokenised sentences, (N, D) in float32: `pool_rows`, then `project`."""
-        return self.project(self.pool_rows(rows, recompute))
+    def forward(self, rows: TokenizedBatch, recompute: bool = False, project: bool = True) -> Tensor:
+        """Embed tokenised sentences: chunk by chunk through the backbone and the pooling, then `project`.
 
-    def pool_rows(self, rows: TokenizedBatch, recompute: bool = False) -> Tensor:
-        """Compute the pooled vectors of tokenised sentences, before the projection.
-
-        The chunks run one after the other, and the vectors are put back in order, so that the result and
-        the gradient are those of one padded block. In evaluation, chunks are halved where memory runs out.
+        The vectors of the chunks are put back in order, so that the result and the gradient are those of one
+        padded block. In evaluation, chunks are halved where memory runs out.
 
         Args:
             rows: Tokenised sentences.
             recompute: Whether to recompute each chunk with the same dropout in the backward pass, which takes
-                the memory of one chunk (gradient cache: Gao et al. 2021, arXiv 2101.06983).
+                the memory of one chunk (gradient cache, see `recomputed`).
+            project: Whether to apply the projection and ``normalize``; otherwise the vectors are the pooled
+                ones.
 
         Returns:
             Vectors in float32, shape (N, D).
         """
-        if not (torch.is_grad_enabled() or self.training):
-            return rows.arrange(embed_chunks(self.embed_chunk, rows.chunks, threaded=False, progress=False))
-        embed = partial(checkpoint, self.embed_chunk, use_reentrant=False) if recompute else self.embed_chunk
-        inputs = self._look_up(rows.chunks)
-        return rows.arrange(torch.cat([embed(*part) for part in zip(rows.chunks, inputs, strict=True)]))
+        if torch.is_grad_enabled() or self.training:
+            embed = partial(recomputed, self.embed_chunk) if recompute else self.embed_chunk
+            inputs = self._look_up(rows.chunks)
+            vectors = torch.cat([embed(*part) for part in zip(rows.chunks, inputs, strict=True)])
+        else:
+            vectors = embed_chunks(self.embed_chunk, rows.chunks, threaded=False, progress=False)
+        vectors = rows.arrange(vectors)
+        return self.project(vectors) if project else vectors
 
     def _look_up(self, chunks: Sequence[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
         """Look up the token embeddings of all chunks at once: ``inputs_embeds`` of each, (n, L, D).
@@ -349,7 +371,7 @@ class SentenceEncoder(nn.Module):
         embeddings: dict[str, Tensor] | None = None,
         prefix: SharedPrefix | None = None,
     ) -> Tensor:
-        """Embed one padded chunk, (n, D) in float32.
+        """Compute the pooled vectors of one padded chunk, (n, D) in float32.
 
         Args:
             chunk: ``input_ids``, ``attention_mask`` and optionally ``position_ids`` and ``mask_at``.
@@ -363,13 +385,23 @@ class SentenceEncoder(nn.Module):
             inputs["position_ids"] = chunk["position_ids"]
         if prefix is not None:
             inputs["past_key_values"] = prefix.cache(len(chunk["input_ids"]))
-        with half_attention(self.backbone):
+        with self._attention():
             output = self.backbone(**inputs, output_hidden_states=self._reads_inner_layers)
         if self.layer != -1:
             hidden = (output.hidden_states[self.layer],)
         else:
             hidden = output.hidden_states if self._reads_inner_layers else (output.last_hidden_state,)
         return pool(self.pooling, hidden, chunk["attention_mask"], chunk.get("mask_at"))
+
+    def _attention(self) -> AbstractContextManager[Any]:
+        """Return the context of a forward pass: on a CPU, half precision has an attention of ours."""
+        if self.backbone.device.type != "cpu":
+            return nullcontext()
+        if self.backbone.dtype == torch.float32 and not torch.is_autocast_enabled("cpu"):
+            return nullcontext()
+        from sts_lightning.models.compute.cpu_attention import half_attention
+
+        return half_attention(self.backbone)
 
     @torch.no_grad()
     def _probe(self) -> bool:
@@ -444,23 +476,23 @@ class SentenceEncoder(nn.Module):
             return np.zeros((0, self.dimension), dtype=np.float32)
         chunk_tokens = chunk_tokens or usual_chunk_tokens(self.device.type)
         with evaluation_mode(self), torch.inference_mode():
-            batch = self.prepare(chunk_tokens, training=False)([sentences], [None])
-            vectors = self.project(self._pool_in_parallel(batch, share_prefix, progress))
+            batch = self.tokenizer.rows(sentences, chunk_tokens, self.denoise_evaluation, self.text_edit)
+            prefix = None
+            if share_prefix and self.causal and self.pooling == "last_token":
+                from sts_lightning.models.compute.shared_prefix import can_share, split_prefix
+
+                if can_share(self.backbone):
+                    depth = self.backbone.config.num_hidden_layers
+                    prefix, batch = split_prefix(self.backbone, depth, batch, self.device)
+
+            def embed(chunk: dict[str, Tensor]) -> Tensor:
+                return self.embed_chunk(self._to_device(chunk), prefix=prefix)
+
+            # Reading inner layers registers hooks in the modules, which is not safe in threads.
+            threaded = self.device.type == "cpu" and not self._reads_inner_layers
+            pooled = embed_chunks(embed, batch.chunks, threaded, progress)
+            vectors = self.project(batch.arrange(pooled))
             return np.asarray((F.normalize(vectors, dim=-1) if normalize else vectors).cpu().numpy())
-
-    def _pool_in_parallel(self, batch: TokenizedBatch, share_prefix: bool, progress: bool | None) -> Tensor:
-        """Compute the pooled vectors of `encode`, whose arguments these are, (N, D)."""
-        prefix = None
-        if share_prefix and self.causal and self.pooling == "last_token" and can_share(self.backbone):
-            depth = self.backbone.config.num_hidden_layers
-            prefix, batch = split_prefix(self.backbone, depth, batch, self.device)
-
-        def embed(chunk: dict[str, Tensor]) -> Tensor:
-            return self.embed_chunk(self._to_device(chunk), prefix=prefix)
-
-        # Reading inner layers registers hooks in the modules, which is not safe in threads.
-        threaded = self.device.type == "cpu" and not self._reads_inner_layers
-        return batch.arrange(embed_chunks(embed, batch.chunks, threaded, progress))
 
     @staticmethod
     def similarity(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
@@ -510,3 +542,87 @@ def freeze(encoder: SentenceEncoder, frozen: Frozen) -> SentenceEncoder:
     if frozen != "none":
         encoder.requires_grad_(False)
     return encoder
+
+
+def load_model(name: str, **loading: Unpack[Loading]) -> Loaded:
+    """Load a model by `load_backbone`, or the base of a peft adapter with the adapter merged into it.
+
+    Args:
+        name: Model or adapter: local folder or hub id, optionally with ``@commit``.
+        **loading: See `load_backbone`.
+
+    Raises:
+        ConfigError: The adapter cannot be merged, is to be quantised, or the model or base cannot be loaded.
+        CheckpointError: The files are broken, or do not fit each other.
+    """
+    folder = find_adapter(name)
+    if folder is None:
+        return load_backbone(name, **loading)
+    from sts_lightning.models.loading.adapters import load_merged
+
+    return load_merged(name, folder, **loading)
+
+
+def position_offset(backbone: PreTrainedModel) -> int:
+    """Return the position of a row's first token: RoBERTa's family counts from after its padding index."""
+    for module in backbone.modules():
+        table = getattr(module, "position_embeddings", None)
+        if isinstance(table, nn.Embedding):
+            return 0 if table.padding_idx is None else table.padding_idx + 1
+    return 0
+
+
+def most_positions(backbone: PreTrainedModel) -> int | None:
+    """Return the maximum number of tokens of a row, None if there is no limit (T5, XLNet).
+
+    In RoBERTa's family the positions up to the padding index are not for tokens.
+    """
+    config = backbone.config
+    declared = [
+        getattr(config, key, None) for key in ("max_encoder_position_embeddings", "max_position_embeddings")
+    ]
+    known = [count for count in declared if isinstance(count, int) and count > 0]
+    return known[0] - position_offset(backbone) if known else None
+
+
+def check_length(backbone: PreTrainedModel, max_length: int, added: int, virtual_tokens: int = 0) -> None:
+    """Reject settings under which a row can be longer than the model's positions.
+
+    Otherwise training would fail at the first row that is too long.
+
+    Args:
+        backbone: Model.
+        max_length: Maximum number of tokens of a sentence.
+        added: Number of further tokens of a row: template and special tokens.
+        virtual_tokens: Length of a trained prefix, which takes positions too.
+
+    Raises:
+        ValueError: The longest row does not fit.
+    """
+    most, added = most_positions(backbone), added + virtual_tokens
+    if most is None or max_length + added <= most:
+        return
+    around = f" and up to {added} more of template, special tokens and trained prefix" if added else ""
+    remedy = f"lower it to at most {most - added}" if most > added else "choose a shorter template"
+    raise ValueError(
+        f"max_length {max_length}{around} exceeds the {most} positions of "
+        f"{type(backbone).__name__}; {remedy}."
+    )
+
+
+def longest_sentence(backbone: PreTrainedModel, added: int, bidirectional: bool) -> int | None:
+    """Return the maximum number of tokens of a sentence that a model can read, None if there is no limit.
+
+    Args:
+        backbone: Model.
+        added: Number of further tokens of a row: template, special tokens and trained prefix.
+        bidirectional: Whether layers of a causal model are bidirectional, for which a row has to fit into
+            the attention windows.
+    """
+    windows: Sequence[int | None] = ()
+    if bidirectional:
+        from sts_lightning.models.architectures.bidirectional import layer_windows
+
+        windows = layer_windows(backbone.config, backbone.config.num_hidden_layers)
+    known = [count for count in (most_positions(backbone), *windows) if count is not None]
+    return min(known) - added if known else None

@@ -22,8 +22,7 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.data.senteval_module import SentEvalData
 from sts_lightning.data.tables import values_of
 from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.text.chunks import TokenizedBatch
-from sts_lightning.models.text.tokenizer import Prepare
+from sts_lightning.models.text.tokenizer import Prepare, TokenizedBatch
 from sts_lightning.planning.auxiliary import draw_auxiliary
 from sts_lightning.planning.gpus import Card, find_card, this_machine
 from sts_lightning.planning.meter import Kind

@@ -27,18 +27,19 @@ from transformers.quantizers.auto import AutoHfQuantizer
 
 from sts_lightning.core.choices import Quantization
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.models.architectures.bidirectional import is_causal
-from sts_lightning.models.architectures.encoder_decoder import loader, take_encoder
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import (
     DTYPES_BY_NAME,
     DtypeName,
     Loaded,
     configure,
+    is_causal,
+    loader,
     loading_by,
     prepare,
     restrain_library,
     set_attention,
+    take_encoder,
 )
 from sts_lightning.models.loading.hub import find
 from sts_lightning.models.loading.quantization import check_fraction, quantization_config

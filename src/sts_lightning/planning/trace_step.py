@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.compute.inference import usual_chunk_tokens
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.planning.auxiliary import sketches, usual_values
 from sts_lightning.planning.fake import (
     fake_mode,
@@ -101,24 +101,14 @@ class _Step:
         self._take_costs()
         before = meter.now["activations"]
         with self._tracing("activations"), self._autocast():
-            pooled = module.encoder.pool_rows(rows, recompute)
+            pooled = module.encoder(rows, recompute, project=False)
             vectors = module.encoder.project(pooled)
         forward = self._take_costs()
         real = self.batch.rows
         whole = _Rows(
             real.chunks, real.restore, real.num_tokens, real.baseline, real=real, fake=self._fake_rows
         )
-        step = Step(
-            module.encoder,
-            replace(self.batch, rows=whole),
-            rows,
-            recompute,
-            pooled,
-            vectors[None],
-            self._gathered,
-            lambda own: own.sum(dim=(0, 1)),
-            (0, 0, 0),
-        )
+        step = _TracedStep(module.encoder, replace(self.batch, rows=whole), rows, recompute, pooled)
         del pooled
         further = self._further(step)
         encoder = forward + self._take_costs()
@@ -168,11 +158,6 @@ class _Step:
         tokens = [chunk["input_ids"].numel() for chunk in rows.chunks]
         for cost, count in (self.meter.costs - before).items():
             self.meter.costs[cost] += math.ceil(count * (sum(tokens) / tokens[0] - 1))
-
-    def _gathered(self, own: Tensor) -> Tensor:
-        """Return tensors of the traced rows as those of the whole batch, (K, B, D)."""
-        count = self.batch.size
-        return own if own.shape[1] == count else own[:, :1].expand(-1, count, -1)
 
     def _take_costs(self) -> Counter[Cost]:
         taken, self.meter.costs = self.meter.costs, Counter()
@@ -272,3 +257,16 @@ class _Rows(TokenizedBatch):
         """Return the first sentences as fake tensors."""
         with _disable_current_modes():
             return self.fake(self.real.head(count))
+
+
+class _TracedStep(Step):
+    """A step on one process, of which a part of the rows may be traced."""
+
+    def gather(self, own: Tensor) -> Tensor:
+        """Return tensors of the traced rows as those of the whole batch, (K, B, D)."""
+        count = self.batch.size
+        return own if own.shape[1] == count else own[:, :1].expand(-1, count, -1)
+
+    def total(self, own: Tensor) -> Tensor:
+        """Add up summands of the traced rows."""
+        return own.sum(dim=(0, 1))

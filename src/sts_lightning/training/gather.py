@@ -18,7 +18,8 @@ def gather_examples(own: Tensor, count: int, shard: Shard, official: bool = Fals
     of all processes, which data-parallel training takes, is that of one process with the whole batch.
 
     Args:
-        own: Embeddings of this process, (V, b, D); b may differ between processes.
+        own: Embeddings of this process, (V, b, D); b may differ between processes. An empty shard embeds one
+            example as a placeholder, which is left out.
         count: Number B of examples on all processes.
         shard: The part of the batch that this process embeds.
         official: Whether to pass on :math:`\partial L / \partial z_p`, 1/W of the gradient, as the code of
@@ -29,6 +30,7 @@ def gather_examples(own: Tensor, count: int, shard: Shard, official: bool = Fals
     """
     if shard.world_size == 1:
         return own
+    own = own[:, : shard.size_of(count)]
     gathered: Tensor = _Gather.apply(own, count, shard, 1 if official else shard.world_size)  # type: ignore[no-untyped-call]
     return gathered
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Set
-from functools import partial
 from typing import Any, Literal, Self
 
 import lightning.pytorch as pl
@@ -25,7 +24,7 @@ from sts_lightning.evaluation.statistics import pair_cosines
 from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import check_weights
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 from sts_lightning.training.gather import gather_examples
@@ -135,35 +134,25 @@ class STSModule(pl.LightningModule):
 
     def embed_views(self, batch: Batch[TokenizedBatch]) -> Tensor:
         """Return the embeddings of the whole batch of all processes, shape (V, B, D), float32."""
-        return self._gathered_views(batch, self.encoder.pool_rows(*self.chunks_of(batch)))
-
-    def _embed(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
         rows, recompute = self.chunks_of(batch)
-        pooled = self.encoder.pool_rows(rows, recompute)
-        views = self._gathered_views(batch, pooled)
-        gather = partial(self._gather, batch=batch, official=self.official_gather)
-        total = partial(self._total, batch=batch)
-        position = (self.seed, self.current_epoch, batch_idx)
-        return Step(self.encoder, batch, rows, recompute, pooled, views, gather, total, position)
+        return self._gather(self.encoder(rows, recompute), batch)
 
-    def _gathered_views(self, batch: Batch[TokenizedBatch], pooled: Tensor) -> Tensor:
-        own = self.encoder.project(pooled).unflatten(0, (batch.num_views, -1))
-        return self._gather(own, batch, self.official_gather)
+    def _gather(self, vectors: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
+        """Gather the rows of each process, (V * b, D), into the batch, (V, B, D)."""
+        views = vectors.unflatten(0, (batch.num_views, -1))
+        return gather_examples(views, batch.size, batch.shard, self.official_gather)
 
     def read_batch(self, batch: Batch[TokenizedBatch]) -> dict[str, Tensor]:
         """Return the arguments that the loss takes from the batch, besides labels."""
         ids = batch.sentence_ids
         return {} if ids is None or "sentence_ids" not in self.loss.takes else {"sentence_ids": ids}
 
-    @staticmethod
-    def _gather(own: Tensor, batch: Batch[TokenizedBatch], official: bool) -> Tensor:
-        """Gather (V, b, D) of each process into (V, B, D)."""
-        own = own[:, : batch.shard.size_of(batch.size)]  # an empty shard embeds one example as a placeholder
-        return gather_examples(own, batch.size, batch.shard, official)
-
-    def _total(self, own: Tensor, batch: Batch[TokenizedBatch]) -> Tensor:
-        """Add up (V, b, D) over the examples and views of all processes: (D,)."""
-        return self._gather(own, batch, official=False).sum(dim=(0, 1))
+    def step_of(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
+        """Run the encoder, and return what an auxiliary model may read."""
+        rows, recompute = self.chunks_of(batch)
+        pooled = self.encoder(rows, recompute, project=False)
+        position = (self.seed, self.current_epoch, batch_idx)
+        return Step(self.encoder, batch, rows, recompute, pooled, position, self.official_gather)
 
     def training_step(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Tensor:
         """Return the loss of a batch.
@@ -171,23 +160,19 @@ class STSModule(pl.LightningModule):
         Raises:
             TrainingError: The loss is not finite. The weights are those before this batch.
         """
-        step = self._embed(batch, batch_idx)
-        further = self.read_batch(batch)
-        if self.auxiliary is not None:
+        further, step = self.read_batch(batch), None
+        if self.auxiliary is None:
+            views = self.embed_views(batch)
+        else:
+            step = self.step_of(batch, batch_idx)
+            views = self._gather(self.encoder.project(step.pooled), batch)
             further[self.auxiliary.provides] = self.auxiliary(step)
-        with torch.autocast(step.views.device.type, enabled=False):  # losses are computed in float32
-            loss = self._loss(step, further)
-        check_scalar(loss, self.loss, trains=True)
+        with torch.autocast(views.device.type, enabled=False):  # losses are computed in float32
+            loss = self._loss(views, batch.labels, further)
         if not torch.isfinite(loss):
             raise TrainingError(f"the loss is {loss.item()} at step {self.global_step + 1}; {self._remedy()}")
-        size = batch.size
-        self.log("train/loss", loss.detach(), prog_bar=True, batch_size=size)
-        for name, value in self.loss.observed.items():
-            self.log(f"train/{name}", value, batch_size=size)
-        rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
-        self.log("lr", max(rates), batch_size=size)
-        self._log_position(self.global_step + 1, size)
-        if self.auxiliary is not None:
+        self._log_step(loss.detach(), batch.size)
+        if self.auxiliary is not None and step is not None:
             self.auxiliary.update(step)
         return loss
 
@@ -198,15 +183,24 @@ class STSModule(pl.LightningModule):
                 return f"the weight {name} is NaN or infinite: check the files that the run started from."
         return "a lower optim.lr, a longer optim.warmup or precision=32-true helps most often."
 
-    def _loss(self, step: Step, further: dict[str, Tensor]) -> Tensor:
-        loss: Tensor = self.loss(step.views, step.batch.labels, **further)
-        check_scalar(loss, self.loss)
+    def _loss(self, views: Tensor, labels: Tensor | None, further: dict[str, Tensor]) -> Tensor:
+        loss: Tensor = self.loss(views, labels, **further)
+        check_scalar(loss, self.loss, trains=self.regularizer is None)
         if self.regularizer is not None:
-            term = self.regularizer(step.views)
+            term = self.regularizer(views)
             check_scalar(term, self.regularizer)
-            self.log("train/regularizer", term.detach(), batch_size=step.batch.size)
+            self.log("train/regularizer", term.detach(), batch_size=views.shape[1])
             loss = loss + term
+            check_scalar(loss, self.loss, trains=True)
         return loss
+
+    def _log_step(self, loss: Tensor, batch_size: int) -> None:
+        self.log("train/loss", loss, prog_bar=True, batch_size=batch_size)
+        for name, value in self.loss.observed.items():
+            self.log(f"train/{name}", value, batch_size=batch_size)
+        rates = [group["lr"] for group in self.trainer.optimizers[0].param_groups]
+        self.log("lr", max(rates), batch_size=batch_size)
+        self._log_position(self.global_step + 1, batch_size)
 
     def _log_position(self, step: int, batch_size: int) -> None:
         """Number logged rows by completed optimiser steps; Lightning's own count is one less in training."""

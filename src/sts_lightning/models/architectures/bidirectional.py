@@ -1,30 +1,14 @@
-"""Causal and bidirectional attention of decoders."""
+"""Bidirectional attention in the layers of decoders."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from sts_lightning.models.architectures.positions import layer_windows
-
-
-def is_causal(backbone: PreTrainedModel) -> bool:
-    """Return whether the model is causal: no token attends to later tokens."""
-    flags = _flags(backbone)
-    return bool(flags) and all(flags)
-
-
-def _flags(backbone: PreTrainedModel) -> list[bool]:
-    """Return ``is_causal`` of each attention layer that has it; some families (Bloom) do not.
-
-    A decoder whose configuration states that it is not causal is bidirectional, whatever its layers say.
-    """
-    if getattr(backbone.config, "is_causal", None) is False:
-        return [False]
-    flags = [module.__dict__.get("is_causal") for module in backbone.modules()]
-    return [flag for flag in flags if isinstance(flag, bool)]
+from sts_lightning.models.loading.backbone import causal_flags
 
 
 def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> None:
@@ -51,7 +35,7 @@ def make_bidirectional(backbone: PreTrainedModel, count: int, longest: int) -> N
     ]
     name = type(backbone).__name__
     depth = backbone.config.num_hidden_layers
-    if (flags := _flags(backbone)) and not any(flags):
+    if (flags := causal_flags(backbone)) and not any(flags):
         raise ValueError(
             f"bidirectional_layers must be 0: {name} is not causal, its layers are bidirectional already."
         )
@@ -86,3 +70,20 @@ def _unmask(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if isinstance(mask, Tensor):
         kwargs = {**kwargs, "attention_mask": mask[..., -1:, :].expand_as(mask)}
     return args, kwargs
+
+
+def layer_windows(config: PreTrainedConfig, depth: int) -> Sequence[int | None]:
+    """Return the width of each layer's attention window in tokens, the token itself included; None for all.
+
+    Args:
+        config: Configuration of the model.
+        depth: Number of layers.
+    """
+    types = getattr(config, "layer_types", None)
+    widths = {
+        "sliding_attention": getattr(config, "sliding_window", None),
+        "chunked_attention": getattr(config, "attention_chunk_size", None),
+    }
+    if types is None:
+        return [widths["sliding_attention"]] * depth
+    return [widths.get(kind) for kind in types]

@@ -9,16 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, PreTrainedConfig, PreTrainedModel
+from transformers import BertConfig, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"geglu": F.gelu, "reglu": F.relu}
-
-
-def is_jina_bert(config: PreTrainedConfig) -> bool:
-    """Return whether a configuration of type ``bert`` is of this architecture: BERT itself has no ALiBi."""
-    return config.model_type == "bert" and getattr(config, "position_embedding_type", None) == "alibi"
 
 
 def head_slopes(heads: int) -> list[float]:
@@ -161,6 +156,7 @@ class JinaBertModel(PreTrainedModel):
         ValueError: Unknown ``feed_forward_type``.
     """
 
+    written_for = "jina-embeddings-v2-base-en"
     config_class = BertConfig
     base_model_prefix = "bert"
     supports_gradient_checkpointing = True

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import DynamicCache
 
 from sts_lightning.models.loading.backbone import plain
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
 
 
 @dataclass(frozen=True)

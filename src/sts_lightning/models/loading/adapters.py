@@ -8,7 +8,7 @@ import math
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from safetensors.torch import load_file
@@ -22,14 +22,14 @@ from sts_lightning.core.json_files import read_json
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.compute.lora import save_inputs_once
 from sts_lightning.models.loading.backbone import (
-    DtypeName,
     Loaded,
+    Loading,
     check_finite,
     check_vocabulary,
     has_stand_in,
     load_backbone,
 )
-from sts_lightning.models.loading.hub import OWN_FILE, ModelFiles
+from sts_lightning.models.loading.hub import OWN_FILE, SETTINGS, WEIGHTS
 from sts_lightning.models.loading.quantization import check_quantization, dequantized
 
 if TYPE_CHECKING:  # peft takes seconds to import, and few runs have an adapter
@@ -139,54 +139,25 @@ def _dropped(rate: float, encoder: nn.Module, inputs: tuple[Tensor, ...], prefix
     return F.dropout(prefix, rate, encoder.training)
 
 
-SETTINGS = "adapter_config.json"
-WEIGHTS = "adapter_model.safetensors"
-
 USE_RUN = "Load the run that it was exported from."
 
-TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model", "chat_template.jinja")
-"""Patterns of the names of a tokenizer's files."""
 
-
-def find_adapter(name: str) -> Path | None:
-    """Return the folder of an adapter, downloaded from the hub if it is there; None for a model."""
-    files = ModelFiles(name)
-    try:
-        if files.path("config.json") is not None or files.path(SETTINGS) is None:
-            return None
-    except ConfigError:  # loading the model says what is wrong
-        return None
-    return files.folder((SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER))
-
-
-def load_model(
-    name: str,
-    config: dict[str, Any] | None = None,
-    trust_remote_code: bool = False,
-    dtype: DtypeName = "float32",
-    quantization: Quantization = "none",
-    device: str | None = None,
-) -> Loaded:
-    """Load a model as `load_backbone`, or the base of an adapter with the adapter merged.
+def load_merged(name: str, folder: Path, **loading: Unpack[Loading]) -> Loaded:
+    """Load the base of an adapter, with the adapter merged into it.
 
     The adapter of a run whose base was quantised is merged into the dequantised values that it was trained
     with, as the export format ``merged`` does.
 
     Args:
-        name: Model, or an adapter that peft wrote: local folder or hub id, optionally with ``@commit``.
-        config: See `load_backbone`, also for the arguments below.
-        trust_remote_code: Whether to run code that comes with the base.
-        dtype: dtype of the weights.
-        quantization: Quantisation; must be ``none`` for an adapter.
-        device: Device that quantised weights are loaded to.
+        name: Name of the adapter, for messages.
+        folder: Its folder.
+        **loading: See `load_backbone`; ``quantization`` must be ``none``.
 
     Raises:
         ConfigError: The adapter cannot be merged, is to be quantised, or its base cannot be loaded.
         CheckpointError: The adapter's files are broken, or do not fit the base.
     """
-    folder = find_adapter(name)
-    if folder is None:
-        return load_backbone(name, config, trust_remote_code, dtype, quantization, device)
+    quantization = loading.get("quantization", "none")
     check_quantization(quantization)
     if quantization != "none":
         raise ConfigError(
@@ -197,7 +168,8 @@ def load_model(
         )
     settings, base, trained_with = _settings(folder)
     try:
-        backbone, tokenizer = load_backbone(base, config, trust_remote_code, dtype, trained_with, device)
+        loading["quantization"] = trained_with
+        backbone, tokenizer = load_backbone(base, **loading)
     except (UserError, ValueError) as error:
         raise ConfigError(
             f"the adapter {folder} needs its base {base}, a model and no adapter: {error}",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import torch
 import transformers
@@ -18,26 +18,20 @@ from huggingface_hub.errors import HFValidationError
 from torch import Tensor, nn
 from transformers import (
     AutoConfig,
+    AutoModel,
+    AutoModelForTextEncoding,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING
 
 from sts_lightning.core.choices import Attention, Precision, Quantization
 from sts_lightning.core.distributed import local_rank
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.models.architectures import nomic as nomic_bert
-from sts_lightning.models.architectures.encoder_decoder import loader, take_encoder, used_keys
-from sts_lightning.models.architectures.jina import JinaBertModel
-from sts_lightning.models.architectures.positions import number_positions
 from sts_lightning.models.compute.inference import is_out_of_memory
 from sts_lightning.models.loading.hub import find
-from sts_lightning.models.loading.quantization import (
-    check_fraction,
-    check_quantization,
-    quantization_config,
-)
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +49,17 @@ DtypeName = Literal["float32", "bfloat16", "float16"]
 """dtype of the weights, and compute dtype of quantised ones."""
 
 Loaded = tuple[PreTrainedModel, PreTrainedTokenizerBase]
+
+
+class Loading(TypedDict, total=False):
+    """Arguments of `load_backbone` besides the name, for functions that pass them on."""
+
+    config: dict[str, Any] | None
+    trust_remote_code: bool
+    dtype: DtypeName
+    quantization: Quantization
+    device: str | None
+
 
 _loader: ContextVar[Callable[..., Loaded] | None] = ContextVar("loader", default=None)
 
@@ -106,7 +111,14 @@ def load_backbone(
         CheckpointError: The files are broken, lack weights, are not safetensors, or have no fitting
             tokenizer.
     """
-    check_quantization(quantization)
+    if quantization != "none":
+        from sts_lightning.models.loading.quantization import (
+            check_fraction,
+            check_quantization,
+            quantization_config,
+        )
+
+        check_quantization(quantization)
     other = _loader.get()
     if other is not None:
         return other(name, config, trust_remote_code, dtype, quantization, device)
@@ -140,16 +152,16 @@ def load_backbone(
             raise
         raise explain(name, error) from error
     backbone: Any = take_encoder(model, name)
-    missing = used_keys(model, set(report["missing_keys"]))
+    # Neither a pooler nor the decoder of an encoder-decoder is used.
+    unused = ("pooler.", "decoder.") if getattr(model.config, "is_encoder_decoder", False) else ("pooler.",)
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith(unused))
     if missing:
         raise CheckpointError(
             f"{name} lacks {len(missing)} weights of {type(backbone).__name__} ({', '.join(missing[:3])}, "
             "...); they would be random."
         )
     is_nomic = backbone.config.model_type == "nomic_bert"
-    written_for = "nomic-embed-text-v1" if is_nomic else None
-    if isinstance(backbone, JinaBertModel):
-        written_for = "jina-embeddings-v2-base-en"
+    written_for = "nomic-embed-text-v1" if is_nomic else getattr(backbone, "written_for", None)
     further = [
         key for key in report["unexpected_keys"] if not key.startswith(("pooler.", "cls.", "lm_head."))
     ]
@@ -189,7 +201,9 @@ def configure(
     if not trust_remote_code:
         _forget_code(name, model_config)
     if model_config.model_type == "nomic_bert" and not trust_remote_code:
-        nomic_bert.check_config(model_config, name)
+        from sts_lightning.models.architectures.nomic import check_config
+
+        check_config(model_config, name)
     settings = {key: value for key, value in settings.items() if key not in NAMES}
     unknown = [key for key in settings if not hasattr(model_config, key)]
     if unknown:
@@ -200,7 +214,10 @@ def configure(
 
 def prepare(backbone: Any) -> None:
     """Remove what an encoder does not use, and switch off what would change its results."""
-    number_positions(backbone)
+    if backbone.config.model_type == "opt":
+        from sts_lightning.models.architectures.positions import number_positions
+
+        number_positions(backbone)
     if getattr(backbone, "pooler", None) is not None:
         backbone.pooler = None
     for module in backbone.modules():
@@ -391,6 +408,23 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]], source: str, key: str | 
             )
 
 
+def is_causal(backbone: PreTrainedModel) -> bool:
+    """Return whether the model is causal: no token attends to later tokens."""
+    flags = causal_flags(backbone)
+    return bool(flags) and all(flags)
+
+
+def causal_flags(backbone: PreTrainedModel) -> list[bool]:
+    """Return ``is_causal`` of each attention layer that has it; some families (Bloom) do not.
+
+    A decoder whose configuration states that it is not causal is bidirectional, whatever its layers say.
+    """
+    if getattr(backbone.config, "is_causal", None) is False:
+        return [False]
+    flags = [module.__dict__.get("is_causal") for module in backbone.modules()]
+    return [flag for flag in flags if isinstance(flag, bool)]
+
+
 SEED = 0
 """Seed of the weights, the same in all processes and in a resumed run."""
 
@@ -420,3 +454,58 @@ def plain(backbone: nn.Module) -> PreTrainedModel:
     model: Any = backbone.get_base_model() if adapted else backbone  # type: ignore[operator]
     assert isinstance(model, PreTrainedModel)
     return model
+
+
+SHARED_STATE = (
+    "hf_quantizer",
+    "is_quantized",
+    "quantization_method",
+    "is_loaded_in_4bit",
+    "is_loaded_in_8bit",
+)
+"""Attributes that the library sets on a loaded model, and that its encoder needs too."""
+
+
+def loader(config: PreTrainedConfig) -> Any:
+    """Choose the loader of the encoder: T5's family has classes without a decoder, Jina's BERT one of ours.
+
+    Args:
+        config: Configuration of the model. If such a class is used, ``is_encoder_decoder`` is set to False.
+
+    Returns:
+        A class with ``from_pretrained``.
+    """
+    if config.model_type == "bert" and getattr(config, "position_embedding_type", None) == "alibi":
+        from sts_lightning.models.architectures.jina import JinaBertModel  # BERT itself has no ALiBi
+
+        return JinaBertModel
+    known = type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
+    model: Any = MODEL_FOR_TEXT_ENCODING_MAPPING[type(config)] if known else None
+    if not known or not model.__name__.endswith("EncoderModel") or not hasattr(config, "num_hidden_layers"):
+        return AutoModel  # a configuration of two halves (T5Gemma) does not describe the encoder as its own
+    config.is_encoder_decoder = False  # some of these classes do so themselves, others require it
+    return AutoModelForTextEncoding
+
+
+def take_encoder(model: PreTrainedModel, name: str) -> PreTrainedModel:
+    """Take the encoder of an encoder-decoder; any other model is returned as it is.
+
+    Args:
+        model: Model as loaded.
+        name: Name of the model, for the message.
+
+    Raises:
+        ConfigError: The model is an encoder-decoder without an encoder of text.
+    """
+    if not getattr(model.config, "is_encoder_decoder", False):
+        return model
+    encoder: Any = model.get_encoder()
+    if encoder is model or not isinstance(encoder, PreTrainedModel):
+        raise ConfigError(
+            f"{name} is an encoder-decoder ({type(model).__name__}) whose encoder cannot be used alone; "
+            "choose another model."
+        )
+    for attribute in SHARED_STATE:
+        if hasattr(model, attribute):
+            setattr(encoder, attribute, getattr(model, attribute))
+    return encoder

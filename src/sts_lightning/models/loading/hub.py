@@ -185,6 +185,24 @@ class ModelFiles:
         return found
 
 
+SETTINGS = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+
+TOKENIZER = ("*token*.json", "vocab.*", "merges.txt", "*.model", "chat_template.jinja")
+"""Patterns of the names of a tokenizer's files."""
+
+
+def find_adapter(name: str) -> Path | None:
+    """Return the folder of an adapter, downloaded from the hub if it is there; None for a model."""
+    files = ModelFiles(name)
+    try:
+        if files.path("config.json") is not None or files.path(SETTINGS) is None:
+            return None
+    except ConfigError:  # loading the model says what is wrong
+        return None
+    return files.folder((SETTINGS, WEIGHTS, OWN_FILE, *TOKENIZER))
+
+
 def warn_of_pipeline(name: str, pooling: Pooling, template: str | None) -> None:
     """Log that a model has another pooling than an encoder that takes only the transformer of it."""
     try:

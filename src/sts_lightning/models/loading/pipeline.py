@@ -18,12 +18,8 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Quantization, TextEdit
 from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
-from sts_lightning.models.architectures.bidirectional import is_causal
-from sts_lightning.models.architectures.positions import most_positions
-from sts_lightning.models.architectures.static_embeddings import static_backbone
 from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.models.encoder import OwnSettings, SentenceEncoder
-from sts_lightning.models.loading.adapters import load_model
+from sts_lightning.models.encoder import OwnSettings, SentenceEncoder, load_model, most_positions
 from sts_lightning.models.loading.backbone import (
     DTYPES_BY_NAME,
     NAMES,
@@ -33,6 +29,7 @@ from sts_lightning.models.loading.backbone import (
     configure,
     explain,
     has_stand_in,
+    is_causal,
     restrain_library,
 )
 from sts_lightning.models.loading.hub import OWN_FILE, POOLINGS, ModelFiles
@@ -137,12 +134,16 @@ def from_pipeline(
         CheckpointError: The model's files are broken.
     """
     files = ModelFiles(name)
-    loading = {"config": config or {}, "trust_remote_code": trust_remote_code, "dtype": dtype}
-    pipeline = _read(files, prompt_name, **loading)
+    pipeline = _read(files, prompt_name, config or {}, trust_remote_code, dtype)
     # The library's copy of the weights is gone by now. They are read again, since the library neither rejects
     # missing or broken ones nor quantises, and reads no adapter here.
     backbone, tokenizer = pipeline.static or load_model(
-        name, config, trust_remote_code, dtype, quantization, device
+        name,
+        config=config,
+        trust_remote_code=trust_remote_code,
+        dtype=dtype,
+        quantization=quantization,
+        device=device,
     )
     if pipeline.source == name and is_causal(backbone):  # nothing describes its pipeline
         pipeline.settings["pooling"] = "last_token"
@@ -185,8 +186,11 @@ def _reject(name: str, what: str) -> ConfigError:
     )
 
 
-def _read(files: ModelFiles, prompt_name: str | None, **loading: Any) -> Pipeline:
+def _read(files: ModelFiles, prompt_name: str | None, *loading: Any) -> Pipeline:
     """Read the pipeline of a model; its source is the model's name if nothing describes one."""
+    if Path(files.source).is_dir() and not Path(files.name).is_dir():
+        # The packaged copy, all-MiniLM-L6-v2, needs no further library.
+        return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
     found, own = files.json("modules.json", list), files.json(OWN_FILE, dict)
     try:
         modules = [(str(module["type"]), str(module["path"])) for module in found]
@@ -195,9 +199,6 @@ def _read(files: ModelFiles, prompt_name: str | None, **loading: Any) -> Pipelin
     dense = [path for kind, path in modules if kind.endswith(".Dense")]
     if own and (not modules or modules[0][0] == EXPORTED):
         return _of_export(files, own, dense)
-    if Path(files.source).is_dir() and not Path(files.name).is_dir():
-        # The packaged copy, all-MiniLM-L6-v2, needs no further library.
-        return Pipeline(f"{files.name} (the packaged copy)", {"normalize": True}, row_tokens=256)
     if not modules and files.json("config.json", dict).get("model_type") != "model2vec":
         return Pipeline(files.name)
     if has_stand_in():
@@ -213,7 +214,7 @@ def _read(files: ModelFiles, prompt_name: str | None, **loading: Any) -> Pipelin
         if not str(activation).startswith("torch.nn."):  # the library would put tanh in its place
             raise _reject(files.name, f"the activation {activation} in {path}")
     first = modules[0][0] if modules else None
-    return _of_sentence_transformers(files, first, prompt_name, **loading)
+    return _of_sentence_transformers(files, first, prompt_name, *loading)
 
 
 class Exported(BaseModel, strict=True):
@@ -324,7 +325,11 @@ def _of_sentence_transformers(
         expected = model.float().encode(TEXTS, prompt_name=prompt_name) if known else None
     parts: list[Any] = list(model)
     pooling = next((part.pooling_mode for part in parts if isinstance(part, library.Pooling)), "mean")
-    static = static_backbone(parts[0]) if isinstance(parts[0], library.StaticEmbedding) else None
+    static = None
+    if isinstance(parts[0], library.StaticEmbedding):
+        from sts_lightning.models.architectures.static_embeddings import static_backbone
+
+        static = static_backbone(parts[0])
     settings = {
         "pooling": POOLINGS.get(pooling, "mean"),  # of another mode, the vectors are compared in vain
         "normalize": isinstance(parts[-1], library.Normalize),

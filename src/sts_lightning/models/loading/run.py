@@ -19,7 +19,6 @@ from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.backbone import check_finite
 from sts_lightning.models.loading.hub import OWN_FILE
-from sts_lightning.models.loading.pipeline import from_pipeline
 from sts_lightning.runs.folder import RunFolder
 
 
@@ -87,6 +86,8 @@ def load(source: str | Path, trust: Iterable[str] = (), trust_remote_code: bool 
         UntrustedError: The folder asks for more than the arguments allow; the message names it.
     """
     if _is_model(source):
+        from sts_lightning.models.loading.pipeline import from_pipeline
+
         try:
             encoder = from_pipeline(str(source), trust_remote_code=trust_remote_code)
         except ValueError as error:  # all its settings are those of the model's files

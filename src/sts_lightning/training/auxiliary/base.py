@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -11,12 +10,13 @@ from torch import Tensor, nn
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.data.collate import Batch
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
+from sts_lightning.training.gather import gather_examples
 
 
 @dataclass(frozen=True)
 class Step:
-    """A training step after the encoder has run.
+    """A training step after the encoder has run, for an auxiliary model.
 
     Attributes:
         encoder: The encoder in training.
@@ -24,12 +24,9 @@ class Step:
         rows: Tokenised sentences of the shard, in chunks of the size that this step runs.
         recompute: Whether chunks are recomputed in the backward pass (gradient cache).
         pooled: Vectors of the rows before the projection, view-major, (V * b, D).
-        views: Embeddings of the whole batch, (V, B, D).
-        gather: Function from tensors of the shard, (K, b, D), to those of the whole batch, (K, B, D).
-        total: Function from summands of the shard, (K, b, D), to their sums over the whole batch, (D,), with
-            the exact gradient.
         position: Seed of the run, epoch, and number of the batch in it, from which random numbers that belong
             to an example follow.
+        official_gather: See `STSModule`.
     """
 
     encoder: SentenceEncoder
@@ -37,10 +34,16 @@ class Step:
     rows: TokenizedBatch
     recompute: bool
     pooled: Tensor
-    views: Tensor
-    gather: Callable[[Tensor], Tensor]
-    total: Callable[[Tensor], Tensor]
-    position: tuple[int, int, int]
+    position: tuple[int, int, int] = (0, 0, 0)
+    official_gather: bool = False
+
+    def gather(self, own: Tensor) -> Tensor:
+        """Gather tensors of the shard, (K, b, D), into those of the whole batch, (K, B, D)."""
+        return gather_examples(own, self.batch.size, self.batch.shard, self.official_gather)
+
+    def total(self, own: Tensor) -> Tensor:
+        """Add up summands of the shard, (K, b, D), over the whole batch, (D,), with the exact gradient."""
+        return gather_examples(own, self.batch.size, self.batch.shard).sum(dim=(0, 1))
 
 
 class AuxiliaryModel(nn.Module, ABC):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
+from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import random_weights
 from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
@@ -129,14 +130,11 @@ class MaskedLanguageModel(AuxiliaryModel):
         for chunk, pooled, keys in zip(rows.chunks, *map(rows.by_chunk, values), strict=True):
             ids, attended = (chunk[name].to(device) for name in ("input_ids", "attention_mask"))
             masked, chosen = mask_words(ids, self.special, self.mask_id, self.words, self.mask_rate, keys)
-            inputs = (pooled, ids, masked, positions(chosen), attended)
-            if step.recompute:
-                sums.append(checkpoint(self._chunk_loss, *inputs, use_reentrant=False))
-            else:
-                sums.append(self._chunk_loss(*inputs))
+            chunk_loss = partial(recomputed, self._chunk_loss) if step.recompute else self._chunk_loss
+            sums.append(chunk_loss(pooled, ids, masked, positions(chosen), attended))
             counts.append(chosen.sum(dim=1))
         found = rows.arrange(torch.stack([torch.cat(sums), torch.cat(counts).float()], dim=-1))
-        total = step.total(found.unflatten(0, (len(step.views), -1)))
+        total = step.total(found.unflatten(0, (step.batch.num_views, -1)))
         return total[0] / total[1].clamp(min=1.0)
 
     def _chunk_loss(

@@ -11,7 +11,7 @@ from torch import Tensor
 from sts_lightning.core.text import check_range
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.backbone import random_weights
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
 from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 LARGEST = 10_000_000

@@ -137,7 +137,7 @@ class Teacher(AuxiliaryModel):
     @torch.no_grad()
     def forward(self, step: Step) -> Tensor:
         """Compute the teachers' similarities of the whole batch, (B, B) in float32."""
-        with torch.autocast(step.views.device.type, enabled=False):
+        with torch.autocast(step.pooled.device.type, enabled=False):
             parts = [
                 weight * cosine_matrix(*self.vectors(number, step, 2))
                 for number, weight in enumerate(self.weights)
@@ -152,7 +152,7 @@ class Teacher(AuxiliaryModel):
             step: The step.
             views: How many views.
         """
-        device = step.views.device
+        device = step.pooled.device
         reader = self._reader(number, device)
         first, *others = step.batch.texts[:views]
         with torch.autocast(device.type, enabled=False):  # it would hold in this thread alone

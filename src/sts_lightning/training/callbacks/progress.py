@@ -18,7 +18,7 @@ from sts_lightning.core.distributed import Shard
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.collate import Batch
 from sts_lightning.evaluation.dev_scores import MONITOR
-from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.models.text.tokenizer import TokenizedBatch
 
 log = logging.getLogger(__name__)
 
