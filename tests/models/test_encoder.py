@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from transformers import RobertaConfig, RobertaModel
 
 from sts_lightning.core.choices import Denoise, Frozen
 from sts_lightning.models.encoder import SentenceEncoder, freeze
-from sts_lightning.models.pooling import POOLINGS, Pooling
+from sts_lightning.models.pooling import Pooling
 from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
 from sts_lightning.testing.tiny_decoders import tiny_mistral
 from tests.models.decoders import TEMPLATE, decoder
@@ -25,7 +25,7 @@ def gradients(encoder: SentenceEncoder, chunk_tokens: int) -> dict[str, torch.Te
     return {name: p.grad.clone() for name, p in encoder.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", get_args(Pooling))
 def test_chunked_vectors_and_gradients_equal_unchunked_ones(pooling: Pooling) -> None:
     template = "{sentence} is {mask}" if pooling == "mask_token" else None
     encoder = tiny_bert(dropout=0.0, pooling=pooling, template=template)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
-from sts_lightning.models.pooling import POOLINGS, Pooling, pool
+from sts_lightning.models.pooling import Pooling, pool
 
 
 def pad(rows: list[list[int]], side: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -19,7 +21,7 @@ def pad(rows: list[list[int]], side: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("pooling", get_args(Pooling))
 def test_by_hand_on_both_padding_sides(pooling: Pooling, side: str) -> None:
     rows = [[1, 9, 3, 9, 5], [2, 9, 4]]
     ids, mask = pad(rows, side)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any, get_args
 
 
 def counted(count: int, noun: str) -> str:
@@ -16,6 +17,12 @@ def check_range(name: str, value: int, least: int, most: int) -> None:
         raise ValueError(f"{name} must be at least {least}, got {value}.")
     if value > most:
         raise ValueError(f"{name} must be at most {most:,}, got {value}.")
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    """Raise `ValueError` for an argument, by its name, that is none of the values of a `Literal`."""
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}.")
 
 
 def one_line(text: str) -> str:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Denoise, Frozen, Precision, Quantization, TextEdit
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.text import check_choice
 from sts_lightning.models.compute.gradient_cache import recomputed
 from sts_lightning.models.compute.inference import embed_chunks, evaluation_mode, usual_chunk_tokens
 from sts_lightning.models.loading.backbone import (
@@ -28,7 +29,7 @@ from sts_lightning.models.loading.backbone import (
     plain,
 )
 from sts_lightning.models.loading.hub import find_adapter, warn_of_pipeline
-from sts_lightning.models.pooling import POOLINGS, Pooling, pool
+from sts_lightning.models.pooling import Pooling, pool
 from sts_lightning.models.projection import Projection, make_projection
 from sts_lightning.models.text.template import MASK
 from sts_lightning.models.text.tokenizer import Prepare, SentenceTokenizer, TokenizedBatch
@@ -125,12 +126,8 @@ class SentenceEncoder(nn.Module):
     ) -> None:
         super().__init__()
         name = type(backbone).__name__
-        if pooling not in POOLINGS:
-            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}.")
-        if projection not in get_args(Projection):
-            raise ValueError(
-                f"projection must be one of {', '.join(get_args(Projection))}, got {projection!r}."
-            )
+        check_choice("pooling", pooling, Pooling)
+        check_choice("projection", projection, Projection)
         texts = [template or "", *(view_templates or [])]
         if pooling == "mask_token" and not all(MASK in text for text in texts):
             raise ValueError(f"pooling 'mask_token' needs a template with {MASK}, such as prompt=promptbert.")

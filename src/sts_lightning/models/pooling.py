@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,8 +16,6 @@ Pooling = Literal["cls", "mean", "last_token", "mask_token", "first_last_mean"]
 of the first and the last layer, where the first is the first transformer layer, as in SimCSE's current code
 (its paper used the static embeddings below it).
 """
-
-POOLINGS: tuple[str, ...] = get_args(Pooling)
 
 
 def pool(

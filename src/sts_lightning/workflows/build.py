@@ -19,7 +19,6 @@ from sts_lightning.losses.base import Loss
 from sts_lightning.models.architectures.positions import NOT_REPEATABLE
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.run import build_encoder, edit_and_cut, load_part
-from sts_lightning.planning.cost_lines import planned_micro_batch
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_loss, make_module
 from sts_lightning.training.module import STSModule
@@ -101,6 +100,8 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         cfg, machine.precision, encoder, loss, parts.regularizer, plan, keep, parts.auxiliary
     )
     if cfg.trainer.micro_batch_size == "auto":
+        from sts_lightning.planning.cost_lines import planned_micro_batch
+
         module.planned_micro_batch = planned_micro_batch(cfg, machine)
     with quiet_lightning():  # a rejected setting leaves no files
         trainer = make_trainer(

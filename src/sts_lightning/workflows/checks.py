@@ -34,7 +34,6 @@ from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.assembly import make_data, make_loss
 from sts_lightning.training.auxiliary.base import AuxiliaryModel
-from sts_lightning.training.callbacks.rank_monitor import RankMonitor
 
 log = logging.getLogger(__name__)
 
@@ -267,13 +266,15 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             f"settings, and {type(data).__name__} gives {data.num_views}.",
             key="regularizer",
         )
-    watched = any(isinstance(callback, RankMonitor) for callback in built.callbacks)
-    if regularizer is not None and regularizer.needs_phases and not watched:
-        yield ConfigError(
-            "regularizer.phase1 and phase2 differ, so the switch has to be found: "
-            "add callbacks=rank_monitor.",
-            key="regularizer",
-        )
+    if regularizer is not None and regularizer.needs_phases:
+        from sts_lightning.training.callbacks.rank_monitor import RankMonitor
+
+        if not any(isinstance(callback, RankMonitor) for callback in built.callbacks):
+            yield ConfigError(
+                "regularizer.phase1 and phase2 differ, so the switch has to be found: "
+                "add callbacks=rank_monitor.",
+                key="regularizer",
+            )
     supplied = None if auxiliary is None else auxiliary.provides
     if supplied is not None and supplied not in loss.takes:
         able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.takes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from sts_lightning.core.choices import Quantization
+from sts_lightning.core.text import check_choice
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +31,7 @@ def check_quantization(quantization: Quantization) -> None:
     Raises:
         ValueError: See above.
     """
-    if quantization not in get_args(Quantization):
-        known = ", ".join(get_args(Quantization))
-        raise ValueError(f"quantization must be one of {known}, got {quantization!r}.")
+    check_choice("quantization", quantization, Quantization)
     if quantization != "none":
         missing = [name for name in ("bitsandbytes", "accelerate") if importlib.util.find_spec(name) is None]
         if missing:

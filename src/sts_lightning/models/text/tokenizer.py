@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from sts_lightning.core.choices import Denoise, TextEdit
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.text import check_choice
 from sts_lightning.models.text.template import SLOT, cut_rows, cut_texts, edit, fill_mask
 
 _LOCK = threading.Lock()
@@ -139,9 +140,7 @@ class SentenceTokenizer:
                     "choose another model."
                 )
             tokenizer.pad_token = tokenizer.eos_token
-        if denoise not in get_args(Denoise):
-            known = ", ".join(get_args(Denoise))
-            raise ValueError(f"denoise must be one of {known}, got {denoise!r}.")
+        check_choice("denoise", denoise, Denoise)
         if denoise != "none" and template is None:
             raise ValueError(f"denoise {denoise!r} needs a template.")
         if view_templates is not None and template is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
@@ -25,16 +25,12 @@ from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 from sts_lightning.training.auxiliary.stored_vectors import StoredVectors, has_vectors
 
 
-class Encodes(Protocol):
-    """Anything that embeds sentences."""
+class Encodes(Encoder, Protocol):
+    """Anything that embeds sentences in vectors of a known size."""
 
     @property
     def dimension(self) -> int:
         """Size D of a vector."""
-        ...
-
-    def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Return the vectors of sentences, (N, D)."""
         ...
 
 

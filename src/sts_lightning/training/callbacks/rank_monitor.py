@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any
 
 import lightning.pytorch as pl
 import numpy as np
@@ -23,6 +23,7 @@ from sts_lightning.analysis.phases import PeakDetector
 from sts_lightning.analysis.rank import effective_rank, energy_rank, singular_values
 from sts_lightning.core.choices import Views
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.text import check_choice
 from sts_lightning.data.tables import SCORE_RANGE
 from sts_lightning.evaluation.dev_scores import dev_tasks
 from sts_lightning.evaluation.encoding import encode_distinct
@@ -85,8 +86,7 @@ class RankMonitor(Callback):
         self.pairs = pairs
         self.fraction = fraction
         self.power = power
-        if views not in get_args(Views):
-            raise ValueError(f"views must be one of {', '.join(get_args(Views))}, got {views!r}.")
+        check_choice("views", views, Views)
         self.views: Views = views
         self.detector = PeakDetector(patience, margin)
         energy_rank(np.ones(1), fraction, power)  # checks both arguments
