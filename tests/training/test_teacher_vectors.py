@@ -39,7 +39,7 @@ def test_a_student_learns_the_vectors(tmp_path: Path) -> None:
     teacher.connect(tiny_bert())
     given = step(FIRST, SECOND)
     expected = F.normalize(teacher(given), dim=-1)
-    first = VectorDistillationLoss()(given.views, teacher_vectors=expected)
+    first = VectorDistillationLoss()(given.pooled.unflatten(0, (2, -1)), teacher_vectors=expected)
     first.backward()
     gradients = [part.grad for part in given.encoder.parameters() if part.grad is not None]
     with torch.no_grad():
