@@ -17,11 +17,11 @@ from sts_lightning.data.sentences import SentencesData
 from sts_lightning.data.sts import STSData
 from sts_lightning.data.tables import SourceCount, pairs_of
 from sts_lightning.evaluation.dev_scores import MONITOR
+from sts_lightning.evaluation.score import score as score_encoder
 from sts_lightning.models.loading.run import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.command import train_in
-from sts_lightning.workflows.score import score as score_encoder
 from tests.data.conftest import stsb_row
 
 STSB_TRAIN = [

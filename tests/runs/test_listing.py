@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from sts_lightning.config.check import shown
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds, shown
+from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds
 from sts_lightning.runs.metrics import RunMetrics
 
 PEARSON = {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": False}

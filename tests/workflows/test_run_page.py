@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.evaluation.disagreements import Disagreement
+from sts_lightning.evaluation.score import Disagreement
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
-from sts_lightning.workflows.run_page import write_page
+from sts_lightning.workflows.report import write_page
 from tests.shared_runs.entries import SHORT, train_py
 
 PNG = b"\x89PNG not looked into"

@@ -9,9 +9,9 @@ import pytest
 from omegaconf import DictConfig
 from scipy import stats
 
+from sts_lightning.evaluation.score import score
 from sts_lightning.testing.tiny_bert import tiny_bert
 from sts_lightning.testing.toy import ToyData
-from sts_lightning.workflows.score import score
 
 Config = Callable[..., DictConfig]
 

@@ -11,12 +11,12 @@ import yaml
 
 from sts_lightning.config.trust import NOTHING
 from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.evaluation.score import score
 from sts_lightning.models.loading.run import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.testing.toy import ToyData
-from sts_lightning.workflows.score import score
 from sts_lightning.workflows.verify import verify
 from tests.shared_runs.entries import edit, write_finished
 from tests.workflows.damage import DAMAGE, change_json, cut

@@ -104,6 +104,13 @@ def path_override(key: str, path: str | Path) -> str:
     return f"{key}='{quoted}'"
 
 
+def shown(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
     """Return the overrides of one stage of a run: its experiment, and those common to all stages."""
     own = ("experiment=", "stages.", "name=")

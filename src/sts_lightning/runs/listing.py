@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.config.check import flat
+from sts_lightning.config.check import flat, shown
 from sts_lightning.config.identity import without_volatile
 from sts_lightning.config.trust import stage_folders
 from sts_lightning.core.errors import CheckpointError, UserError
@@ -254,13 +254,6 @@ def _place(settings: Settings, key: str) -> tuple[str, ...]:
 def _as_json(value: Any) -> str:
     """Return a value as text that is equal for equal values."""
     return json.dumps(value, sort_keys=True, default=str)
-
-
-def shown(value: Any) -> str:
-    """Return a value as it is written on the command line."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def sort_groups(groups: Sequence[Group], column: str | None, scores: Sequence[str]) -> list[Group]:

@@ -24,7 +24,6 @@ from sts_lightning.config.trust import check_links
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
 from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.nli import NLITripletsData
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
@@ -34,7 +33,6 @@ from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.assembly import make_data, make_loss
 from sts_lightning.training.auxiliary.base import AuxiliaryModel
-from sts_lightning.training.callbacks.rank_monitor import RankMonitor
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +107,7 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
 
     Args:
         run: The run folder, locked by this process.
-        cfg: A configuration of the schema `TrainConfig`.
+        cfg: What `check_config` has returned.
         resume: Whether the run resumes; one without a checkpoint starts again.
         callbacks: Callbacks besides those of the configuration.
 
@@ -125,7 +123,6 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         check_links(run.path)
     if resume and not again:
         check_checkpoints(run)
-    cfg = check_config(cfg)
     machine = decide(cfg)
     check_machine(machine)
     built = build_parts(run, cfg)
@@ -267,8 +264,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             f"settings, and {type(data).__name__} gives {data.num_views}.",
             key="regularizer",
         )
-    watched = any(isinstance(callback, RankMonitor) for callback in built.callbacks)
-    if regularizer is not None and regularizer.needs_phases and not watched:
+    if regularizer is not None and regularizer.needs_phases and not _watches_rank(built.callbacks):
         yield ConfigError(
             "regularizer.phase1 and phase2 differ, so the switch has to be found: "
             "add callbacks=rank_monitor.",
@@ -285,6 +281,12 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             key="auxiliary",
             hint=f"Add auxiliary={' or '.join(_providers(argument))}, or an experiment that has it.",
         )
+
+
+def _watches_rank(callbacks: Sequence[Callback]) -> bool:
+    from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
+
+    return any(isinstance(callback, RankMonitor) for callback in callbacks)
 
 
 def _providers(argument: str) -> list[str]:
@@ -373,7 +375,11 @@ def _other_data(loss: Loss, data: SentenceDataModule) -> str | None:
         low, high = getattr(data, "score_range", None) or SCORE_RANGE
         similar = low + 0.8 * (high - low)
         return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
-    if "none" in loss.labels and accepts(loss, 2) and isinstance(data, NLITripletsData) and data.path:
+    if "none" not in loss.labels or not accepts(loss, 2):
+        return None
+    from sts_lightning.data.nli import NLITripletsData  # of a run that fails here, or has such data
+
+    if isinstance(data, NLITripletsData) and data.path:
         return f"Without hard negatives: 'data.columns=[{','.join(data.columns[:2])}]'."
     return None
 

@@ -26,6 +26,7 @@ from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.core.files import last_name
 from sts_lightning.evaluation.encoding import Encoder
+from sts_lightning.evaluation.score import report_cut
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
@@ -35,7 +36,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.runs.metrics import RunMetrics, as_plain
 from sts_lightning.runs.state import check_free, check_same
-from sts_lightning.workflows.score import report_cut
 
 log = logging.getLogger(__name__)
 
