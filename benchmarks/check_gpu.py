@@ -176,7 +176,7 @@ def versions(bench: Bench) -> str:
     """Return card, driver and versions, after a product on the card."""
     import torch
 
-    from sts_lightning.runs.environment import environment
+    from sts_lightning.runs.metrics import environment
 
     found, driver = environment(), nvidia_smi("gpu=driver_version")
     names = ("python", "torch", "lightning", "transformers", "peft", "bitsandbytes")

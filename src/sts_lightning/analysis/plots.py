@@ -6,14 +6,17 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from sts_lightning.analysis.phases import Phases
 from sts_lightning.core.files import write_atomic
+
+if TYPE_CHECKING:
+    from sts_lightning.analysis.phases import Phases
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -19,9 +19,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.cli.errors import is_of_a_file, reporting
-from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.config.check import check_known, path_override
-from sts_lightning.config.compose import broken_yaml, explain
+from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.options import options, take_options, using
 from sts_lightning.core.conf_folders import Entry, command_line, own_folder, take_folder
 from sts_lightning.core.cpu import set_cpu_defaults

@@ -23,9 +23,8 @@ from sts_lightning.data.module import SentenceDataModule
 from sts_lightning.evaluation.score import how_scored, score
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.run import build_encoder, load_from, load_part
-from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.metrics import RunMetrics, as_plain
+from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.seen_dev_pairs import describe_seen

@@ -31,7 +31,6 @@ from sts_lightning.config.identity import DIVISION, move_data
 from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
 from sts_lightning.core import signals as interrupts
-from sts_lightning.core.batch_job import requeued
 from sts_lightning.core.conf_folders import command_line
 from sts_lightning.core.console import log_to, quiet_lightning
 from sts_lightning.core.errors import (
@@ -235,7 +234,7 @@ def _resume(run: RunFolder, trust: Trust, given: Mapping[str, Any] = MappingProx
 
 def _begun(folder: RunFolder) -> bool:
     """Return whether this command has written to the folder in an earlier start of the same SLURM job."""
-    return requeued() and folder.state in ("cut", "finished")
+    return interrupts.requeued() and folder.state in ("cut", "finished")
 
 
 def _resume_requeued(folder: RunFolder, composed: Iterable[DictConfig], trust: Trust) -> float:

@@ -31,10 +31,9 @@ from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder, edit_and_cut, load, load_from, with_quantization
-from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
-from sts_lightning.runs.metrics import RunMetrics, as_plain
+from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
 from sts_lightning.runs.state import check_free, check_same
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from sts_lightning.core.errors import TrainingError
 from sts_lightning.data.tables import values_of
 from sts_lightning.evaluation.score import Scores, report_cut, score
 from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again, defining_leaves
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.micro_batch_search import REMEDY

@@ -8,13 +8,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
 
-from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
 from sts_lightning.config.check import flat, shown
 from sts_lightning.config.identity import without_volatile
@@ -29,15 +28,17 @@ from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreeme
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import load_best
-from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
-from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
+from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain, environment
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
 from sts_lightning.workflows.build import Experiment
 from sts_lightning.workflows.checks import Parts
+
+if TYPE_CHECKING:
+    from sts_lightning.analysis.phases import Phases
 
 log = logging.getLogger(__name__)
 
@@ -88,16 +89,23 @@ def report(
     if mixture is not None and mixture["share"] < 1:  # both in the precision of the report
         selected, start = tuned.dev["spearman"], mixture.get("start", before)
     worse = None if start is None or selected is None else selected < start
+    watched, phases = [row for row in history if "rank/energy" in row], None
+    if watched:
+        from sts_lightning.analysis.phases import phases_of  # of a run that a RankMonitor has watched
+
+        phases = phases_of(watched)
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
         plot_curves(history, run.plots / "curves.png", best_step, title)
         _plot_dev(tuned, data, run, title)
-        _plot_ranks(history, run, title)
+        if phases is not None:
+            plot_rank_curves(watched, phases, run.plots / "rank_curves.png", title)
+            plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
     details = {
         "dev_untuned": before,
         "worse_than_untuned": worse,
         "test_untuned": untuned.test if untuned else None,
-        **_details(experiment, history, best_step, clock.seconds, peak_memory),
+        **_details(experiment, best_step, clock.seconds, peak_memory, phases),
         **({} if mixture is None else {"wise_ft": mixture}),
         **({} if tuned.ranks is None else {"rank": tuned.ranks}),
     }
@@ -182,12 +190,12 @@ def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreemen
 
 def _details(
     experiment: Experiment,
-    history: list[dict[str, Any]],
     best_step: int,
     seconds: float | None,
     peak_memory: dict[str, int],
+    phases: Phases | None,
 ) -> dict[str, Any]:
-    parts, encoder, phases = experiment.parts, experiment.module.encoder, phases_of(history)
+    parts, encoder = experiment.parts, experiment.module.encoder
     start = None if parts.cfg.init_from is None else RunFolder(parts.cfg.init_from)
     earlier: TrainedOn = () if start is None else start.trained_on()
     scored = how_scored(encoder, parts.data, parts.cfg)
@@ -221,14 +229,6 @@ def _plot_dev(scores: Scores, data: SentenceDataModule, run: RunFolder, title: s
     spearman = scores.dev.get("parts", {first.name: scores.dev})[first.name]["spearman"]
     title = f"{title}: {first.name} Spearman {spearman:.2f}"
     plot_cosines(scores.dev_cosines[: len(gold)], gold, run.plots / "dev_cosines.png", title)
-
-
-def _plot_ranks(history: list[dict[str, Any]], run: RunFolder, title: str) -> None:
-    phases = phases_of(history)
-    if phases is not None:
-        rows = [row for row in history if "rank/energy" in row]
-        plot_rank_curves(rows, phases, run.plots / "rank_curves.png", title)
-        plot_rank_scores(rows, phases, run.plots / "rank_against_dev.png", title)
 
 
 def _print_scores(

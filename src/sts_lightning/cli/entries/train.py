@@ -9,9 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.cli.hydra_app import job, run
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.core.batch_job import new_folder
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.signals import new_folder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows.command import train
 
