@@ -249,6 +249,30 @@ def _check_scores(values: Mapping[str, Any]) -> None:
             raise ValueError(f"test.tasks.{name} lacks spearman")
 
 
+UNKNOWN = "unknown"
+"""Value of what a run does not state."""
+
+MODEL_SETTINGS = ("max_length", "precision", "quantization")
+"""Settings that a table states of the evaluation and of the training."""
+
+
+def evaluation_text(details: Mapping[str, Any]) -> str:
+    """Return in words what evaluation did: the text that was read, precision and quantisation.
+
+    Args:
+        details: Further entries of the run's metrics.
+    """
+    text = details.get("senteval_text")
+    found = "" if text is None else f"senteval_text={text}, "
+    return found + in_words(details, "text_edit", *MODEL_SETTINGS)
+
+
+def in_words(values: Mapping[str, Any], *keys: str) -> str:
+    """Return settings as ``KEY=VALUE``; those that are not known are `UNKNOWN`."""
+    shown = ((key, values.get(key, UNKNOWN)) for key in keys)
+    return ", ".join(f"{key}={'no limit' if value is None else value}" for key, value in shown)
+
+
 PACKAGES = (
     "sts-lightning",
     "torch",
