@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-train bench-gradient-cache bench-decoder \
+.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size roads docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
@@ -67,6 +67,9 @@ docs: install  ## build the documentation as a site in site/
 
 size:  ## count the lines of pure code: without docstrings, comments and imports
 	@$(PYTHON) tools/size.py src
+
+roads: install  ## print the files that a command, a batch, a load and an encode pass through
+	@OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/roads.py
 
 format: install  ## format the code
 	$(BIN)/ruff format .
