@@ -1,4 +1,4 @@
-"""Print the files of ours that a command, a batch, a load and an encode pass through: `python tools/roads.py`.
+"""Print the files that a command, a batch, a load and an encode pass through: `python tools/roads.py`.
 
 A file counts once a function of it is called; what runs while modules are imported does not. Each is printed
 with the first of its functions, in the order of first calls. A newcomer reads them in this order.
