@@ -194,12 +194,14 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
         loss = make_loss(cfg.loss, *TRIAL_SIZES)
     check_fit(loss, data)
     built = Built(
-        loss,
-        data,
-        [build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()],
-        [build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()],
-        build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None,
-        build("auxiliary", cfg.auxiliary, AuxiliaryModel) if cfg.auxiliary else None,
+        loss=loss,
+        data=data,
+        loggers=[
+            build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()
+        ],
+        callbacks=[build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()],
+        regularizer=build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None,
+        auxiliary=build("auxiliary", cfg.auxiliary, AuxiliaryModel) if cfg.auxiliary else None,
     )
     for error in conflicts(cfg, built):
         raise error

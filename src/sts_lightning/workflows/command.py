@@ -13,7 +13,7 @@ import itertools
 import logging
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -93,15 +93,17 @@ def train(cfg: DictConfig) -> float:
             if chosen.stage is not None:
                 raise ConfigError(f"--stage {chosen.stage}: this run has no stages.")
             if _begun(folder):
-                return _resume_requeued(folder, [cfg], trust)
+                return _resume_requeued(folder, trust | wanted(cfg))
             return train_in(folder.path, cfg, trust=trust)
         stages = compose_stages(cfg, overrides, partial(compose, "train"))
+        for stage in stages.values():  # composed by this command, which is the user's word
+            trust |= wanted(stage)
         share = sweep if chosen.share_stages is None else chosen.share_stages
         shared = share_stages(stages) if share else {}
         if chosen.stage is not None:
             return run_shared_stage(folder, chosen.stage, stages, shared, trust)
         if _begun(folder):
-            return _resume_requeued(folder, stages.values(), trust)
+            return _resume_requeued(folder, trust)
         return run_stages(folder, stages, trust, shared)
     finally:
         folder.remove_if_empty()
@@ -237,19 +239,16 @@ def _begun(folder: RunFolder) -> bool:
     return interrupts.requeued() and folder.state in ("cut", "finished")
 
 
-def _resume_requeued(folder: RunFolder, composed: Iterable[DictConfig], trust: Trust) -> float:
+def _resume_requeued(folder: RunFolder, trust: Trust) -> float:
     """Resume what an earlier start of the same SLURM job has begun.
 
     Args:
         folder: Run folder.
-        composed: Configurations that the command composes now, which are the user's word.
-        trust: Further consent.
+        trust: Consent of the user, with what the command composes now.
     """
     if folder.finished:
         log.info("%s has finished before SLURM started the job again.", folder.name)
         return folder.last_stage().metrics().score
-    for cfg in composed:
-        trust |= wanted(cfg)
     log.info("SLURM has started the job again: resuming %s.", folder.name)
     return _resume(folder, trust)
 
@@ -265,14 +264,12 @@ def run_stages(
     Args:
         folder: The folder of the stages.
         stages: Their configurations by name, in order.
-        trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+        trust: The user's word on what the folders may ask for.
         shared: Names of the folders of stages that other runs share, by stage.
 
     Returns:
         Dev Spearman times 100 of the last stage.
     """
-    for stage in stages.values():  # composed by this command, which is the user's word
-        trust |= wanted(stage)
     with _held(folder) as first:
         if first:  # the other processes of a run are started after this one has written the file
             if check_free(folder) == "started":
@@ -375,7 +372,7 @@ def run_shared_stage(
         name: Name of the stage.
         stages: Configurations of all stages by name, in order.
         shared: Names of the folders of shared stages, by stage.
-        trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+        trust: The user's word on what the folders may ask for.
 
     Returns:
         Dev Spearman times 100.
@@ -386,8 +383,6 @@ def run_shared_stage(
     if name not in shared:
         known = ", ".join(shared) or "none: add --share-stages"
         raise ConfigError(f"--stage {name} is not a stage that runs share; there are {known}.")
-    for stage in stages.values():
-        trust |= wanted(stage)
     earlier = list(stages)[: list(stages).index(name)]
     cfg = stages[name]
     if earlier:
