@@ -32,7 +32,6 @@ from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
 from sts_lightning.core import signals as interrupts
 from sts_lightning.core.conf_folders import command_line
-from sts_lightning.core.console import log_to, quiet_lightning
 from sts_lightning.core.errors import (
     ConfigError,
     FinishedRunError,
@@ -147,7 +146,8 @@ def train_in(
     with interrupts.listening(), locked(run) if first else contextlib.nullcontext():
         try:
             with interrupts.unmasked():
-                cfg = check_config(cfg)  # a wrong value is told before the next lines import torch
+                cfg = check_config(cfg)  # tells a wrong value before these lines import torch
+                from sts_lightning.core.console import log_to, quiet_lightning
                 from sts_lightning.training.callbacks.progress import RunClock
                 from sts_lightning.workflows.build import build_experiment
                 from sts_lightning.workflows.checks import validate
