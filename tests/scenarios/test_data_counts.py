@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.testing.toy import ToyData
+from sts_lightning.testing.toy import toy
 from tests.shared_runs.entries import SHORT, composed, train_py
 
 ROWS = 40
@@ -19,7 +19,7 @@ ROWS = 40
 def published(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a paper had used 40 toy triplets and said nothing of other kinds."""
     number = property(lambda self: ROWS if self.kind == "triplets" else None)
-    monkeypatch.setattr(ToyData, "published_rows", number)
+    monkeypatch.setattr(toy, "published_rows", number)
 
 
 def stored(run: Path) -> Any:

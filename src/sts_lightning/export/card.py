@@ -295,5 +295,5 @@ def _hub_data(settings: Mapping[Any, Any]) -> list[str]:
     """Return the id of the data set on the hub that a run was trained on, if it was one."""
     data = settings.get("data") or {}
     path: Any = settings.get("path")
-    of_hub = _last(data.get("_target_")) in ("PairsHubData", "TripletsHubData") and isinstance(path, str)
+    of_hub = _last(data.get("_target_")) in ("pairs_hub", "triplets_hub") and isinstance(path, str)
     return [path] if of_hub and not Path(path).exists() else []

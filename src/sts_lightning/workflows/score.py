@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Dataset
 from omegaconf import DictConfig
 
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import gold_of
 from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import DevScores, score_dev
@@ -39,7 +39,7 @@ class Scores:
         return {**self.dev} if self.binary is None else {**self.dev, "binary": self.binary}
 
 
-def how_scored(encoder: SentenceEncoder, data: SentenceDataModule, cfg: DictConfig) -> dict[str, Any]:
+def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig) -> dict[str, Any]:
     """Return what the results of a run state of its seed, encoder and data."""
     return {
         "seed": cfg.seed,
@@ -51,7 +51,7 @@ def how_scored(encoder: SentenceEncoder, data: SentenceDataModule, cfg: DictConf
     }
 
 
-def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> Scores:
+def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) -> Scores:
     """Score dev pairs and test tasks, with all their sentences encoded in one go.
 
     Args:

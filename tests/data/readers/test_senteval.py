@@ -15,9 +15,10 @@ from sts_lightning.data.readers.sts_sets import (
     load_stsb,
     text_found,
 )
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.sts_train import sts_train
 from sts_lightning.data.tables import make_table
 from tests.data.conftest import stsb_row
+from tests.data_modules import data_module
 
 
 def test_unscored_rows_are_left_out_and_blanks_folded(root: Path) -> None:
@@ -152,7 +153,10 @@ def test_prepared_files_are_read_as_they_are(root: Path, asked: SentEvalText) ->
 
 @pytest.mark.slow
 def test_the_corpus_is_the_same_in_both_texts(root: Path) -> None:
-    corpora = [STSData(str(root), batch_size=2, seed=0, senteval_text=text) for text in ("raw", "prepared")]
+    corpora = [
+        data_module(sts_train, str(root), batch_size=2, seed=0, senteval_text=text)
+        for text in ("raw", "prepared")
+    ]
     for data in corpora:
         data.setup()
     raw, prepared = (data.train.to_dict() for data in corpora)
@@ -163,7 +167,7 @@ def test_the_corpus_is_the_same_in_both_texts(root: Path) -> None:
 
 def test_an_unknown_text(root: Path) -> None:
     with pytest.raises(ValueError, match="senteval_text must be raw or prepared"):
-        STSData(str(root), batch_size=2, seed=0, senteval_text="clean")
+        data_module(sts_train, str(root), batch_size=2, seed=0, senteval_text="clean")
 
 
 def test_the_file_that_lacks_rows_is_named(tmp_path: Path) -> None:

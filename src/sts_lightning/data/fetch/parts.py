@@ -15,7 +15,14 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.data.readers.sts_sets import ROWS, SCORED_PAIRS, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.sts_sets import (
+    ROWS,
+    SCORED_PAIRS,
+    load_sickr,
+    load_sts_tasks,
+    load_stsb,
+    tables_of,
+)
 from sts_lightning.data.readers.text_files import read_lines, read_records
 
 SENTEVAL = "senteval"
@@ -64,7 +71,7 @@ def place(root: Path, name: str) -> Path:
 
 
 def _count_sts(root: Path) -> int:
-    tables = [table for task in load_sts_tasks(root) for table in task.subsets.values()]
+    tables = tables_of(load_sts_tasks(root))
     tables += [load_stsb(root, split) for split in ("train", "dev")]
     tables += [load_sickr(root, split) for split in ("train", "trial")]
     return sum(map(len, tables))
