@@ -54,7 +54,7 @@ def test_our_own_declare_what_they_accept() -> None:
 )
 def test_what_a_loss_must_declare(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_fit(variant(**changes), data_module(toy), {})
+        check_fit(variant(**changes), data_module(toy))
 
 
 @pytest.mark.parametrize(

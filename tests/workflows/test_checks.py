@@ -92,7 +92,7 @@ def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
 )
 def test_the_way_to_other_data_is_named(chosen: str, loss: str, named: str, config: Config) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_fit(make(loss), source(config, *chosen.split()))
+        check_fit(make(loss), source(config, *chosen.split()), config(*chosen.split()).data)
     assert named in str(caught.value.hint)
 
 

@@ -328,7 +328,7 @@ def _has_head(loss: Loss) -> bool:
     return any(True for _ in loss.parameters())
 
 
-def check_fit(loss: Loss, data: DataModule, settings: Mapping[str, Any]) -> None:
+def check_fit(loss: Loss, data: DataModule, settings: Mapping[str, Any] = {}) -> None:
     """Reject a loss that cannot use the data.
 
     Args:
