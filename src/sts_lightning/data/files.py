@@ -180,9 +180,7 @@ def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str,
 
 
 def scored_table(
-    rows: Iterable[tuple[Path | str, int | None, Sequence[str]]],
-    score_range: Range | None,
-    bad: BadRows,
+    rows: Iterable[tuple[Path | str, int | None, Sequence[str]]], score_range: Range | None, bad: BadRows
 ) -> tuple[Dataset, list[str]]:
     """Return scored pairs, on the scale that they have, and the texts of their scores.
 

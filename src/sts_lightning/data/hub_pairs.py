@@ -8,10 +8,10 @@ from typing import Unpack
 from datasets import Dataset
 
 from sts_lightning.core.errors import at_setting
-from sts_lightning.data.data_set import DEV, TEST, TRAINING, DataSet, Splits, column_views
+from sts_lightning.data.data_set import DEV, TEST, TRAINING, DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
 from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, Range, scored_table
-from sts_lightning.data.nli import check_columns, unit_of
+from sts_lightning.data.nli import unlabelled
 from sts_lightning.data.own_pairs import DEV_FRACTION, OtherPairs, ScoredPairs
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import BadRows, sentence
@@ -121,7 +121,6 @@ def triplets_hub(
         ValueError: An argument is out of range.
     """
     evaluation = DevAndTests(root, **options)
-    check_columns(columns)
     check_limit(limit)
 
     def read() -> Splits:
@@ -136,4 +135,4 @@ def triplets_hub(
         table = table_of_rows(sentence_columns(len(columns)), rows)
         return evaluation.complete(sample_rows(table, limit, counts), counts, own=True)
 
-    return DataSet(read, column_views(len(columns)), "none", unit_of(columns))
+    return unlabelled(columns, read)

@@ -25,9 +25,6 @@ from sts_lightning.data.tables import SCORE_RANGE, hash_tables
 
 log = logging.getLogger(__name__)
 
-BATCH_SIZES, SEEDS, WORKERS = (1, 2**20), (0, 2**32 - 1), (0, 1024)
-"""Least and greatest batch size, seed (the range of NumPy's) and number of workers."""
-
 DEV_BATCH_SIZE = 128
 """Pairs in a dev batch: enough rows for chunks of similar length."""
 
@@ -61,9 +58,9 @@ class DataModule(pl.LightningDataModule):
 
     def __init__(self, data_set: DataSet, batch_size: int = 64, seed: int = 1, num_workers: int = 0) -> None:
         super().__init__()
-        check_range("batch_size", batch_size, *BATCH_SIZES)
-        check_range("seed", seed, *SEEDS)
-        check_range("num_workers", num_workers, *WORKERS)
+        check_range("batch_size", batch_size, 1, 2**20)
+        check_range("seed", seed, 0, 2**32 - 1)  # the range of NumPy's
+        check_range("num_workers", num_workers, 0, 1024)
         self.data_set = data_set
         self.views, self.num_views = data_set.views, len(data_set.views)
         self.label, self.top_label = data_set.label, data_set.top_label

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Unpack
 
@@ -125,9 +125,6 @@ def nli_triplets(
         ValueError: An argument is out of range.
     """
     evaluation = DevAndTests(root, **options)
-    check_columns(columns)
-    if path is not None:
-        weighted(path)
     own = only_file(path) not in (None, PUBLISHED_TRIPLETS)
     text = sentence if own else folded_sentence
     setting = f"data.columns, without hard negatives as in 'data.columns=[{','.join(columns[:2])}]'"
@@ -144,28 +141,21 @@ def nli_triplets(
         files = training_files(root, path, PUBLISHED_TRIPLETS, "nli/nli_triplets.csv", part="triplets")
         return evaluation.complete(*read_files(files, read_file), own)
 
-    return DataSet(
-        read,
-        column_views(len(columns)),
-        "none",
-        unit_of(columns),
-        published_rows=None if own else TRIPLETS,
-    )
+    return unlabelled(columns, read, None if own else TRIPLETS)
 
 
-def check_columns(columns: Sequence[str]) -> None:
-    """Check the names of the columns of anchor, positive and hard negatives.
+def unlabelled(
+    columns: Sequence[str], read: Callable[[], Splits], published_rows: int | None = None
+) -> DataSet:
+    """Return a data set of anchors with a positive and any hard negatives.
 
     Raises:
-        ValueError: There are fewer than two, or two are the same.
+        ValueError: There are fewer than two columns, or two are the same.
     """
     if len(columns) < 2 or len(set(columns)) != len(columns):
         raise ValueError(
             "columns must be different names, of the anchor, the positive and any hard negatives, as in "
             f"'data.columns=[anchor,positive]', got {', '.join(columns) or 'none'}."
         )
-
-
-def unit_of(columns: Sequence[str]) -> str:
-    """Return the noun for examples with these columns."""
-    return {2: "pairs", 3: "triplets"}.get(len(columns), "examples")
+    unit = {2: "pairs", 3: "triplets"}.get(len(columns), "examples")
+    return DataSet(read, column_views(len(columns)), "none", unit, published_rows=published_rows)

@@ -15,7 +15,7 @@ from sts_lightning.data.collate import View
 from sts_lightning.data.counts import SENTENCES
 from sts_lightning.data.data_set import DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
-from sts_lightning.data.files import Files, only_file, read_files, training_files, weighted
+from sts_lightning.data.files import Files, only_file, read_files, training_files
 from sts_lightning.data.readers.row_values import fold, is_blank
 from sts_lightning.data.readers.text_files import SUFFIXES, read_lines
 from sts_lightning.data.tables import SourceCount, check_limit, make_table, sample_rows, sentence_columns
@@ -59,8 +59,6 @@ def sentences(
     """
     evaluation = DevAndTests(root, **options)
     check_limit(limit)
-    if path is not None:
-        weighted(path)
     if official_repetition and not repetition:
         raise ValueError("official_repetition has no effect without repetition; set that, too.")
     own = only_file(path) not in (None, PUBLISHED)
