@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from datasets import Dataset
-
 from sts_lightning.core.errors import at_setting
-from sts_lightning.data.data_set import DEV, TEST, TRAINING, DataSet, Splits
+from sts_lightning.data.data_set import DEV, TRAINING, DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
 from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, Range, scored_table
 from sts_lightning.data.nli import unlabelled
-from sts_lightning.data.own_pairs import DEV_FRACTION, OtherPairs, ScoredPairs
+from sts_lightning.data.own_pairs import DEV_FRACTION, Pairs, ScoredPairs
 from sts_lightning.data.readers.hub import HubTable
 from sts_lightning.data.readers.row_values import BadRows, sentence
 from sts_lightning.data.tables import SourceCount, check_limit, sample_rows, sentence_columns, table_of_rows
@@ -55,7 +53,7 @@ def pairs_hub(
         ValueError: An argument is out of range.
     """
     scored = ScoredPairs(
-        columns, score_range, positives_from, dev_split, dev_fraction, "data.dev_split", seed, limit
+        columns, score_range, positives_from, dev_split, test_split, "split", dev_fraction, seed, limit
     )
     for argument, other in (("dev_split", dev_split), ("test_split", test_split)):
         if other == split:
@@ -65,26 +63,16 @@ def pairs_hub(
         with at_setting("path"):
             hub = HubTable(path, columns, config, revision)
 
-            def read_split(name: str, role: str, setting: str) -> tuple[Dataset, SourceCount]:
+            def read_split(name: str, role: str) -> Pairs:
+                setting = {TRAINING: "data.split", DEV: "data.dev_split"}.get(role, "data.test_split")
                 bad = BadRows()
                 table, _ = scored_table(hub.rows(name, setting, bad, columns[2:]), score_range, bad)
                 bad.check()
-                return table, SourceCount(f"{hub.name}, split {name}, {role}", len(table))
+                count = SourceCount(f"{hub.name}, split {name}, {role}", len(table))
+                return Pairs(table, count, f"{path}, split {name}", _task_name(path))
 
-            def other(name: str | None, role: str, setting: str) -> OtherPairs | None:
-                if name is None:
-                    return None
-                place = f"{path}, split {name}"
-                return OtherPairs(lambda: read_split(name, role, setting), place, _task_name(path), setting)
-
-            table, count = read_split(split, TRAINING, "data.split")
-            return scored.splits(
-                table,
-                [count],
-                f"{path}, split {split}",
-                other(dev_split, DEV, "data.dev_split"),
-                other(test_split, TEST, "data.test_split"),
-            )
+            train = read_split(split, TRAINING)
+            return scored.splits(train.table, [train.count], train.place, read_split)
 
     return DataSet(read, label=scored.label)
 

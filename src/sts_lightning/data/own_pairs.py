@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from datasets import Dataset
@@ -81,7 +82,9 @@ def pairs_file(
         ValueError: An argument is out of range.
     """
     files = weighted(path)
-    scored = ScoredPairs(columns, score_range, positives_from, dev_path, dev_fraction, "data.dev_path", seed)
+    scored = ScoredPairs(
+        columns, score_range, positives_from, dev_path, test_path, "path", dev_fraction, seed
+    )
 
     def read_file(file: Path, name: str, role: str) -> tuple[Dataset, SourceCount]:
         bad = BadRows()
@@ -89,22 +92,14 @@ def pairs_file(
         bad.check(_class_hint(golds, columns, dev_path) if bad and role == TRAINING else None)
         return table, SourceCount(f"{name}, {role}", len(table))
 
-    def other(path: str | None, role: str, setting: str) -> OtherPairs | None:
-        if path is None:
-            return None
-        file = Path(path)
-        return OtherPairs(partial(read_file, file, file.name, role), path, task_name(file), setting)
+    def other(name: str, role: str) -> Pairs:
+        file = Path(name)
+        return Pairs(*read_file(file, file.name, role), name, task_name(file))
 
     def read() -> Splits:
         with at_setting("path"):
             table, counts = read_files(find_files(files), partial(read_file, role=TRAINING))
-            return scored.splits(
-                table,
-                counts,
-                summary(list(files)),
-                other(dev_path, DEV, "data.dev_path"),
-                other(test_path, TEST, "data.test_path"),
-            )
+            return scored.splits(table, counts, summary(list(files)), other)
 
     return DataSet(read, label=scored.label)
 
@@ -130,20 +125,20 @@ def _class_hint(golds: Sequence[str], columns: Sequence[str], dev_path: str | No
 
 
 @dataclass(frozen=True)
-class OtherPairs:
-    """Dev or test pairs, which are read after the training pairs.
+class Pairs:
+    """Scored pairs of a source.
 
     Attributes:
-        read: Function that reads them, with the scores that they have, and counts their rows.
+        table: Pairs with the scores that they have.
+        count: Rows read.
         place: Name of their source in messages.
-        name: Name of their test task.
-        setting: Key of the setting that names them.
+        task: Name of their test task.
     """
 
-    read: Callable[[], tuple[Dataset, SourceCount]]
+    table: Dataset
+    count: SourceCount
     place: str
-    name: str
-    setting: str
+    task: str
 
 
 @dataclass(frozen=True)
@@ -162,9 +157,10 @@ class ScoredPairs:
         positives_from: Lowest score, on the scale of the source, of the training pairs to keep as positives
             without a label, for contrastive losses; None to keep all pairs with their scores. Dev and test
             pairs keep all scores, and a dev split is taken from all pairs.
-        dev: Name of the dev pairs; None to take a split of the training pairs.
-        dev_fraction: Fraction of the pairs that becomes this split.
-        dev_setting: Key of the setting that names dev pairs.
+        dev: Source of the dev pairs; None to take a split of the training pairs.
+        test: Source of the test pairs, if any.
+        named_by: Ending of the settings that name these sources: ``path`` of data.dev_path.
+        dev_fraction: Fraction of the pairs that becomes the dev split.
         seed: Random seed of the split.
         limit: Number of pairs to use, a fixed random sample; all if not given.
 
@@ -176,8 +172,9 @@ class ScoredPairs:
     score_range: Range | None
     positives_from: float | None
     dev: str | None
+    test: str | None
+    named_by: Literal["path", "split"]
     dev_fraction: float
-    dev_setting: str
     seed: int
     limit: int | None = None
 
@@ -209,8 +206,7 @@ class ScoredPairs:
         table: Dataset,
         counts: list[SourceCount],
         place: str,
-        dev: OtherPairs | None,
-        test: OtherPairs | None,
+        read_other: Callable[[str, str], Pairs],
     ) -> Splits:
         """Return training pairs on the scale of STS, with dev and test pairs.
 
@@ -218,8 +214,7 @@ class ScoredPairs:
             table: Training pairs with the scores that they have in their sources.
             counts: Counts of the sources.
             place: Name of the sources, for messages.
-            dev: Dev pairs, if they are not to be taken from the training pairs.
-            test: Test pairs, if any.
+            read_other: Reader of a source of dev or test pairs, given with this role.
 
         Raises:
             DataError: The range of the scores is not recognised, there are too few pairs for a dev split, or
@@ -231,7 +226,7 @@ class ScoredPairs:
             _warn_of_narrow_scores(scores, counts, score_range)
         if self.limit is not None:
             table = sample_rows(table, self.limit, counts)
-        if dev is None:
+        if self.dev is None:
             in_dev = self._dev_rows(table, place)
             dev_table = _on_scale(table.select(np.flatnonzero(in_dev)), score_range)
             table = select_rows(table, ~in_dev, counts, "dev split")
@@ -242,19 +237,19 @@ class ScoredPairs:
 
         others: list[SourceCount] = []
 
-        def read(pairs: OtherPairs, role: str) -> Dataset:
-            with at_setting(pairs.setting):
-                other, count = pairs.read()
-                require_varied_scores(other, pairs.place)
-            found = self.score_range or usual_range(values_of(other, "label"))
-            other = other if found is None else _on_scale(other, found)
-            report_common(table, counts, [other], f"{role} ({pairs.place})")
-            others.append(count)
-            return other
+        def read(source: str, role: str) -> STSTask:
+            with at_setting(f"data.{'dev' if role == DEV else 'test'}_{self.named_by}"):
+                pairs = read_other(source, role)
+                require_varied_scores(pairs.table, pairs.place)
+            found = self.score_range or usual_range(values_of(pairs.table, "label"))
+            scaled = pairs.table if found is None else _on_scale(pairs.table, found)
+            report_common(table, counts, [scaled], f"{role} ({pairs.place})")
+            others.append(pairs.count)
+            return STSTask(pairs.task, {"test": scaled})
 
-        if dev is not None:
-            dev_table = read(dev, DEV)
-        tests = [] if test is None else [STSTask(test.name, {"test": read(test, TEST)})]
+        if self.dev is not None:
+            dev_table = read(self.dev, DEV).subsets["test"]
+        tests = [] if self.test is None else [read(self.test, TEST)]
         return Splits(table, dev_table, tests, counts, others, score_range)
 
     def _dev_rows(self, table: Dataset, place: str) -> np.ndarray:
@@ -270,7 +265,7 @@ class ScoredPairs:
         for row, key in enumerate(keys):
             first_rows.setdefault(key, row)
         size = max(2, round(self.dev_fraction * len(first_rows)))
-        instead = f"Add pairs, or give dev pairs: {self.dev_setting}=..."
+        instead = f"Add pairs, or give dev pairs: data.dev_{self.named_by}=..."
         if len(first_rows) < size + 2:
             raise DataError(
                 f"{counted(len(first_rows), 'distinct pair')} are too few to take a dev split of {size} "
