@@ -22,8 +22,8 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.config.schema import EvaluationConfig, PromptConfig, register_schemas
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import tiny_bert
-from tests.hub_server import hub as hub
-from tests.warm import WarmInterpreter
+from tests.support.hub_server import hub as hub
+from tests.support.warm import WarmInterpreter
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"

@@ -1,0 +1,52 @@
+"""Scores at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+from scipy import stats
+
+from sts_lightning.data.module import DataModule
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.testing.toy import toy
+from sts_lightning.workflows.score import score
+from tests.support.data_modules import data_module
+
+Config = Callable[..., DictConfig]
+
+
+@pytest.fixture
+def data() -> DataModule:
+    data = data_module(toy, batch_size=8, seed=1, train_size=16, dev_size=40, test_size=30)
+    data.setup()
+    return data
+
+
+def test_scores_are_scipys_on_the_encoders_vectors(data: DataModule, config: Config) -> None:
+    encoder = tiny_bert().eval()
+    found = score(encoder, data, config("evaluation.precision=32-true").evaluation)
+    cosines = []
+    for row in data.dev:
+        first, second = encoder.encode([row["sentence1"], row["sentence2"]]).astype(float)
+        cosines.append(first @ second / np.linalg.norm(first) / np.linalg.norm(second))
+    np.testing.assert_allclose(found.dev_cosines, cosines, atol=1e-5)
+    gold = data.dev["label"][:]
+    assert found.dev["spearman"] == pytest.approx(100 * stats.spearmanr(cosines, gold).statistic, abs=0.1)
+    assert found.dev["pearson"] == pytest.approx(100 * stats.pearsonr(cosines, gold).statistic, abs=0.01)
+    assert found.test is not None
+    assert [len(part) for part in found.test_cosines] == [30]
+
+
+def test_the_test_tasks_are_scored_only_if_asked_for(data: DataModule, config: Config) -> None:
+    found = score(tiny_bert().eval(), data, config("evaluation.final=false").evaluation)
+    assert found.test is None
+    assert found.test_cosines == []
+
+
+def test_the_precision_is_that_of_the_evaluation(data: DataModule, config: Config) -> None:
+    encoder = tiny_bert().eval()
+    score(encoder, data, config("evaluation.precision=bf16-true", "evaluation.final=false").evaluation)
+    assert encoder.precision == "bf16-true"
