@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from huggingface_hub import ModelCard, constants
+from huggingface_hub import constants
 
 from sts_lightning.cli.main import main
 from tests.support.command_line import leaves
-from tests.support.exports import Config, trained
 from tests.support.hub_server import Hub
 from tests.support.run_entries import write_finished
 
@@ -49,20 +47,3 @@ def test_a_push(
     assert (tmp_path / "second" / "model.safetensors").is_file()
     said = capsys.readouterr()
     assert hub.token not in said.out + said.err + caplog.text
-
-
-def test_the_command(config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trained(tmp_path / "run", config)
-    out = str(tmp_path / "out")
-    main(["export", str(tmp_path / "run"), out, "--license", "apache-2.0"])
-    assert (tmp_path / "out" / "modules.json").is_file()
-    card = ModelCard.load(tmp_path / "out" / "README.md")
-    assert (card.data.license, card.data.library_name) == ("apache-2.0", "sentence-transformers")
-    assert 'SentenceTransformer("out")' in card.text
-    with pytest.raises(SystemExit, match=r"error: .*out exists already; choose another folder\."):
-        main(["export", str(tmp_path / "run"), out])
-    shutil.rmtree(out)
-    with pytest.raises(SystemExit) as leaving:
-        main(["export", str(tmp_path / "run"), out, "--format", "onnx"])
-    assert leaving.value.code == 2
-    assert "'onnx' is not one of " in capsys.readouterr().err

@@ -6,12 +6,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig
 
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
@@ -19,13 +17,9 @@ from sts_lightning.training.callbacks.recorder import RunRecorder
 from sts_lightning.workflows import report, score
 from sts_lightning.workflows.command import train_in
 from tests.conftest import ROOT
+from tests.runs.test_killed import Cli, Config
 from tests.support.interruptions import PowerCut
 from tests.support.whole_runs import EPOCHS, same_results
-
-Config = Callable[..., DictConfig]
-
-
-Cli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_killed_between_the_first_dev_evaluation_and_the_first_checkpoint(
@@ -67,30 +61,6 @@ def test_a_damaged_checkpoint_is_named_with_a_remedy(
         shutil.rmtree(run / "checkpoints")
         train_in(run, RunFolder(run).load_config(), resume=True)
         same_results(uninterrupted, run)
-
-
-def test_sigkill_in_training(
-    uninterrupted: Path, cli: Cli, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed from outside between two checkpoints, as by a machine that runs out of memory."""
-    run = tmp_path / "run"
-    command = [
-        sys.executable,
-        str(ROOT / "train.py"),
-        *EPOCHS,
-        "trainer.save_every=3",
-        f"hydra.run.dir={run}",
-    ]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not (run / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    assert not (run / "metrics.json").exists()
-    done = cli("train.py", f"resume={run}")
-    assert done.returncode == 0, done.stderr
-    same_results(uninterrupted, run)
 
 
 def test_sigkill_before_the_first_checkpoint(

@@ -1,6 +1,6 @@
 """Runs killed at random moments, through the command line: `make test-kills`.
 
-KILLS is the number of runs that are killed (4 where it is not set), KILLS_SEED that of the random moments, and
+KILLS is the number of runs that are killed (default 4), and KILLS_SEED that of the random moments.
 WARM=1 forks the processes from one that has imported the libraries, which is several times as fast.
 """
 

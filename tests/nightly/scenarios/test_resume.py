@@ -9,32 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig
 
 from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import build, score
 from sts_lightning.workflows.command import train_in
+from tests.runs.test_resume import Config
 from tests.support.interruptions import StopAt, StopInEvaluation
 from tests.support.whole_runs import EPOCHS, same_results
 
-Config = Callable[..., DictConfig]
 Cli = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.mark.parametrize("step", [4, 7, 16, 17])
-def test_interrupted_and_resumed_equals_uninterrupted(
-    step: int, uninterrupted: Path, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stops inside an epoch, at a dev evaluation (4), at its last step (16) and right after it."""
-    run = tmp_path / "run"
-    with pytest.raises(
-        InterruptedRunError, match=r"stopped by Ctrl-C after step \d+\. Resume with: .*resume="
-    ):
-        train_in(run, config(*EPOCHS), callbacks=[StopAt(step)])
-    assert not (run / "metrics.json").exists()
-    train_in(run, RunFolder(run).load_config(), resume=True)
-    same_results(uninterrupted, run)
 
 
 def test_the_scores_before_training_are_those_of_an_uninterrupted_run(config: Config, tmp_path: Path) -> None:
@@ -46,29 +30,6 @@ def test_the_scores_before_training_are_those_of_an_uninterrupted_run(config: Co
     same_results(tmp_path / "whole", tmp_path / "run")
     whole, resumed = (RunFolder(tmp_path / name).metrics().details for name in ("whole", "run"))
     assert resumed["test_untuned"] == whole["test_untuned"] is not None
-
-
-@pytest.mark.parametrize(("step", "stopped_after"), [(7, 7), (16, 15), (32, 32)])
-def test_sigterm_saves_the_step(
-    step: int,
-    stopped_after: int,
-    uninterrupted: Path,
-    config: Config,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Inside an epoch, before a step when the one before was just saved, at a dev evaluation, at the end."""
-    run = tmp_path / "run"
-    with pytest.raises(InterruptedRunError) as caught:
-        train_in(run, config(*EPOCHS), callbacks=[StopAt(step, signal.SIGTERM)])
-    assert f"stopped by SIGTERM after step {stopped_after}. Resume with: " in str(caught.value)
-    assert caught.value.exit_status == 143
-    assert "SIGTERM: stopping after this step;" in caplog.text
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    train_in(run, RunFolder(run).load_config(), resume=True)
-    same_results(uninterrupted, run)
 
 
 def test_sigterm_in_a_dev_evaluation_saves_after_it(
