@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import distributed
 
-from sts_lightning.evaluation.encoding import DividedEncoder
+from sts_lightning.evaluation.encoding import ShardedEncoder
 
 
 class Lengths:
@@ -29,14 +29,14 @@ class Lengths:
 
 def test_a_single_process_encodes_all() -> None:
     encoder = Lengths(0)
-    assert DividedEncoder(encoder).encode(["ab", "a"]).tolist() == [[2, 0], [1, 0]]
+    assert ShardedEncoder(encoder).encode(["ab", "a"]).tolist() == [[2, 0], [1, 0]]
     assert encoder.read == ["ab", "a"]
 
 
 def _process(rank: int, count: int, folder: str, texts: list[str]) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=count)
     encoder = Lengths(rank)
-    np.save(f"{folder}/{rank}.npy", DividedEncoder(encoder).encode(texts))
+    np.save(f"{folder}/{rank}.npy", ShardedEncoder(encoder).encode(texts))
     Path(f"{folder}/{rank}.txt").write_text("\n".join(encoder.read))
     distributed.destroy_process_group()
 
