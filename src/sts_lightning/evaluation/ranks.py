@@ -13,8 +13,8 @@ from sts_lightning.data.tables import values_of
 from sts_lightning.evaluation.encoding import Embedded, Encoder
 from sts_lightning.evaluation.sts import encode_tables
 
-FRACTION = 0.99
-POWER = 2
+FRACTION, POWER = 0.99, 2
+"""Fraction of the energy, and power of the singular values, of the ranks; see `energy_rank`."""
 
 
 class TaskRanks(TypedDict):
@@ -46,9 +46,9 @@ def rank_tasks(tasks: Sequence[STSTask], vectors: Embedded) -> RankResult:
     """Compute the energy rank of the distinct sentences of each task (rank-reduction paper, Table 8).
 
     The paper reports the mean over the seven test sets. It does not state the fraction of the energy, the
-    power of the singular values, or which rows the matrix has; its Sec. 2.2.1 has vectors as they are, not
-    of unit length. Reported are all four readings of the latter two: vectors as they are or of unit length,
-    of both sentences of a pair or of the first.
+    power of the singular values, or the rows of the matrix; its Sec. 2.2.1 has vectors as they are, not of
+    unit length. All four readings of the rows are reported: vectors as they are or of unit length, of both
+    sentences of a pair or of the first.
 
     Args:
         tasks: At least one task.
