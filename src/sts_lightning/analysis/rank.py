@@ -7,7 +7,7 @@ import numpy as np
 from sts_lightning.analysis.alignment import unit_rows
 
 
-def singular_values(vectors: np.ndarray, normalize: bool = True, center: bool = False) -> np.ndarray:
+def singular_values(vectors: np.ndarray, normalize: bool = True) -> np.ndarray:
     """Compute the singular values of a matrix of vectors, largest first, in float64: (N, D) -> (min(N, D),).
 
     They are the roots of the eigenvalues of the smaller Gram matrix. That is many times faster than a
@@ -16,15 +16,12 @@ def singular_values(vectors: np.ndarray, normalize: bool = True, center: bool = 
     Args:
         vectors: Matrix with a vector in each row.
         normalize: Whether to scale the rows to unit length first.
-        center: Whether to subtract the mean row, after scaling.
     """
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or 0 in rows.shape:
         raise ValueError(f"expected vectors of shape (N, D), got {rows.shape}.")
     if normalize:
         rows = unit_rows(rows)
-    if center:
-        rows = rows - rows.mean(axis=0)
     gram = rows.T @ rows if len(rows) > rows.shape[1] else rows @ rows.T
     eigenvalues = np.linalg.eigvalsh(gram)[::-1]
     values: np.ndarray = np.sqrt(np.clip(eigenvalues, 0.0, None))  # rounding makes zeros slightly negative

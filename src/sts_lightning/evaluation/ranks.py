@@ -10,8 +10,7 @@ import numpy as np
 from sts_lightning.analysis.rank import energy_rank, singular_values
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import values_of
-from sts_lightning.evaluation.encoding import Embedded, Encoder
-from sts_lightning.evaluation.sts import encode_tables
+from sts_lightning.evaluation.encoding import Embedded
 
 FRACTION, POWER = 0.99, 2
 """Fraction of the energy, and power of the singular values, of the ranks; see `energy_rank`."""
@@ -34,12 +33,6 @@ class RankResult(TypedDict):
     power: int
     average: float
     tasks: dict[str, TaskRanks]
-
-
-def evaluate_ranks(encoder: Encoder, tasks: Sequence[STSTask]) -> RankResult:
-    """Encode the sentences of tasks, and compute their ranks; see `rank_tasks`."""
-    tables = [table for task in tasks for table in task.subsets.values()]
-    return rank_tasks(tasks, encode_tables(encoder, tables))
 
 
 def rank_tasks(tasks: Sequence[STSTask], vectors: Embedded) -> RankResult:

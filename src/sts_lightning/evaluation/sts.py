@@ -17,12 +17,9 @@ from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
 from sts_lightning.evaluation.statistics import Correlations, correlate, pair_cosines
 
 
-class TaskResult(TypedDict):
+class TaskResult(Correlations):
     """Aggregated score of a task, and the scores of its subsets; ``binary`` if it has only two labels."""
 
-    spearman: float
-    pearson: float
-    pairs: int
     subsets: dict[str, Correlations]
     binary: NotRequired[BinaryScores]
 

@@ -26,9 +26,15 @@ from sts_lightning.data.readers.row_values import checked_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, text_found
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
-from sts_lightning.evaluation.ranks import evaluate_ranks
+from sts_lightning.evaluation.ranks import rank_tasks
 from sts_lightning.evaluation.statistics import require_finite
-from sts_lightning.evaluation.sts import describe_binary, encode_pairs, score_tasks, spearman_row
+from sts_lightning.evaluation.sts import (
+    describe_binary,
+    encode_pairs,
+    encode_tables,
+    score_tasks,
+    spearman_row,
+)
 from sts_lightning.evaluation.transfer import check_folds, evaluate_transfer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions
@@ -165,11 +171,13 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
 
 
 def _ranks(tasks: Sequence[STSTask]) -> Suite:
+    tables = [table for task in tasks for table in task.subsets.values()]
+
     def score(encoder: Encoder, folder: Path) -> Scored:
-        result = evaluate_ranks(encoder, tasks)
+        result = rank_tasks(tasks, encode_tables(encoder, tables))
         return {**result}, _row(result["average"], {**result["tasks"]})
 
-    return Suite(score, text_found([table for task in tasks for table in task.subsets.values()]))
+    return Suite(score, text_found(tables))
 
 
 def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:

@@ -6,14 +6,14 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from peft import PeftModel
 from safetensors import SafetensorError
 
 from sts_lightning.config.trust import Trust
 from sts_lightning.core.choices import ExportFormat
-from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
+from sts_lightning.core.errors import CheckpointError, StorageError
 from sts_lightning.core.files import check_new_folder, new_folder
 from sts_lightning.export.merged import save_tokenizer, write_merged
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
@@ -63,10 +63,6 @@ def export(
         UntrustedError: The run asks for more than the arguments allow.
         StorageError: The weights cannot be written.
     """
-    if format_ not in get_args(ExportFormat):
-        raise ConfigError(f"the format must be one of {', '.join(get_args(ExportFormat))}, got {format_!r}.")
-    if base not in get_args(BaseWeights):
-        raise ConfigError(f"the base must be one of {', '.join(get_args(BaseWeights))}, got {base!r}.")
     check_new_folder(folder)
     source = RunFolder(run).last_stage()
     cfg = source.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
