@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.core.batch_job import batch_job, new_run_folder, requeue, requeued
+from sts_lightning.core.batch_job import batch_job, new_folder, requeue, requeued
 from sts_lightning.core.signals import PARENT
 
 NAMES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")
@@ -44,7 +44,7 @@ def test_the_number_of_a_batch_job(
 
 def test_a_requeued_command_finds_its_folder_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def folder(seed: int = 1) -> Path:
-        return Path(new_run_folder(str(tmp_path), lambda path: (path / "done").is_file(), [f"seed={seed}"]))
+        return Path(new_folder(str(tmp_path), lambda path: (path / "done").is_file(), [f"seed={seed}"]))
 
     assert len(folder().name) == len("2026-01-31_12-00-00")
     monkeypatch.setenv("SLURM_JOB_ID", "77")

@@ -29,9 +29,9 @@ def test_places_by_hand() -> None:
     assert [(pair.task, pair.sentence1) for pair in found] == [("a", "a0 0"), ("b", "b0 0"), ("b", "b0 1")]
     first = found[0]
     assert (first.gold, first.cosine, first.sentence2) == (0.0, 0.9, "other")
-    assert (first.gold_percentile, first.cosine_percentile) == (pytest.approx(1 / 8), pytest.approx(7 / 8))
+    assert (first.gold_place, first.cosine_place) == (pytest.approx(1 / 8), pytest.approx(7 / 8))
     tied = next(pair for pair in find_disagreements(tasks, cosines) if pair.sentence1 == "a0 1")
-    assert tied.gold_percentile == pytest.approx(3 / 4)  # half of two pairs above two others
+    assert tied.gold_place == pytest.approx(3 / 4)  # half of two pairs above two others
     assert len(find_disagreements(tasks, cosines)) == 6
 
 

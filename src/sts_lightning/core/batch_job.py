@@ -1,4 +1,4 @@
-"""SLURM's batch job around this process: its number, the run folder that it keeps, and how it is requeued."""
+"""This process within a batch job of SLURM: the job's number, whether it was requeued, and requeueing it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from sts_lightning.core.signals import PARENT
 INTERACTIVE = ("bash", "interactive")
 """Names of jobs that SLURM gives to a shell."""
 
+ANNOUNCEMENTS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+"""Signals by which SLURM announces a time limit (``--signal``); scancel and a preemption send SIGTERM."""
+
+PATIENCE = 60.0
+"""Seconds that scontrol may take."""
+
 
 def batch_job() -> str | None:
-    """Return the number of this process's batch job, as scontrol reads it.
+    """Return the number of the batch job that this process belongs to, as scontrol takes it.
 
-    It is None outside SLURM, in an interactive job, and in a job of a sweep, which the launcher starts again.
+    It is None outside SLURM, in an interactive job, and in a job of a sweep, whose launcher starts it again.
     """
     if PARENT in os.environ or os.environ.get("SLURM_JOB_NAME") in INTERACTIVE:
         return None
@@ -33,19 +39,17 @@ def requeued() -> bool:
     return batch_job() is not None and os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
 
 
-def new_run_folder(
-    parent: str, finished: Callable[[Path], bool], arguments: Sequence[str] | None = None
-) -> str:
-    """Return the folder of a new run, named by the time or, in a batch job, by the job and the command.
+def new_folder(parent: str, finished: Callable[[Path], bool], arguments: Sequence[str] | None = None) -> str:
+    """Return the folder of a new run, named by the time, or, in a batch job, so that a later start finds it.
 
-    A requeued job thus finds the folder that its earlier start left. A command that is typed again in the
-    same job, as in an interactive allocation, gets a folder with a number once the run before it has
-    finished.
+    Where the same command has finished in the same job, as in an allocation in which one works, the name has
+    a number. A requeued job takes the last folder, which its earlier start left.
 
     Args:
         parent: Folder of the run folders.
         finished: Whether the run in a folder has finished.
-        arguments: Arguments of the command, by which the commands of a job differ; by default this process's.
+        arguments: Arguments of the command, of which a batch job may have several; by default those of this
+            process.
     """
     job = batch_job()
     if job is None:
@@ -57,13 +61,9 @@ def new_run_folder(
         number += 1
         later = f"{first}-{number}"
         if requeued() and not Path(later).exists():
-            break  # the earlier start has finished its run: the command reports that, and trains nothing
+            break
         folder = later
     return folder
-
-
-ANNOUNCEMENTS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
-"""Signals by which SLURM announces a time limit (``--signal``); scancel and a preemption send SIGTERM."""
 
 
 def requeue(number: signal.Signals) -> str | None:
@@ -79,8 +79,8 @@ def requeue(number: signal.Signals) -> str | None:
     if job is None or number not in ANNOUNCEMENTS:
         return None
     command = ["scontrol", "requeue", job]
-    try:  # with a limit: a controller that does not answer would hold the process until SLURM kills it
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{' '.join(command)} failed: {error}"
     if done.returncode:

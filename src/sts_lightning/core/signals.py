@@ -1,4 +1,4 @@
-"""Stop signals: raised as exceptions while a command runs, or recorded until a training step has finished."""
+"""Stop signals: raised as exceptions while a command runs, or recorded until a training step is finished."""
 
 from __future__ import annotations
 
@@ -96,17 +96,6 @@ def listening() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
-    global _received
-    if os.getpid() != _listener:  # a forked worker of a data loader inherits the handler, and ends at once
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-        return
-    if _received is None:
-        _received = signal.Signals(number)
-        raise Stopped(_received)
-
-
 @contextlib.contextmanager
 def unmasked() -> Iterator[None]:
     """Raise the stop in place of an error that it caused, as in a library that fails while it cleans up.
@@ -187,3 +176,14 @@ class StopRequest:
             self._announce(self.number)
         elif self.number == number:
             raise Stopped(self.number)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    global _received
+    if os.getpid() != _listener:  # a forked worker of a data loader inherits the handler, and ends at once
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        return
+    if _received is None:
+        _received = signal.Signals(number)
+        raise Stopped(_received)

@@ -1,4 +1,4 @@
-"""Scored pairs on which an encoder and the gold scores disagree most."""
+"""Test pairs on whose similarity an encoder and the gold scores disagree most."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sts_lightning.data.tables import gold_of, pairs_of
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A pair with its cosine and gold score, and their percentiles among the pairs of the task.
+    """A pair with its cosine and gold score, and the place of each among those of the task.
 
     Attributes:
         task: Name of the task.
@@ -22,8 +22,8 @@ class Disagreement:
         sentence2: Second sentence.
         gold: Gold score.
         cosine: Cosine.
-        gold_percentile: Share of the task's pairs with a lower gold score, in [0, 1], ties counting half.
-        cosine_percentile: The same for the cosine.
+        gold_place: Share of the pairs of the task with a lower gold score, in [0, 1], ties counting half.
+        cosine_place: The same of the cosine.
     """
 
     task: str
@@ -31,17 +31,17 @@ class Disagreement:
     sentence2: str
     gold: float
     cosine: float
-    gold_percentile: float
-    cosine_percentile: float
+    gold_place: float
+    cosine_place: float
 
 
 def find_disagreements(
     tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], count: int = 20
 ) -> list[Disagreement]:
-    """Find the pairs whose percentiles by cosine and by gold score differ most, the largest difference first.
+    """Find the pairs whose places by cosine and by gold score differ most, the largest difference first.
 
-    Percentiles are compared, not scores, since Spearman's correlation is what is reported. A pair that a task
-    has twice is returned once.
+    Places are compared, not scores, since Spearman's correlation is what is reported. A pair that a task has
+    twice is found once.
 
     Args:
         tasks: Tasks with scored pairs.
@@ -49,18 +49,19 @@ def find_disagreements(
         count: Number of pairs.
     """
     remaining = iter(cosines)
-    disagreements: list[Disagreement] = []
+    found: list[Disagreement] = []
     for task in tasks:
         tables = list(task.subsets.values())
-        scores = [gold_of(tables), np.concatenate([next(remaining) for _ in tables])]
-        percentiles = [(rankdata(values) - 0.5) / len(values) for values in scores]
+        own = np.concatenate([next(remaining) for _ in tables])
+        gold = gold_of(tables)
         pairs = [pair for table in tables for pair in pairs_of(table)]
+        places = [(rankdata(values) - 0.5) / len(values) for values in (gold, own)]
         distinct: dict[tuple[str, str], Disagreement] = {}
-        for row in np.argsort(-np.abs(percentiles[0] - percentiles[1]), kind="stable"):
+        for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable"):
             if len(distinct) == count:
                 break
-            numbers = (float(values[row]) for values in (*scores, *percentiles))
-            distinct.setdefault(pairs[row], Disagreement(task.name, *pairs[row], *numbers))
-        disagreements += distinct.values()
-    disagreements.sort(key=lambda pair: -abs(pair.gold_percentile - pair.cosine_percentile))
-    return disagreements[:count]
+            shown = (float(values[row]) for values in (gold, own, *places))
+            distinct.setdefault(pairs[row], Disagreement(task.name, *pairs[row], *shown))
+        found += distinct.values()
+    found.sort(key=lambda pair: -abs(pair.gold_place - pair.cosine_place))
+    return found[:count]

@@ -287,5 +287,5 @@ def _hub_data(settings: Mapping[Any, Any]) -> list[str]:
     """Return the id of the data set that a run was trained on, if it is on the hub."""
     data = settings.get("data") or {}
     path: Any = settings.get("path")
-    from_hub = _last(data.get("_target_")) in ("PairsHubData", "TripletsHubData") and isinstance(path, str)
-    return [path] if from_hub and not Path(path).exists() else []
+    of_hub = _last(data.get("_target_")) in ("PairsHubData", "TripletsHubData") and isinstance(path, str)
+    return [path] if of_hub and not Path(path).exists() else []

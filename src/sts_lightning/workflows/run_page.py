@@ -66,7 +66,7 @@ def _binary(metrics: RunMetrics) -> list[tuple[str, ...]]:
 
 
 def _pair(pair: Disagreement) -> tuple[str, ...]:
-    places = (f"{100 * place:.0f} %" for place in (pair.gold_percentile, pair.cosine_percentile))
+    places = (f"{100 * place:.0f} %" for place in (pair.gold_place, pair.cosine_place))
     return (pair.task, pair.sentence1, pair.sentence2, f"{pair.gold:.2f}", f"{pair.cosine:.3f}", *places)
 
 

@@ -11,7 +11,7 @@ from sts_lightning.cli.hydra_app import job, run
 from sts_lightning.config.check import check_values
 from sts_lightning.config.options import options
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.core.batch_job import new_run_folder
+from sts_lightning.core.batch_job import new_folder
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
@@ -25,7 +25,7 @@ def _finished(folder: Path) -> bool:
     return False
 
 
-OmegaConf.register_new_resolver("run_folder", partial(new_run_folder, finished=_finished), use_cache=True)
+OmegaConf.register_new_resolver("run_folder", partial(new_folder, finished=_finished), use_cache=True)
 
 
 @hydra.main(version_base="1.3", config_path=str(PACKAGED), config_name="train")
