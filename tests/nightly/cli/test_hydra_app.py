@@ -1,0 +1,170 @@
+"""The commands, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.cli import hydra_app as app
+from sts_lightning.core.errors import DataError
+from tests.conftest import SHORT_RUN
+from tests.runs.test_commands import Cli
+from tests.runs.test_commands import script as script
+
+Script = Callable[..., tuple[object, str]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["loss.temprature=1"], "loss.temprature: no such setting."),
+        (["max_steps=5"], "Did you mean trainer.max_steps?"),
+        (
+            ["regularizer.coefficient=1"],
+            "regularizer=global_orthogonal and regularizer=rank_reduction.",
+        ),
+        (
+            ["auxiliary.sources=[a]", "auxiliary.pooling=cls"],
+            "auxiliary.sources: no such setting. It belongs to auxiliary=teacher.",
+        ),
+        (["trainer.max_step=5", "optim.lrr=1"], "trainer.max_step: no such setting. See `"),
+        (["regularizer.coeficient=1"], "regularizer.coeficient: no such setting. Did you mean regularizer?"),
+        (["loss=pearsn"], "there is no loss named 'pearsn'. Did you mean pearson"),
+        (["optim.lr=high"], "optim.lr=high"),
+        (["prompt.template={sentence}: it"], """the shell: 'prompt.template="{sentence}: it"'."""),
+        (["callbacks=emma"], "there is no callback named 'emma'. Did you mean ema?"),
+        (["loss=infonce", "data=toy"], "InfoNCELoss needs 2 or more views and no label, but ToyData gives"),
+        (["data_root=nowhere"], "nowhere: no STS data here"),
+        (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
+        (["resume=."], ". is not a run folder"),
+        (["resume=''"], "resume needs the folder of a run."),
+        (["plan=24GB"], "plan: no such setting. Did you mean the option --plan"),
+        (["+trust=[a]"], "trust: no such setting. Did you mean the option --trust NAME?"),
+        (["--trust", "-m"], "--trust needs a name."),
+        (["--plan"], "--plan lists the jobs of a sweep: add -m"),
+        (["data=toy", "--stage", "one"], "--stage one: this run has no stages."),
+    ],
+)
+def test_a_mistake_is_one_message_and_leaves_nothing(
+    arguments: list[str], message: str, script: Script, tmp_path: Path
+) -> None:
+    status, said = script("train.py", *arguments)
+    assert status == 1
+    assert message in said
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_file_in_the_place_of_a_folder(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").touch()
+    for folder in ("one.csv", "one.csv/x"):
+        status, told = script("train.py", "model=tiny_bert", "data=toy", f"hydra.run.dir={folder}")
+        assert status == 1
+        assert told.startswith("error: ")
+        assert "one.csv" in told
+
+
+def test_options_of_hydra_that_exclude_each_other(script: Script) -> None:
+    status, told = script("train.py", "-m", "--cfg", "job", "seed=1,2")
+    assert (status, told.startswith("error: Only one of --run, --multirun")) == (1, True)
+
+
+@pytest.mark.parametrize("option", ["--seed=1", "-seed=1"])
+def test_settings_have_no_dashes(option: str, script: Script) -> None:
+    status, said = script("train.py", option)
+    assert status == 2
+    assert "unrecognized arguments: " in said
+    assert said.endswith("Settings are given as key=value, without dashes, as in seed=1.\n")
+
+
+def test_debug_shows_the_stack(script: Script) -> None:
+    with pytest.raises(DataError, match="no STS data here"):
+        script("train.py", "data_root=nowhere", "--debug")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data_root=nowhere"], "nowhere: no STS data here"),
+        (["ckpt=nowhere"], "nowhere is not a run folder"),
+        (["aggregate=median"], "aggregate=median is not among all, mean, wmean"),
+        (["precision=bf16-mixed"], "precision=bf16-mixed is not among"),
+    ],
+)
+def test_evaluation_mistakes(arguments: list[str], message: str, script: Script, mini_root: str) -> None:
+    status, said = script("eval.py", f"data_root={mini_root}", "tasks=[STSB]", *arguments)
+    assert status == 1
+    assert message in said
+    assert said.count("\n") == 1
+
+
+@pytest.fixture
+def mini_root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data root with one task of generated pairs."""
+    root = tmp_path_factory.mktemp("data")
+    folder = root / "senteval" / "STS" / "STSBenchmark"
+    folder.mkdir(parents=True)
+    (root / "senteval" / "counts.json").write_text("{}")
+    rows = [f"g\tf\ty\t{i}\t{i % 6}\tsentence {i}\tanother {i * 7}" for i in range(30)]
+    (folder / "sts-test.csv").write_text("\n".join(rows))
+    return str(root)
+
+
+def test_evaluation_of_a_run_repeats_its_scores(cli: Cli, mini_root: str, tmp_path: Path) -> None:
+    assert cli("train.py", *SHORT_RUN, "trainer.max_steps=3", "hydra.run.dir=run").returncode == 0
+    arguments = ["ckpt=run", f"data_root={mini_root}", "tasks=[STSB]"]
+    scores = []
+    for folder in ("one", "two"):
+        done = cli("eval.py", *arguments, f"hydra.run.dir={folder}", fresh=folder == "one")
+        assert done.returncode == 0, done.stderr
+        scores.append(json.loads((tmp_path / folder / "metrics.json").read_text())["test"])
+    assert scores[0] == scores[1]
+    assert set(scores[0]["tasks"]) == {"STSB"}
+
+
+def test_hydras_own_launcher_gives_each_job_a_folder_too(cli: Cli, tmp_path: Path) -> None:
+    basic = ["hydra/launcher=basic", "hydra.sweep.dir=sweep"]
+    done = cli("train.py", "-m", *SHORT_RUN, "trainer.max_steps=2", "seed=1,2", *basic)
+    assert done.returncode == 0, done.stderr
+    seeds = [
+        json.loads((tmp_path / "sweep" / job / "metrics.json").read_text())["seed"] for job in ("0", "1")
+    ]
+    assert seeds == [1, 2]
+
+
+Config = Callable[..., DictConfig]
+
+
+@pytest.mark.parametrize(
+    ("argument", "named"),
+    [
+        ("model=null", "minilm"),
+        ("loss=5", "infonce"),
+        ("logger=true", "tensorboard"),
+    ],
+)
+def test_a_group_that_is_not_a_name(
+    argument: str,
+    named: str,
+    config: Config,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.argv", ["train.py", "seed=2", "data=toy", argument])
+    with pytest.raises(SystemExit) as left:
+        app.run(lambda: config("seed=2", argument), "train")
+    printed = str(left.value.code)
+    assert printed.startswith(f"error: {argument}: {argument.partition('=')[0]} is chosen by name among")
+    assert named in printed
+
+
+def test_other_value_errors_are_not_swallowed() -> None:
+    def fails() -> None:
+        raise ValueError("something else")
+
+    with pytest.raises(ValueError, match="something else"):
+        app.run(fails, "train")

@@ -1,0 +1,1 @@
+from tests.unit.data.conftest import root as root

@@ -1,0 +1,187 @@
+"""Fetching of parts into a data root, from a local hub."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from sts_lightning.core.errors import ConfigError, FetchError, RunningElsewhereError
+from sts_lightning.data.fetch import convert
+from sts_lightning.data.fetch.get import Source, get, load_sources
+from sts_lightning.data.fetch.parts import PARTS, select_parts
+from sts_lightning.data.nli import NLIPairsData
+from sts_lightning.data.readers.sts_sets import load_sts_tasks
+from sts_lightning.data.sts import STSData
+from tests.support.hub_server import Hub
+from tests.support.published_files import SIMCSE, parquet, published_tar, sts_files, tar
+
+LINES = b"".join(b"line %d\n" % index for index in range(50))
+WIKI = replace(PARTS["wiki"], published=50)
+"""The part of plain sentences, with fewer of them."""
+
+
+@pytest.fixture
+def table(hub: Hub) -> dict[str, Source]:
+    """The project's table, with the repositories of the local hub."""
+    hub.add(SIMCSE, {"senteval.tar": published_tar(), "wiki1m_for_simcse.txt": LINES})
+    return {
+        name: replace(source, revision="main", files=dict.fromkeys(source.files))
+        for name, source in load_sources().items()
+    }
+
+
+def below(root: Path) -> set[str]:
+    """Names of everything in a folder, hidden files included."""
+    return {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+
+
+def test_sts_and_transfer(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
+    root = tmp_path / "new" / "data"
+    parts = [PARTS["sts"], PARTS["transfer"]]
+    get(parts, table, root)
+    assert below(root) == {"sources.json", *parts[0].files, *parts[1].files}
+    assert len(hub.downloads()) == 1  # one archive for both
+    sizes = [sum(map(len, task.subsets.values())) for task in load_sts_tasks(root)]
+    assert sizes == [3108, 1500, 3750, 3000, 1186, 1379, 4927]
+    data = STSData(str(root), batch_size=8, seed=1, filter="none")
+    assert len(data.load_train()) == 10_249
+    record = json.loads((root / "sources.json").read_text())["parts"]["sts"]
+    (download,) = record["downloads"]
+    assert (download["place"], download["file"]) == (SIMCSE, "senteval.tar")
+    assert download["revision"] == "main"
+    assert record["rows"] == 31_099
+    assert set(record["files"]) == set(PARTS["sts"].files)
+
+
+def test_the_second_time_nothing_is_fetched(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
+    get([WIKI], table, tmp_path)
+    assert (tmp_path / "wiki1m_for_simcse.txt").read_bytes() == LINES
+    hub.requests.clear()
+    get([WIKI], table, tmp_path)
+    assert hub.requests == []
+
+
+def test_pairs(hub: Hub, table: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "NLI_SOURCES", {"snli": 2, "multinli": 2})
+    snli, multinli = parquet([("a", "b", 0), ("c", "d", 2)]), parquet([("e", "f", 1), ("g", "", 1)])
+    hub.add("stanfordnlp/snli", {"plain_text/train-00000-of-00001.parquet": snli})
+    hub.add("nyu-mll/multi_nli", {"data/train-00000-of-00001.parquet": multinli})
+    part = replace(PARTS["pairs"], published=4)
+    get([PARTS["sts"], part], table, tmp_path)
+    data = NLIPairsData(str(tmp_path), batch_size=2, seed=1)
+    assert data.load_train()["label"][:] == [2, 0, 1]
+    record = json.loads((tmp_path / "sources.json").read_text())["parts"]["pairs"]
+    assert (record["rows"], record["dropped"]) == (3, 1)
+
+
+@pytest.mark.parametrize("content", [LINES[:-8], LINES + b"one more\n", b"\xff" * 100])
+def test_wrong_data_are_not_installed(
+    content: bytes, hub: Hub, table: dict[str, Source], tmp_path: Path
+) -> None:
+    hub.add(SIMCSE, {"wiki1m_for_simcse.txt": content})
+    with pytest.raises(FetchError) as caught:
+        get([WIKI], table, tmp_path)
+    assert caught.value.key == "wiki"
+    assert {name.split("/")[0] for name in below(tmp_path)} <= {".downloads"}
+
+
+def test_a_truncated_file_in_the_archive(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
+    files = sts_files()
+    files["SICK/SICK_train.txt"] = files["SICK/SICK_train.txt"][:-100]
+    hub.add(SIMCSE, {"senteval.tar": tar(files)})
+    with pytest.raises(FetchError, match="SICK_train"):
+        get([PARTS["sts"]], table, tmp_path)
+    assert not (tmp_path / "senteval").exists()
+
+
+def test_an_interrupted_installation_is_completed(
+    hub: Hub, table: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file, done = Path.replace, []
+
+    def stopped(self: Path, target: Path) -> Path:
+        if ".stage" in str(self):
+            done.append(self)
+            if len(done) == 5:
+                raise KeyboardInterrupt
+        return replace_file(self, target)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", stopped)
+        get([PARTS["sts"]], table, tmp_path)
+    assert len(below(tmp_path / "senteval")) == 4
+    assert not list(tmp_path.glob(".downloads/*.stage"))
+    get([PARTS["sts"]], table, tmp_path)
+    assert len(below(tmp_path / "senteval")) == 54
+    assert len(hub.downloads()) == 1  # the archive was still there
+
+
+def test_a_full_disk_while_unpacking(
+    hub: Hub, table: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
+        patched.setattr("shutil.copyfileobj", full)
+        get([PARTS["sts"]], table, tmp_path)
+    assert {name.split("/")[0] for name in below(tmp_path)} == {".downloads"}
+    get([PARTS["sts"]], table, tmp_path)
+    assert len(hub.downloads()) == 1
+
+
+def test_own_files_are_kept(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
+    path = tmp_path / "wiki1m_for_simcse.txt"
+    path.write_text("mine\n")
+    with pytest.raises(ConfigError, match="rows: 1, published 50") as caught:
+        get([WIKI], table, tmp_path)
+    assert caught.value.key == "wiki"
+    assert (path.read_text(), hub.requests) == ("mine\n", [])
+    get([WIKI], table, tmp_path, overwrite=True)
+    assert path.read_bytes() == LINES
+
+
+def test_own_copy_of_the_published_file(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
+    (tmp_path / "wiki1m_for_simcse.txt").write_bytes(LINES.upper())
+    get([WIKI], table, tmp_path)
+    assert hub.requests == []
+    assert below(tmp_path) == {"wiki1m_for_simcse.txt"}
+
+
+def test_some_own_files_of_a_part(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
+    path = tmp_path / "senteval" / "SICK" / "SICK_train.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text("mine\n")
+    with pytest.raises(ConfigError, match="1 of 54 files"):
+        get([PARTS["sts"]], table, tmp_path)
+
+
+def test_a_root_that_is_sentevals_folder(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
+    (tmp_path / "STS").mkdir()
+    get(select_parts(["sts"]), table, tmp_path)
+    assert (tmp_path / "SICK" / "SICK_train.txt").is_file()
+    assert not (tmp_path / "senteval").exists()
+
+
+def test_one_process_at_a_time(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
+    with FileLock(tmp_path / ".downloads.lock"), pytest.raises(RunningElsewhereError):
+        get([WIKI], table, tmp_path)
+    assert hub.requests == []
+
+
+def test_names() -> None:
+    assert [part.name for part in select_parts(["transfer", "nli", "pairs"])] == [
+        "triplets",
+        "pairs",
+        "transfer",
+        "probing",
+    ]
+    assert select_parts(["all"]) == list(PARTS.values())
+    with pytest.raises(ConfigError, match="wikis"):
+        select_parts(["wikis"])

@@ -1,0 +1,35 @@
+"""Exports against sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+from sts_lightning.export.export import export
+from tests.support.exports import DECODER, Config, trained
+
+
+def test_the_exported_folder_needs_nothing_of_this_project(config: Config, tmp_path: Path) -> None:
+    encoder = trained(tmp_path / "run", config, *DECODER)
+    export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    script = (
+        "import sys; sys.modules['sts_lightning'] = None\n"
+        "from sentence_transformers import SentenceTransformer\n"
+        f"model = SentenceTransformer({str(tmp_path / 'out')!r}, device='cpu', trust_remote_code=True)\n"
+        "print(model.encode('A farmer .')[:4].tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    printed = json.loads(done.stdout.splitlines()[-1])
+    np.testing.assert_allclose(printed, encoder.encode(["A farmer ."])[0, :4], atol=1e-5)
+
+
+def test_the_original_base_gives_other_vectors(config: Config, tmp_path: Path) -> None:
+    encoder = trained(tmp_path / "run", config, *DECODER, "model.quantization=4bit")
+    export(tmp_path / "run", tmp_path / "out", "sentence-transformers", "original")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    assert abs(model.encode(["x"]) - encoder.encode(["x"])).max() > 1e-2

@@ -1,0 +1,502 @@
+"""Encoders with a model's own pipeline, against sentence-transformers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from tokenizers.processors import TemplateProcessing
+from torch import nn
+from transformers import PreTrainedTokenizerFast
+
+import sts_lightning
+from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.export.export import export
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.loading.hub import OWN_FILE, packaged_copy
+from sts_lightning.models.loading.pipeline import from_pipeline
+from sts_lightning.models.loading.run import build_encoder, edit_and_cut
+from sts_lightning.testing.tiny_bert import character_tokenizer
+from sts_lightning.workflows.command import train_in
+from tests.conftest import SHORT_RUN
+from tests.support.families import COMMON, NEEDED, tiny, write
+from tests.support.st_folders import TEXTS, st_folder
+
+Config = Callable[..., DictConfig]
+
+PIPELINES: dict[str, dict[str, Any]] = {
+    "mean, normalised": {"normalize": True},
+    "cls": {"pooling": "cls"},
+    "two dense layers": {"dense": ((48, nn.Identity()), (8, nn.Tanh())), "normalize": True},
+    "prompt": {"prompts": {"query": "query : ", "passage": "p : "}, "default_prompt_name": "query"},
+    "last token": {"model_type": "qwen3", "pooling": "lasttoken"},
+    "length of the model": {"max_seq_length": None},
+    "prompt outside the pooling": {
+        "model_type": "qwen3",
+        "pooling": "lasttoken",
+        "prompts": {"query": "query : "},
+        "default_prompt_name": "query",
+        "include_prompt": False,
+    },
+}
+
+
+@pytest.mark.parametrize("case", list(PIPELINES))
+def test_vectors_are_those_of_sentence_transformers(case: str, tmp_path: Path, config: Config) -> None:
+    folder, library = st_folder(tmp_path, **PIPELINES[case])
+    expected = library.encode(TEXTS)
+    scale = abs(expected).max()
+    np.testing.assert_allclose(sts_lightning.load(folder).encode(TEXTS), expected, atol=4e-7 * scale)
+    cfg = config("model=encoder", f"model.name={folder}", "data=toy")
+    encoder = edit_and_cut(build_encoder(cfg.model, cfg.prompt), "none", None).eval()
+    assert encoder.dimension == expected.shape[1]
+    np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=4e-7 * scale)
+
+
+@pytest.mark.parametrize(
+    "model_type", [*COMMON, "deberta-v2", "falcon", "gemma3_text", "mamba", "t5", "xlnet"]
+)
+def test_families(model_type: str, tmp_path: Path) -> None:
+    folder, library = st_folder(tmp_path, model_type, settings=NEEDED.get(model_type))
+    expected = library.encode(TEXTS)
+    vectors = sts_lightning.load(folder).encode(TEXTS)
+    np.testing.assert_allclose(vectors, expected, atol=4e-7 * abs(expected).max())
+
+
+def test_a_decoder_that_the_library_runs_too_is_rejected(tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, "bart")
+    with pytest.raises(ConfigError, match="vectors are others"):
+        sts_lightning.load(folder)
+
+
+def framing(before: str, after: str) -> PreTrainedTokenizerFast:
+    """A tokenizer that puts words of its own around each sentence."""
+    tokenizer = character_tokenizer()
+    pieces = ["[CLS]", *before, "$A", *after, "[SEP]"]
+    known = tokenizer.get_vocab()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single=" ".join(pieces), special_tokens=[(piece, known[piece]) for piece in {*pieces} - {"$A"}]
+    )
+    return tokenizer
+
+
+@pytest.mark.parametrize("prompt", [None, "query : "])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "lasttoken"])
+def test_a_tokenizer_that_adds_words_of_its_own(
+    pooling: str, prompt: str | None, tmp_path: Path, config: Config
+) -> None:
+    """Long sentences are cut, the words stay."""
+    prompts = {} if prompt is None else {"prompts": {"q": prompt}, "default_prompt_name": "q"}
+    folder, library = st_folder(
+        tmp_path, pooling=pooling, max_seq_length=40, tokenizer=framing("finds", "inthisbook"), **prompts
+    )
+    cfg = config("model=encoder", f"model.name={folder}", "data=toy")
+    encoder = edit_and_cut(build_encoder(cfg.model, cfg.prompt), "none", None)
+    assert len(encoder.tokenizer(TEXTS[-1:])[0]) == 40
+    np.testing.assert_allclose(encoder.encode(TEXTS), library.encode(TEXTS), atol=4e-7)
+    if prompt is None:
+        with pytest.raises(ValueError, match=r"max_length must be at least 18.*adds 17 tokens"):
+            encoder.tokenizer.set_evaluation_length(17)
+        with pytest.raises(
+            ConfigError, match=r"model\.max_length must be at least 18.*got 8.*adds 17 tokens"
+        ):
+            build_encoder(
+                config("model=encoder", f"model.name={folder}", "model.max_length=8").model, cfg.prompt
+            )
+
+
+def test_a_tokenizer_that_leaves_no_room(tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, max_seq_length=17, tokenizer=framing("finds", "inthisbook"))
+    with pytest.raises(CheckpointError, match=r"max_length must be at least 18, got 17"):
+        sts_lightning.load(folder)
+
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "mpnet_base": {"model_type": "mpnet", "normalize": True},
+    "modernbert_base": {"model_type": "modernbert"},
+    "bge_base": {"pooling": "cls", "normalize": True},
+    "e5_base": {"normalize": True, "prompts": {"x": "query: "}, "default_prompt_name": "x"},
+    "mxbai_large": {"pooling": "cls", "prompts": {"query": "Represent : "}},
+    "embeddinggemma": {
+        "model_type": "gemma3_text",
+        "settings": {"use_bidirectional_attention": True},
+        "dense": ((64, nn.Identity()), (32, nn.Identity())),
+        "normalize": True,
+        "prompts": {"STS": "task: sentence similarity | query: "},
+        "default_prompt_name": "STS",
+    },
+    "qwen3_embedding_0_6b": {
+        "model_type": "qwen3",
+        "pooling": "lasttoken",
+        "normalize": True,
+        "prompts": {"query": "Instruct: "},
+    },
+}
+"""Pipelines of the models of conf/model that are published as such, in small."""
+
+
+@pytest.mark.parametrize("choice", list(PUBLISHED))
+def test_a_configuration_of_conf_gives_the_vectors_of_its_pipeline(
+    choice: str, tmp_path: Path, config: Config
+) -> None:
+    folder, library = st_folder(tmp_path, **PUBLISHED[choice])
+    cfg = config(f"model={choice}", f"model.name={folder}", "data=toy", "model.max_length=50")
+    encoder = build_encoder(cfg.model, cfg.prompt).eval()
+    texts = TEXTS[:-1]
+    expected = library.encode(texts)
+    np.testing.assert_allclose(encoder.encode(texts), expected, atol=2e-6 * abs(expected).max())
+
+
+def test_a_prompt_by_name(tmp_path: Path) -> None:
+    folder, library = st_folder(tmp_path, prompts={"a": "one ", "b": "another "}, default_prompt_name="a")
+    for name in ("a", "b"):
+        found = from_pipeline(folder, prompt_name=name).eval()
+        found.tokenizer.set_evaluation_length(None)
+        np.testing.assert_allclose(found.encode(TEXTS), library.encode(TEXTS, prompt_name=name), atol=1e-5)
+    with pytest.raises(ConfigError, match="a, b") as caught:
+        from_pipeline(folder, prompt_name="c")
+    assert caught.value.key == "model.prompt_name"
+    with pytest.raises(ConfigError, match="exclude") as caught:
+        from_pipeline(folder, prompt_name="a", template="it : {sentence}")
+    assert caught.value.key == "model.prompt_name"
+
+
+def test_a_prompt_that_leaves_no_room(tmp_path: Path) -> None:
+    prompts = {"a": "search the web for : "}
+    folder, _ = st_folder(tmp_path, prompts=prompts, default_prompt_name="a")
+    path = Path(folder) / "sentence_bert_config.json"
+    path.write_text(json.dumps({"max_seq_length": 20}))
+    with pytest.raises(CheckpointError, match="max_length must be at least 3, got 2") as caught:
+        sts_lightning.load(folder)
+    assert caught.value.key == "model.name"
+
+
+def test_a_setting_takes_precedence_over_the_pipeline(tmp_path: Path) -> None:
+    folder, library = st_folder(
+        tmp_path,
+        dense=((8, nn.Tanh()),),
+        normalize=True,
+        prompts={"a": "one "},
+        default_prompt_name="a",
+    )
+    encoder = from_pipeline(
+        folder,
+        pooling="cls",
+        projection="none",
+        normalize=False,
+        template="{sentence}",
+        max_length=20,
+        limit=30,
+    ).eval()
+    assert (encoder.pooling, encoder.dimension, encoder.normalize) == ("cls", 32, False)
+    assert (encoder.tokenizer.max_length, encoder.tokenizer.limit) == (20, 30)
+    hidden = library[0].model(**library.tokenizer(["a dog"], return_tensors="pt")).last_hidden_state[0, 0]
+    np.testing.assert_allclose(encoder.encode(["a dog"])[0], hidden.detach().numpy(), atol=1e-5)
+
+
+def test_the_layer_of_an_export_may_be_another_one(tmp_path: Path) -> None:
+    folder = write(tiny("bert"), tmp_path)
+    (Path(folder) / "sts_lightning.json").write_text('{"pooling": "mean", "layer": -2, "max_length": 64}')
+    assert from_pipeline(folder).layer == -2
+    assert from_pipeline(folder, layer=-1).layer == -1
+    with pytest.raises(ValueError, match="max_length must be at least 3, got 0"):
+        from_pipeline(folder, max_length=0)
+
+
+def test_new_layers_in_place_of_trained_ones(tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, dense=((8, nn.Tanh()),))
+    for projection in ("train", "always"):
+        with pytest.raises(ConfigError) as caught:
+            from_pipeline(folder, projection=projection)  # type: ignore[arg-type]
+        assert caught.value.key == "model.projection"
+        assert "none" in str(caught.value.hint)
+
+
+def unpooled_prompt(folder: Path) -> None:
+    settings = {"prompts": {"a": "one "}, "default_prompt_name": "a"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    (folder / "1_Pooling" / "config.json").write_text('{"embedding_dimension": 32, "include_prompt": false}')
+
+
+def lower_case(folder: Path) -> None:
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"do_lower_case": True}))
+    path = folder / "tokenizer.json"
+    settings = json.loads(path.read_text())
+    settings["normalizer"]["lowercase"] = False
+    path.write_text(json.dumps(settings))
+
+
+def residual(folder: Path) -> None:
+    path = folder / "2_Dense" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"use_residual": True}))
+
+
+def other_output(folder: Path) -> None:
+    (folder / "sentence_bert_config.json").write_text('{"model_args": {"num_hidden_layers": 1}}')
+
+
+def kernel(folder: Path) -> None:
+    (folder / "sentence_bert_config.json").write_text('{"config_args": {"_attn_implementation": "org/x"}}')
+
+
+def kernel_in_config(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"_attn_implementation": "org/x"}))
+
+
+def method(folder: Path) -> None:
+    called = {"text": {"method": "push_to_hub", "method_output_name": "last_hidden_state"}}
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"modality_config": called}))
+
+
+def adapter(folder: Path) -> None:
+    (folder / "adapter_config.json").write_text('{"auto_mapping": {"parent_library": "mine"}}')
+
+
+def sub_folder(folder: Path) -> None:
+    path = folder / "modules.json"
+    path.write_text(
+        json.dumps([module | {"path": module["path"] or "0"} for module in json.loads(path.read_text())])
+    )
+
+
+def shorter_vectors(folder: Path) -> None:
+    (folder / "config_sentence_transformers.json").write_text('{"truncate_dim": 4}')
+
+
+def max_pooling(folder: Path) -> None:
+    (folder / "1_Pooling" / "config.json").write_text('{"embedding_dimension": 32, "pooling_mode": "max"}')
+
+
+def named_activation(folder: Path) -> None:
+    path = folder / "2_Dense" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "os.system"}))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (unpooled_prompt, "vectors are others"),
+        (lower_case, "vectors are others"),
+        (residual, "vectors are others"),
+        (other_output, "a transformer with num_hidden_layers"),
+        (kernel, "a transformer with _attn_implementation"),
+        (kernel_in_config, "asks for the kernel org/x, which is code"),
+        (method, "a transformer with push_to_hub"),
+        (sub_folder, r"the modules \S*Transformer in '0'"),
+        (adapter, r"a transformer with adapter_config\.json"),
+        (shorter_vectors, "vectors are others"),
+        (max_pooling, "vectors are others"),
+        (named_activation, r"activation os\.system"),
+    ],
+)
+def test_what_has_no_equivalent_is_rejected(
+    change: Callable[[Path], None], message: str, tmp_path: Path
+) -> None:
+    folder, _ = st_folder(tmp_path, dense=((32, nn.Tanh()),))
+    change(Path(folder))
+    with pytest.raises(ConfigError, match=message) as caught:
+        from_pipeline(folder)
+    assert caught.value.key == "model.name"
+
+
+@pytest.mark.parametrize("kind", ["os.system", "mine.Mine", "sentence_transformers.base.modules.Router"])
+@pytest.mark.parametrize("trust", [False, True])
+def test_modules_of_other_classes_are_not_run(kind: str, trust: bool, tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path)
+    (Path(folder) / "mine.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\nclass Mine: pass\n")
+    path = Path(folder) / "modules.json"
+    modules = json.loads(path.read_text())
+    for position in (0, 1):
+        changed = [{**module, "type": kind} if i == position else module for i, module in enumerate(modules)]
+        path.write_text(json.dumps(changed))
+        with pytest.raises(ConfigError, match=f"the modules .*{kind}"):
+            from_pipeline(folder, trust_remote_code=trust)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", ["os.system", "mine.Mine"])
+def test_the_library_runs_no_code_of_a_folder_either(kind: str, tmp_path: Path) -> None:
+    """Whatever our own list of modules admits, the library asks for consent."""
+    folder, _ = st_folder(tmp_path)
+    (Path(folder) / "mine.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\nclass Mine: pass\n")
+    path = Path(folder) / "modules.json"
+    modules = json.loads(path.read_text())
+    path.write_text(json.dumps([{**modules[0], "type": kind}, *modules[1:]]))
+    with pytest.raises(ValueError, match="trust_remote_code"):
+        SentenceTransformer(folder, device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+class Call:
+    """An object that writes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("part", ["", "2_Dense"])
+def test_pickled_weights_are_not_run(part: str, tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, dense=((8, nn.Tanh()),))
+    (Path(folder) / part / "model.safetensors").unlink()
+    torch.save({"linear.weight": Call(tmp_path / "run")}, Path(folder) / part / "pytorch_model.bin")
+    with pytest.raises(UserError):
+        from_pipeline(folder)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("wrong", ["absent", "cut", "not finite"])
+def test_weights_of_a_dense_layer(wrong: str, tmp_path: Path) -> None:
+    folder, _ = st_folder(tmp_path, dense=((8, nn.Tanh()),))
+    path = Path(folder) / "2_Dense" / "model.safetensors"
+    weights = load_file(path)
+    if wrong == "absent":
+        path.unlink()
+    elif wrong == "cut":
+        path.write_bytes(path.read_bytes()[:50])
+    else:
+        save_file({**weights, "linear.bias": weights["linear.bias"] * torch.nan}, path)
+    with pytest.raises(UserError, match=folder):
+        from_pipeline(folder)
+
+
+def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, _ = st_folder(tmp_path)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(ConfigError) as caught:
+        sts_lightning.load(folder)
+    assert caught.value.hint == "pip install 'sts-lightning[st]'"
+    assert sts_lightning.load(write(tiny("bert"), tmp_path / "bare")).encode(TEXTS).shape == (5, 32)
+
+
+def test_the_packaged_copy(monkeypatch: pytest.MonkeyPatch, config: Config) -> None:
+    """It needs no further library, whose vectors it gives."""
+    hub_id, _, revision = config().model.name.partition("@")
+    copy = packaged_copy(hub_id, revision)
+    if copy is None:
+        pytest.skip("the extra offline is not installed")
+    expected = SentenceTransformer(str(copy), device="cpu").encode(TEXTS)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    np.testing.assert_allclose(sts_lightning.load(hub_id).encode(TEXTS), expected, atol=4e-7)
+
+
+EXPORTED: dict[str, Any] = {"pooling": "last_token", "template": "it : {sentence} .", "max_length": 40}
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"projection": "always"}, ConfigError, "projection=always"),
+        ({"denoise_evaluation": True}, ConfigError, "denoise_evaluation=true"),
+        ({"pooling": "max"}, CheckpointError, "pooling: Input should be .*got 'max'"),
+        ({"text_edit": "lower"}, CheckpointError, "text_edit: Input should be"),
+        ({"max_length": "40"}, CheckpointError, "max_length: Input should be a valid integer"),
+        ({"layer": -9}, CheckpointError, "layer must lie between"),
+        ({"bidirectional_layers": -1}, CheckpointError, "bidirectional_layers: Input should be greater"),
+    ],
+)
+def test_settings_of_an_export(
+    change: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    folder = write(tiny("bert"), tmp_path)
+    (tmp_path / OWN_FILE).write_text(json.dumps(EXPORTED | change))
+    with pytest.raises(error, match=message):
+        sts_lightning.load(folder)
+
+
+def test_another_pooling_than_that_of_the_pipeline_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, _ = st_folder(tmp_path, pooling="cls")
+    with caplog.at_level(logging.WARNING, "sts_lightning"):
+        SentenceEncoder.from_pretrained(folder, pooling="mean")
+    (record,) = [record for record in caplog.records if record.name.startswith("sts_lightning")]
+    assert "pooling cls, not mean; model=encoder" in record.getMessage()
+    caplog.clear()
+    SentenceEncoder.from_pretrained(folder, pooling="cls")
+    SentenceEncoder.from_pretrained(folder, pooling="mean", template="it : {sentence}")
+    assert [record for record in caplog.records if record.name.startswith("sts_lightning")] == []
+
+
+@pytest.mark.parametrize(("model_type", "pooling"), [("bert", "mean"), ("llama", "last_token")])
+def test_a_model_without_a_pipeline(model_type: str, pooling: str, tmp_path: Path) -> None:
+    encoder = sts_lightning.load(write(tiny(model_type), tmp_path))
+    assert encoder.pooling == pooling
+    assert not encoder.normalize
+    assert encoder.tokenizer.evaluation_length == 256  # the positions of the model
+
+
+@pytest.mark.parametrize("case", ["two dense layers", "prompt", "mean, normalised"])
+def test_in_trained_out_and_in_again(case: str, tmp_path: Path, config: Config) -> None:
+    folder, _ = st_folder(tmp_path, **PIPELINES[case])
+    start = [text for text in SHORT_RUN if not text.startswith("model=")]
+    steps = ["trainer.max_epochs=-1", "trainer.max_steps=3", "optim.lr=1e-2", "evaluation.final=false"]
+    train_in(tmp_path / "run", config("model=encoder", f"model.name={folder}", *start, *steps))
+    trained = sts_lightning.load(tmp_path / "run").encode(TEXTS)
+    assert abs(trained - sts_lightning.load(folder).encode(TEXTS)).max() > 1e-3
+    export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(TEXTS), trained, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model=tiny_bert", "prompt=promptbert"],
+        ["model=tiny_mistral", "prompt=eol", "evaluation.text_edit=official"],
+        ["model=tiny_bert", "model.projection=always", "model.pooling=cls"],
+    ],
+    ids=["mask", "edited", "projection"],
+)
+def test_an_export_of_a_template_comes_in_again(overrides: list[str], tmp_path: Path, config: Config) -> None:
+    start = [text for text in SHORT_RUN if not text.startswith("model=")]
+    train_in(tmp_path / "run", config(*start, *overrides, "evaluation.final=false"))
+    expected = sts_lightning.load(tmp_path / "run").encode(TEXTS)
+    export(tmp_path / "run", tmp_path / "st", "sentence-transformers")
+    np.testing.assert_allclose(sts_lightning.load(tmp_path / "st").encode(TEXTS), expected, atol=1e-5)
+    export(tmp_path / "run", tmp_path / "merged", "merged")
+    if "model.projection=always" in overrides:
+        with pytest.raises(ConfigError, match=r"projection") as caught:
+            sts_lightning.load(tmp_path / "merged")
+        assert caught.value.key == "model.name"
+        return
+    merged = sts_lightning.load(tmp_path / "merged")
+    np.testing.assert_allclose(merged.encode(TEXTS), expected, atol=1e-5)
+    if merged.text_edit == "official":
+        with pytest.raises(UserError) as edited:
+            edit_and_cut(merged, "none", None)
+        assert edited.value.key == "evaluation.text_edit"
+
+
+@pytest.mark.parametrize(
+    ("trained_for", "normalize", "said"),
+    [
+        ("dot", False, "trained for similarity 'dot'"),
+        ("manhattan", True, "trained for similarity 'manhattan'"),
+        ("dot", True, None),
+        ("cosine", False, None),
+    ],
+)
+def test_a_model_for_another_similarity_is_named(
+    trained_for: str, normalize: bool, said: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other library says by itself which cosines would have been the same."""
+    folder, library = st_folder(tmp_path, normalize=normalize, similarity_fn_name=trained_for)
+    encoder = sts_lightning.load(folder)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == (said is not None) and all(str(said) in warning for warning in warnings)
+    vectors = library.encode(TEXTS)
+    same = np.allclose(encoder.similarity(vectors, vectors), library.similarity(vectors, vectors), atol=1e-5)
+    assert same == (said is None)

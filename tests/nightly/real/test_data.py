@@ -1,0 +1,159 @@
+"""Counts of the real data, against those of the papers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from sts_lightning.core.choices import SentEvalText
+from sts_lightning.data.dev_suite import parts_of
+from sts_lightning.data.fetch.get import get, load_sources
+from sts_lightning.data.fetch.manifest import read_manifest, take_stock
+from sts_lightning.data.fetch.parts import PARTS
+from sts_lightning.data.nli import NLIPairsData, NLITripletsData
+from sts_lightning.data.overlap import OverlapFilter
+from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
+from sts_lightning.data.readers.moses import is_prepared
+from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, text_found
+from sts_lightning.data.sentences import SentencesData
+from sts_lightning.data.sts import STSData
+from sts_lightning.data.tables import pairs_of, values_of
+from tests.support.hub_server import Hub
+from tests.support.published_files import SIMCSE, tar
+
+
+def test_sizes_of_the_seven_tasks(data_root: str) -> None:
+    sizes = {task.name: sum(map(len, task.subsets.values())) for task in load_sts_tasks(data_root)}
+    assert sizes == {
+        "STS12": 3108,
+        "STS13": 1500,
+        "STS14": 3750,
+        "STS15": 3000,
+        "STS16": 1186,
+        "STSB": 1379,
+        "SICKR": 4927,
+    }
+    assert len(load_stsb(data_root, "dev")) == 1500
+
+
+@pytest.mark.parametrize(
+    ("how", "kept"), [("exact", (991, 4407)), ("none", (5749, 4500)), ("normalized", (951, 4367))]
+)
+@pytest.mark.parametrize("text", get_args(SentEvalText))
+def test_sizes_of_the_filtered_corpus(
+    data_root: str, how: OverlapFilter, kept: tuple[int, int], text: SentEvalText
+) -> None:
+    data = STSData(data_root, batch_size=64, seed=1, filter=how, senteval_text=text)
+    data.setup()
+    assert data.text == text
+    assert tuple(count.kept for count in data.counts) == kept
+    assert len(data.train) == sum(kept)
+    assert not data.trained_on.differs
+
+
+def test_every_file_is_raw_and_is_recognised_once_prepared(data_root: str) -> None:
+    for text in get_args(SentEvalText):
+        tasks = load_sts_tasks(data_root, text=text)
+        tables = {name: table for task in tasks for name, table in task.subsets.items()}
+        for name, table in tables.items():
+            assert text_found([table]) == text, name
+            sentences = [*table["sentence1"], *table["sentence2"]]
+            assert is_prepared(sentences, lower=tasks[-1].subsets["test"] is not table) == (text != "raw"), (
+                name
+            )
+
+
+@pytest.mark.parametrize("text", get_args(SentEvalText))
+def test_sizes_of_the_dev_suite(data_root: str, text: SentEvalText) -> None:
+    data = STSData(data_root, batch_size=64, seed=1, senteval_text=text, dev="suite")
+    data.setup()
+    sizes = {name: rows.stop - rows.start for name, rows in parts_of(data.dev).items()}
+    assert sizes == {"stsb": 361, "sick": 486, "news": 495, "nli": 500, "paraphrase": 500}
+    assert [count.dropped["in the dev set"] for count in data.sources] == [497, 11]
+    assert data.text == text
+
+
+def test_clean_sts_b_dev_is_the_part_of_the_suite(data_root: str) -> None:
+    clean, suite = (STSData(data_root, batch_size=64, seed=1, dev=dev) for dev in ("stsb_clean", "suite"))
+    clean.setup()
+    suite.setup()
+    assert len(clean.dev) == 361
+    assert pairs_of(clean.dev) == pairs_of(suite.dev.select(range(361)))
+    assert [count.dropped["in the dev set"] for count in clean.sources] == [1, 8]
+
+
+def test_no_pair_of_the_dev_suite_is_in_a_test_set_or_trained_on(data_root: str) -> None:
+    def key(pair: tuple[str, str]) -> tuple[str, ...]:
+        return tuple(sorted("".join(filter(str.isalnum, text.lower())) for text in pair))
+
+    data = NLITripletsData(data_root, batch_size=64, seed=1, dev="suite")
+    data.setup()
+    suite = [key(pair) for pair in pairs_of(data.dev)]
+    assert len(set(suite)) == len(suite) == 2342
+    for task in load_sts_tasks(data_root):
+        for table in task.subsets.values():
+            assert not {key(pair) for pair in pairs_of(table)} & set(suite), task.name
+    first, second, third = (values_of(data.train, f"sentence{view}") for view in (1, 2, 3))
+    for pairs in (zip(first, second, strict=True), zip(first, third, strict=True)):
+        assert not {key(pair) for pair in pairs} & set(suite)
+    assert sum(count.dropped["in the dev set"] for count in data.sources) > 0
+
+
+def test_number_of_triplets(data_root: str) -> None:
+    data = NLITripletsData(data_root, batch_size=64, seed=1)
+    data.setup()
+    assert len(data.train) == 59278
+    assert str(data.trained_on) == "59,278 of 275,601 triplets"
+
+
+def test_positives_of_the_filtered_corpus(data_root: str) -> None:
+    data = STSData(data_root, batch_size=64, seed=1, positives_from=4.0)
+    data.setup()
+    assert [count.kept for count in data.counts] == [230, 1313]  # 1,543 together, as published
+    assert data.label == "none"
+    assert min(data.train["label"]) == 4.0
+
+
+def test_number_of_pairs_and_of_each_class(data_root: str) -> None:
+    data = NLIPairsData(data_root, batch_size=64, seed=1, filter="none")
+    labels = np.asarray(data.load_train()["label"])
+    assert np.bincount(labels).tolist() == [93336, 86400, 88165]
+    clean = NLIPairsData(data_root, batch_size=64, seed=1)
+    assert len(clean.load_train()) == len(labels) - 1  # one pair stands in a test set
+    assert clean.counts[0].dropped["in a test set (exact)"] == 1
+
+
+def test_number_of_sentences(data_root: str) -> None:
+    assert len(SentencesData(data_root, batch_size=64, seed=1).load_train()) == 84254
+
+
+def test_sizes_of_the_transfer_tasks(data_root: str) -> None:
+    found = {
+        task.name: [len(split.labels) for split in (task.train, task.dev, task.test) if split is not None]
+        for task in load_transfer_tasks(data_root, TRANSFER_TASKS)
+    }
+    assert found == {
+        "MR": [10662],
+        "CR": [3775],
+        "SUBJ": [10000],
+        "MPQA": [10606],
+        "SST2": [67349, 872, 1821],
+        "TREC": [5452, 500],
+        "MRPC": [4076, 1725],
+    }
+
+
+def test_fetched_files_are_those_of_the_archive(data_root: str, hub: Hub, tmp_path: Path) -> None:
+    folder = Path(data_root) / "senteval"
+    parts = [PARTS["sts"], PARTS["transfer"]]
+    names = [name.removeprefix("senteval/") for part in parts for name in part.files]
+    hub.add(SIMCSE, {"senteval.tar": tar({name: (folder / name).read_bytes() for name in names})})
+    get(parts, {name: replace(source, revision="main") for name, source in load_sources().items()}, tmp_path)
+    for name in names:
+        assert (tmp_path / "senteval" / name).read_bytes() == (folder / name).read_bytes()
+    assert read_manifest(tmp_path)["sts"]["rows"] == 31_099
+    assert {stock.state for stock in take_stock(tmp_path, {}) if stock.part in parts} == {"complete"}

@@ -1,0 +1,1 @@
+from tests.runs.conftest import uninterrupted as uninterrupted

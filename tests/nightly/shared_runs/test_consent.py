@@ -1,0 +1,101 @@
+"""What needs the user's word, and that the word is enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig
+
+import sts_lightning
+from sts_lightning.core.errors import ConfigError, UntrustedError
+from sts_lightning.workflows.command import train_in
+from tests.runs.test_consent import own as own
+from tests.support.run_entries import SHORT, edit, train_py
+
+Config = Callable[..., DictConfig]
+
+
+def test_how_to_resume_names_the_consent(
+    own: str, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = []
+
+    def stop(*arguments: Any, **settings: Any) -> None:
+        commands.append(arguments[6])
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("sts_lightning.workflows.build.make_trainer", stop)
+    for name, more in (("own", [f"loss._target_={own}"]), ("plain", [])):
+        with pytest.raises(ConfigError, match="enough"):
+            train_in(tmp_path / name, config(*SHORT[:-1], *more))
+    assert commands[0].endswith(f"resume={tmp_path / 'own'} --trust {own}")
+    assert commands[1].endswith(f"resume={tmp_path / 'plain'}")
+
+
+def test_code_of_a_model_with_the_users_word(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.support.run_changes import model_folder, of_that_folder
+
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    marker, run = tmp_path / "marker", tmp_path / "run"
+    train_in(run, config(*SHORT[:-1]))
+    model_folder(run / "model", marker)
+    path = run / "model" / "tokenizer_config.json"
+    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "auto_map"}))
+    edit(run / "config.yaml", of_that_folder(run / "model", trust_remote_code=True))
+    with pytest.raises(UntrustedError, match="trust_remote_code=True"):
+        sts_lightning.load(run, trust=["model.trust_remote_code", "trust_remote_code"])
+    assert not marker.exists()
+    encoder = sts_lightning.load(run, trust_remote_code=True)
+    assert type(encoder.backbone).__name__ == "Model"
+    assert marker.exists()
+
+
+@pytest.mark.usefixtures("keeps_state")
+def test_stages_with_a_class_of_the_users_own(
+    own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command that composes them needs no consent; the one that resumes them does."""
+    settings = [text for text in SHORT if not text.startswith("name=")]
+    stages = ["+stages.one.experiment=stage2", "+stages.two.experiment=stage2", "name=both"]
+    both = tmp_path / "both"
+    train_py(both, *settings, *stages, f"loss._target_={own}")
+    assert (both / "two" / "metrics.json").is_file()
+    (both / "two" / "metrics.json").unlink()
+    with pytest.raises(UntrustedError, match=r"stages\.yaml: stage one"):
+        train_py(tmp_path / "out", f"resume={both}")
+    train_py(tmp_path / "out", f"resume={both}", "--trust", own)
+    assert (both / "two" / "metrics.json").is_file()
+
+
+def test_resume_takes_no_other_settings(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"leave out seed=2\."):
+        train_py(tmp_path / "out", f"resume={tmp_path}", "--trust=a", "--trust-remote-code", "seed=2")
+
+
+@pytest.mark.usefixtures("keeps_state")
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["callbacks=[ema,rank_monitor]", "logger=default", "+trainer.extra.benchmark=true"],
+        ["+model.adapter._target_=peft.LoraConfig", "+model.adapter.target_modules=[query]"],
+    ],
+)
+def test_a_runs_own_folder_passes(more: list[str], config: Config, tmp_path: Path) -> None:
+    """With callbacks, loggers, arguments of Lightning's Trainer and an adapter."""
+    run = tmp_path / "run"
+    train_in(
+        run,
+        config(*[text for text in SHORT[:-1] if "logger=default" not in more or text != "logger=csv"], *more),
+    )
+    for name in ("best", "last"):
+        torch.load(run / "checkpoints" / f"{name}.ckpt", weights_only=True)
+    (run / "metrics.json").unlink()
+    train_py(tmp_path / "out", f"resume={run}")
+    assert (run / "metrics.json").is_file()

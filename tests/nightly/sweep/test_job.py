@@ -1,0 +1,143 @@
+"""One job of a sweep: folder, process and result."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig
+
+from sts_lightning.config.compose import compose_job
+from sts_lightning.config.options import Options, using
+from sts_lightning.config.trust import NOTHING, Trust
+from sts_lightning.core.errors import RunningElsewhereError
+from sts_lightning.runs.lock import is_locked
+from sts_lightning.sweep.job import (
+    Job,
+    Resources,
+    job_folder,
+    job_trust,
+    result,
+    run_job,
+    signal_job,
+)
+from sts_lightning.sweep.local import run_jobs
+from tests.conftest import CONF, ROOT, SHORT_RUN
+from tests.unit.sweep.conftest import alone, jobs, starts
+
+
+def test_sigterm_in_the_first_evaluation_of_a_job(tmp_path: Path) -> None:
+    overrides = (*SHORT_RUN, "data.dev_size=2000", "trainer.max_steps=2", "logger=csv", "name=x")
+    job = Job(0, overrides, tmp_path / "job", script=str(ROOT / "train.py"))
+    worker = threading.Thread(target=run_job, args=(job, Resources({})))
+    worker.start()
+    deadline = time.monotonic() + 120
+    while not (job.folder / "config.yaml").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    signal_job(job, signal.SIGTERM)
+    worker.join()
+    assert (job.state, job.score, job.problem) == ("stopped", None, "it was stopped by SIGTERM")
+    output = (job.folder / "output.log").read_text()
+    assert "stopped by SIGTERM before the first checkpoint. Start it again with the same command" in output
+    assert "Traceback" not in output
+    run_job(job, Resources({}))
+    assert job.state == "done"
+    output = (job.folder / "output.log").read_text()
+    assert output.count("has no checkpoint yet: starting it again from the beginning") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs prctl")
+def test_a_job_saves_and_stops_when_its_sweep_is_killed(tmp_path: Path) -> None:
+    """As Ray kills the worker that waits for a job of a cancelled sweep."""
+    overrides = (*SHORT_RUN, "data.train_size=4000", "data.batch_size=4", "trainer.save_every=1", "name=x")
+    folder = tmp_path / "job"
+    code = (
+        "from pathlib import Path; from sts_lightning.sweep.job import *\n"
+        f"job = Job(0, {overrides!r}, Path({str(folder)!r}), script={str(ROOT / 'train.py')!r})\n"
+        "run_job(job, Resources({}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 240
+    while not (folder / "checkpoints" / "last.ckpt").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while is_locked(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_locked(folder)
+    assert "stopped by SIGTERM after step " in (folder / "output.log").read_text()
+    assert result(folder) is None
+
+
+def test_a_job_that_outlives_a_killed_sweep_is_not_run_twice(tmp_path: Path, script: Path) -> None:
+    """As train.py does where the system has no signal for it."""
+    code = (
+        "import sys; from pathlib import Path; from sts_lightning.sweep.job import *\n"
+        f"sys.argv = [{str(script)!r}]\n"
+        f"run_job(Job(0, ('what=slow',), Path({str(tmp_path / 'slow0')!r})), Resources({{}}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "slow0" / "starts").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    (again,) = jobs(tmp_path, "slow")
+    with pytest.raises(RunningElsewhereError):
+        run_jobs([again], alone())
+    assert again.state == "runs elsewhere"
+    while is_locked(again.folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    (again,) = jobs(tmp_path, "slow")
+    run_jobs([again], alone())
+    assert again.state == "was done"
+    assert len(starts(again)) == 1
+
+
+def test_a_folder_belongs_to_a_configuration() -> None:
+    def folder(*overrides: str) -> Path:
+        return job_folder(compose("train", [*SHORT_RUN, "name=x", *overrides], return_hydra_config=True))
+
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert folder("seed=1") == folder("seed=1", "data_root=elsewhere")
+        assert folder("seed=1") != folder("seed=2")
+        assert folder("optim.lr=5e-5") == folder()
+        assert folder("name=y").parent == Path("runs/y")
+
+
+def test_a_sweep_hands_over_what_its_own_jobs_name(tmp_path: Path) -> None:
+    """And no more: a name that only the folder has is not in it."""
+
+    def compose(overrides: list[str]) -> DictConfig:
+        return compose_job("train", tuple(overrides))
+
+    own = ["loss._target_=my.Loss", "model.trust_remote_code=true", "model=minilm"]
+    assert job_trust(compose(own), own, compose) == Trust.of(["my.Loss"], True)
+    plain = [*SHORT_RUN, "experiment=simcse_unsup", "callbacks=rank_monitor"]
+    assert job_trust(compose(plain), plain, compose) == NOTHING
+    with using(Options(Trust.of(["a.B"], False))):
+        assert job_trust(compose(plain), plain, compose) == Trust.of(["a.B"], False)
+    stages = [
+        "+stages.one.experiment=stage2",
+        "+stages.one.loss._target_=my.Inner",
+        "+callbacks.mine._target_=my.Callback",
+    ]
+    assert job_trust(compose(stages), stages, compose) == Trust.of(["my.Inner", "my.Callback"], False)
+
+
+def test_a_cut_job_is_resumed_with_its_consent(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import pathlib, sys\npathlib.Path('told').write_text(' '.join(sys.argv[1:]))\n")
+    script.write_text(script.read_text().replace("'told'", repr(str(tmp_path / "told"))))
+    folder = tmp_path / "job"
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "last.ckpt").touch()
+    job = Job(0, ("seed=1",), folder, script=str(script), trust=Trust.of(["my.Loss"], True))
+    run_job(job, Resources({}))
+    assert (tmp_path / "told").read_text() == f"resume={folder} --trust my.Loss --trust-remote-code"

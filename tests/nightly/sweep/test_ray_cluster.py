@@ -1,0 +1,99 @@
+"""Jobs on a real Ray cluster on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sts_lightning.core.errors import ConfigError, FailedJobsError, UserError
+from sts_lightning.core.signals import Stopped, listening
+from sts_lightning.sweep import cluster
+from sts_lightning.sweep.cluster import submit_to_ray, watch
+from sts_lightning.sweep.job import Demand, Job
+from tests.unit.sweep.conftest import jobs, starts
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "POLL", 0.1)
+
+
+@pytest.fixture(scope="module")
+def ray_address() -> Iterator[str]:
+    """A cluster with two cores and two pretended GPUs."""
+    ray = pytest.importorskip("ray")
+    # Workers find the tests' module by the path of this process.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(["src", *sys.path]))
+        patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        before = signal.getsignal(signal.SIGTERM)
+        context = ray.init(
+            num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+        )
+        signal.signal(signal.SIGTERM, before)
+        yield context.address_info["address"]
+        ray.shutdown()
+
+
+def test_ray_runs_fails_and_skips(tmp_path: Path, ray_address: str, caplog: pytest.LogCaptureFixture) -> None:
+    planned = jobs(tmp_path, "one", "fail", "three")
+    with pytest.raises(UserError, match=r"1 of 3 jobs failed; see .*fail1/output.log"):
+        for job in planned:
+            job.demand = Demand(1)
+        watch(planned, submit_to_ray(planned, ray_address, 1, None, None))
+    assert [job.state for job in planned] == ["done", "failed", "done"]
+    assert [job.score for job in planned] == [53.0, None, 55.0]
+    assert "error: it went wrong; see" in caplog.text
+    assert {starts(job)[0][1] for job in planned} <= {"0", "1"}  # the GPU that Ray gave it
+    again = jobs(tmp_path, "one", "two")
+    watch(again, submit_to_ray(again, ray_address, 1, None, None))
+    assert [job.state for job in again] == ["was done", "done"]
+    assert len(starts(again[0])) == 1
+
+
+def test_the_sweep_still_hears_a_stop_signal_after_ray_has_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in that does what `ray.init` does to the handler of SIGTERM."""
+    heard: list[str] = []
+
+    def init(**_: object) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: heard.append("Ray"))
+
+    ray = SimpleNamespace(is_initialized=lambda: False, init=init, cluster_resources=lambda: {"CPU": 0})
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with listening():
+        with pytest.raises(ConfigError, match="the Ray cluster has 0"):
+            submit_to_ray(jobs(tmp_path, "one"), None, 1, None, None)
+        with pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGTERM)
+    assert not heard
+
+
+def test_ray_has_no_room(tmp_path: Path, ray_address: str) -> None:
+    (job,) = jobs(tmp_path, "one")
+    with pytest.raises(ConfigError, match="a job needs 5 CPUs, but the Ray cluster has 2"):
+        submit_to_ray([job], ray_address, 5, None, None)
+    job.demand = Demand(5, required=True)
+    with pytest.raises(ConfigError, match="a job of the sweep needs 5 GPUs, but 2 are visible"):
+        submit_to_ray([job], ray_address, 1, None, None)
+
+
+def test_ray_places_a_job_after_its_stage(tmp_path: Path, ray_address: str) -> None:
+    stage = Job(0, ("what=wait",), tmp_path / "stages" / "first", stage="first")
+    bad = Job(0, ("what=fail",), tmp_path / "stages" / "bad", stage="first")
+    after, skipped, free = jobs(tmp_path, "after", "skipped", "free")
+    after.needs, skipped.needs = (stage.folder,), (bad.folder,)
+    planned = [stage, bad, after, skipped, free]
+    with pytest.raises(FailedJobsError, match="1 of 5 jobs failed; 1 that start"):
+        watch(planned, submit_to_ray(planned, ray_address, 1, None, None))
+    assert [job.state for job in planned] == ["done", "failed", "done", "not run", "done"]
+    assert float(starts(after)[0][-1]) > (stage.folder / "metrics.json").stat().st_mtime
+    assert not (skipped.folder / "starts").exists()

@@ -1,0 +1,68 @@
+"""A training run that fails or is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows import command
+from tests.conftest import EXACT
+
+
+def test_batches_without_contrast_are_counted(
+    config: Callable[..., DictConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CoSENT is exactly 0 in them; 49 pairs of which two are similar, one alone in its batch."""
+    head = "sentence1,sentence2,score\n"
+    (tmp_path / "a.csv").write_text(head + "".join(f"a {i},b {i},{5 * (i < 2)}\n" for i in range(49)))
+    (tmp_path / "dev.csv").write_text(head + "c,d,0\ne,e,5\n")
+    own = ["model=tiny_bert", EXACT, "data=pairs_file", f"path={tmp_path}/a.csv", "logger=csv"]
+    own += [f"data.dev_path={tmp_path}/dev.csv", "data.batch_size=8", "trainer.max_epochs=1"]
+    with caplog.at_level("INFO"):
+        command.train_in(tmp_path / "run", config(*own, "loss=cosent", "trainer.log_every_n_steps=1"))
+    losses = [row["train/loss"] for row in RunFolder(tmp_path / "run").history() if "train/loss" in row]
+    assert len(losses) == 6
+    assert losses.count(0) in (4, 5, 6)
+    assert (
+        f"in {losses.count(0)} of 6 batches of the first epoch all scores are equal, and CoSENT"
+        in caplog.text
+    )
+    assert "49 examples, 1 of them left out of each epoch, 6 steps of batch 8" in caplog.text
+    caplog.clear()
+    command.train_in(tmp_path / "mse", config(*own, "loss=cosine_mse"))
+    assert "all scores are equal" not in caplog.text
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_rows_that_share_an_answer(mask: bool, config: Callable[..., DictConfig], tmp_path: Path) -> None:
+    """With one answer in a batch nothing is left to be pushed apart: the loss is 0."""
+    words = ("dogs", "rain", "music", "the sea", "a guitar", "chess", "soup", "maps")
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("anchor,positive\n" + "".join(f"what about {word},see the list\n" for word in words))
+    dev = tmp_path / "dev.csv"
+    dev.write_text("sentence1,sentence2,score\na dog,a cat,1\nrain,snow,3\nchess,chess,5\n")
+    run = config(
+        "model=tiny_bert",
+        "data=triplets_file",
+        "loss=infonce",
+        "data.columns=[anchor,positive]",
+        f"path={pairs}",
+        f"data.dev_path={dev}",
+        "data.batch_size=8",
+        f"loss.mask_repeats={str(mask).lower()}",
+        "trainer.max_epochs=1",
+        "trainer.log_every_n_steps=1",
+        "trainer.micro_batch_size=2",
+        "logger=csv",
+    )
+    command.train_in(tmp_path / "run", run)
+    (loss,) = (
+        row["train/loss"]
+        for row in RunFolder(tmp_path / "run").history()
+        if row.get("train/loss") is not None
+    )
+    assert loss == 0 if mask else loss > 1

@@ -1,0 +1,128 @@
+"""Whole runs on small models: run folder, determinism, restoring, bad luck."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.utils.deterministic
+from omegaconf import DictConfig
+
+import sts_lightning
+from sts_lightning.core.errors import CheckpointError, FinishedRunError
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.history import read_history
+from sts_lightning.workflows.command import train_in
+from tests.conftest import SHORT_RUN
+from tests.support.whole_runs import EPOCHS, metrics, same_results, weights
+
+Config = Callable[..., DictConfig]
+
+
+def test_run_folder_holds_everything(uninterrupted: Path) -> None:
+    names = {str(path.relative_to(uninterrupted)) for path in uninterrupted.rglob("*") if path.is_file()}
+    assert {
+        "config.yaml",
+        "metrics.json",
+        "history.csv",
+        "train.log",
+        "checkpoints/best.ckpt",
+        "checkpoints/last.ckpt",
+        "plots/curves.png",
+        "plots/dev_cosines.png",
+    } <= names
+    assert any(name.startswith("tensorboard/events") for name in names)
+    hidden = [name for name in names if "/." in f"/{name}"]
+    assert hidden == [".lock"]  # no temporary file is left
+    result = metrics(uninterrupted)
+    assert result["data"] == [{"source": "toy pairs", "read": 256, "dropped": {}, "weight": 1.0, "kept": 256}]
+    assert result["versions"]["torch"] == torch.__version__
+    assert result["steps"] == 32
+    history = read_history(uninterrupted / "history.csv")
+    assert [row["step"] for row in history] == list(range(33))
+    assert {"train/loss", "lr", "steps_per_second", "tokens_per_second"} <= history[1].keys()
+    scored = [row["step"] for row in history if "dev/spearman" in row]
+    assert scored == [0, 4, 8, 12, 16, 20, 24, 28, 32]
+    assert result["best_step"] == max(history, key=lambda row: row.get("dev/spearman", -1))["step"]
+    assert history[0]["dev/spearman"] == result["dev_untuned"]
+
+
+def test_monitored_score_equals_the_reported_one(uninterrupted: Path) -> None:
+    result = metrics(uninterrupted)
+    row = next(
+        row for row in read_history(uninterrupted / "history.csv") if row["step"] == result["best_step"]
+    )
+    assert row["dev/spearman"] == pytest.approx(result["dev"]["spearman"], abs=1e-2)  # torchmetrics and scipy
+    assert row["dev/pearson"] == pytest.approx(result["dev"]["pearson"], abs=1e-2)
+
+
+def test_learning_rate_warms_up_and_decays_to_zero(uninterrupted: Path) -> None:
+    rates = [row["lr"] for row in read_history(uninterrupted / "history.csv") if "lr" in row]
+    warmup, total, peak = 3, 32, 5e-5
+    expected = [
+        peak * (step / warmup if step < warmup else (total - step) / (total - warmup))
+        for step in range(total)
+    ]
+    assert rates == pytest.approx(expected, rel=1e-6)
+
+
+def test_same_seed_same_numbers(uninterrupted: Path, config: Config, tmp_path: Path) -> None:
+    train_in(tmp_path / "again", config(*EPOCHS))
+    same_results(uninterrupted, tmp_path / "again")
+
+
+def test_a_folder_with_a_run_is_not_overwritten(uninterrupted: Path, config: Config) -> None:
+    before = (uninterrupted / "metrics.json").read_bytes()
+    with pytest.raises(FinishedRunError, match=r"already contains a finished run and .*hydra\.run\.dir"):
+        train_in(uninterrupted, config(*EPOCHS, "seed=2"))
+    assert (uninterrupted / "metrics.json").read_bytes() == before
+
+
+def test_a_finished_run_is_not_resumed(uninterrupted: Path) -> None:
+    before = (uninterrupted / "metrics.json").read_bytes()
+    with pytest.raises(CheckpointError, match="has finished"):
+        train_in(uninterrupted, RunFolder(uninterrupted).load_config(), resume=True)
+    assert (uninterrupted / "metrics.json").read_bytes() == before
+
+
+def test_load_restores_the_tuned_encoder(uninterrupted: Path) -> None:
+    encoder = sts_lightning.load(uninterrupted)
+    assert not encoder.training
+    vectors = encoder.encode(["A dog.", "A cat."])
+    assert vectors.shape == (2, 32)
+    state = weights(uninterrupted)
+    for name, value in encoder.state_dict().items():
+        assert torch.equal(value, state[f"encoder.{name}"])
+
+
+def test_template_pooling_and_precision_come_back(config: Config, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    cfg = config(*SHORT_RUN, "prompt=promptbert", "evaluation.precision=bf16-true", "trainer.max_steps=2")
+    train_in(run, cfg)
+    encoder = sts_lightning.load(run)
+    assert encoder.pooling == "mask_token"
+    assert encoder.tokenizer.template == 'This sentence of "{sentence}" means [MASK].'
+    assert {parameter.dtype for parameter in encoder.parameters()} == {torch.bfloat16}
+    assert {w.dtype for name, w in weights(run).items() if "weight" in name} == {torch.float32}
+
+
+def test_checkpoint_of_another_model_is_refused(uninterrupted: Path, tmp_path: Path) -> None:
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("hidden_size: 32", "hidden_size: 16"))
+    with pytest.raises(CheckpointError, match=r"best\.ckpt does not belong to this model"):
+        sts_lightning.load(run)
+    (run / "metrics.json").unlink()
+    with pytest.raises(CheckpointError, match="the checkpoint does not belong to this model"):
+        train_in(run, RunFolder(run).load_config(), resume=True)
+
+
+def test_weights_stay_in_float32_under_mixed_precision(config: Config, tmp_path: Path) -> None:
+    train_in(tmp_path / "run", config(*SHORT_RUN, "precision=bf16-mixed", "trainer.max_steps=3"))
+    dtypes = {value.dtype for value in weights(tmp_path / "run").values() if value.is_floating_point()}
+    assert dtypes == {torch.float32}

@@ -1,0 +1,35 @@
+"""Exports against sentence-transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from sts_lightning.export.export import export
+from tests.support.exports import DECODER, TEXTS, Config, trained
+
+CASES = {
+    "bert": ([], 1e-5),
+    "bert, cls, projection": (["model.pooling=cls", "model.projection=always"], 1e-5),
+    "bert, mask": (["prompt=promptbert"], 1e-5),
+    "decoder": (DECODER, 1e-5),
+    "decoder, edited": ([*DECODER, "evaluation.text_edit=official"], 1e-5),
+    "4 bit": ([*DECODER, "model.quantization=4bit"], 1e-4),
+    "4 bit bf16": ([*DECODER, "model.quantization=4bit", "model.dtype=bfloat16"], 1e-2),
+    "8 bit": ([*DECODER, "model.quantization=8bit"], 1e-2),  # LLM.int8() rounds activations too
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_sentence_transformers_gives_the_same_vectors(case: str, config: Config, tmp_path: Path) -> None:
+    overrides, tolerance = CASES[case]
+    encoder = trained(tmp_path / "run", config, *overrides)
+    export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    ours = encoder.encode(TEXTS)
+    theirs = model.encode(TEXTS, convert_to_tensor=True).float().numpy()
+    lengths = np.linalg.norm(ours, axis=1, keepdims=True)
+    np.testing.assert_allclose(theirs / lengths, ours / lengths, atol=tolerance)

@@ -1,0 +1,72 @@
+"""What a command says and returns when it ends early."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+import torch
+
+from sts_lightning.cli.errors import reporting
+from sts_lightning.core.errors import ConfigError, FinishedRunError, InterruptedRunError
+from sts_lightning.core.signals import Stopped
+
+
+def after(error: BaseException, capsys: pytest.CaptureFixture[str]) -> tuple[object, str]:
+    """Exit status and message, as the shell sees them."""
+    with pytest.raises(SystemExit) as left, reporting(debug=False):
+        raise error
+    code, said = left.value.code, capsys.readouterr().err
+    return (1, f"{code}\n") if isinstance(code, str) else (code, said)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (ConfigError("wrong.", hint="Do it so."), 1, "error: wrong. Do it so.\n"),
+        (FinishedRunError("finished."), 3, "error: finished.\n"),
+        (InterruptedRunError("stopped.", signal.SIGTERM), 143, "stopped.\n"),
+        (KeyboardInterrupt(), 130, "stopped by Ctrl-C. The same command starts it again.\n"),
+        (Stopped(signal.SIGTERM), 143, "stopped by SIGTERM. The same command starts it again.\n"),
+        (FileNotFoundError(2, "No such file", "a.csv"), 1, "error: a.csv: No such file.\n"),
+        (OSError(28, "No space left"), 1, "error: No space left.\n"),
+    ],
+)
+def test_messages(
+    error: BaseException, status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert after(error, capsys) == (status, message)
+
+
+@pytest.mark.parametrize("error", [torch.cuda.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_memory_that_does_not_suffice(error: BaseException, capsys: pytest.CaptureFixture[str]) -> None:
+    status, said = after(error, capsys)
+    assert status == 1
+    assert "memory ran out" in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("shape"), ConnectionRefusedError(111, "refused"), BrokenPipeError(32, "of a socket")],
+)
+def test_a_mistake_in_the_code_keeps_its_stack_trace(error: Exception) -> None:
+    with pytest.raises(type(error)), reporting(debug=False):
+        raise error
+
+
+def test_a_stop_is_told_in_place_of_the_error_that_it_led_to(capsys: pytest.CaptureFixture[str]) -> None:
+    error = RuntimeError("a thread is gone")
+    error.__context__ = Stopped(signal.SIGTERM)
+    assert after(error, capsys)[0] == 143
+
+
+def test_stack_traces_on_demand() -> None:
+    with pytest.raises(ConfigError), reporting(debug=True):
+        raise ConfigError("wrong.")
+
+
+def test_only_the_first_process_tells_a_stop(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    assert after(InterruptedRunError("stopped."), capsys) == (130, "")

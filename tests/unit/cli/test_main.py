@@ -1,0 +1,114 @@
+"""The program `sts-lightning` itself."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from sts_lightning.cli import main as groups
+from sts_lightning.cli.main import COMMANDS, DATA, PROGRAM, REPRODUCE, RUNS, main
+from sts_lightning.core.conf_folders import ENTRIES, Entry, script_of
+from tests.support.command_line import leaves
+from tests.unit.runs.test_predictions import write_predictions
+
+
+def test_there_are_eleven_commands() -> None:
+    names = "train eval data plan reproduce export score leaks runs average ceiling"
+    assert [*COMMANDS] == names.split()
+
+
+PATHS = [
+    *([name] for name, known in COMMANDS.items() if isinstance(known, str)),
+    *(["data", name] for name in DATA),
+    *(["reproduce", name] for name in REPRODUCE),
+    *(["runs", name] for name in RUNS),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_each_command_is_there_and_takes_no_option_that_swallows_what_follows(path: list[str]) -> None:
+    command: click.Command = PROGRAM
+    context = click.Context(PROGRAM)
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, name)
+        assert found is not None
+        command, context = found, click.Context(found, context, name)
+    assert command.name == path[-1]
+    assert command.help
+    assert [one for one in command.params if isinstance(one, click.Option) and one.nargs < 0] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["runs", "--de"], "error: No such option '--de'"),
+        (["runs", "--bes"], "'--best'"),
+        (["runz"], "there is no command 'runz'. Did you mean runs? See `sts-lightning --help`."),
+        (["seeds"], "There are: train, eval, data, "),
+        (["score"], "Missing argument 'MODEL'. See `sts-lightning score --help`."),
+        ([], "Missing command"),
+        (["runs", "compare", "a"], "--to"),
+    ],
+)
+def test_wrong_command_lines(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(arguments)
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.startswith("error: ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["runs", "compare", "RUN", "--to", "RUN", "--resamples", "0"], "--resamples"),
+        (["runs", "compare", "NAN", "--to", "RUN"], "nan/predictions.npz"),
+        (["leaks", "FILE", "--against", "FILE", "--write", "MISSING/w.csv"], "--write"),
+        (["leaks", "FILE", "--against", "FILE", "--list", "FOLDER"], "--list"),
+        (["leaks", "FILE", "--near", "nan"], "--near"),
+        (["leaks", "FILE", "--near", "2"], "--near"),
+        (["leaks", "FILE", "--columns", "sentence1", "sentence1"], "--columns"),
+        (["runs", "FOLDER", "--csv", "MISSING/a.csv"], "--csv"),
+        (["export", "FOLDER", "FILE/x"], "config.yaml"),
+    ],
+)
+def test_commands(
+    arguments: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "a,b,1\nc,d,2\n" * 10)
+    (tmp_path / "folder").mkdir()
+    write_predictions(tmp_path / "run", [0.1, 0.2, 0.3], [1.0, 3.0, 2.0])
+    write_predictions(tmp_path / "nan", [0.1, float("nan"), 0.3], [1.0, 3.0, 2.0])
+    places = {"RUN": "run", "NAN": "nan", "FILE": "mine.csv", "MISSING": "missing", "FOLDER": "folder"}
+    for word, name in places.items():
+        arguments = [argument.replace(word, str(tmp_path / name)) for argument in arguments]
+    before = sorted(tmp_path.rglob("*"))
+    assert named in leaves(*arguments, capsys=capsys)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "passed"),
+    [
+        ([], ["-m", "seed=1,2", "--config-dir", "x"], ["-m", "seed=1,2", "--config-dir", "x"]),
+        ([], ["--help"], ["--help"]),
+        ([], ["--cfg", "job", "--", "~x"], ["--cfg", "job", "--", "~x"]),
+        ([], [], []),
+        (["--debug"], ["data=toy"], ["data=toy", "--debug"]),
+    ],
+)
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_hydra_commands_get_their_arguments_as_they_are(
+    entry: Entry, before: list[str], after: list[str], passed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr("sys.argv", ["bin/sts-lightning"])
+    monkeypatch.setattr(groups.runpy, "run_path", lambda path, run_name: seen.append((path, run_name)))
+    main([*before, entry, *after])
+    assert seen == [(str(script_of(entry)), "__main__")]
+    assert sys.argv == [str(script_of(entry)), *passed]

@@ -1,0 +1,84 @@
+"""`sts-lightning runs`."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.cli.main import main
+from tests.support.command_line import leaves
+from tests.unit.runs.test_listing import INFONCE, settings, write
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two seeds of Pearson's loss and one run of InfoNCE."""
+    write(tmp_path / "runs" / "a", settings(1), 80.0)
+    write(tmp_path / "runs" / "b", settings(2), 82.0)
+    write(tmp_path / "runs" / "c", settings(1, loss=INFONCE), 81.5)
+    return tmp_path / "runs"
+
+
+def test_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["runs", str(folder), "--csv", str(folder / "all.csv")])
+    text = capsys.readouterr().out
+    assert "81.00 ± 1.41" in text
+    assert text.index("loss=InfoNCELoss") < text.index("loss=PearsonLoss")  # the best average first
+    rows = list(csv.DictReader((folder / "all.csv").open()))
+    assert [(row["loss"], row["runs"], row["seeds"]) for row in rows] == [
+        ("InfoNCELoss", "1", "1"),
+        ("PearsonLoss", "2", "1 2"),
+    ]
+    assert float(rows[1]["dev std"]) == pytest.approx(2**0.5)
+
+
+def test_sorted_and_filtered(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["runs", str(folder), "--sort", "minutes", "--each"])
+    text = capsys.readouterr().out
+    assert text.index("80.00") < text.index("81.50") < text.index("82.00")
+    where = ["--where", "loss=InfoNCELoss", "--where", "optim.lr=0.00001", "--where", "init_from=null"]
+    main(["runs", "list", str(folder), *where])
+    text = capsys.readouterr().out
+    assert "81.50" in text
+    assert "82.00" not in text
+
+
+def test_brackets_in_settings_are_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(folder / "d", settings(1, loss="[/b]"), 79.0)
+    main(["runs", str(folder)])
+    assert "loss=[/b]" in capsys.readouterr().out
+
+
+def test_best_run_for_scripts(
+    folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        main(["runs", str(folder), "--best"])
+        main(["runs", str(folder), "--best", "--where", "loss=InfoNCELoss"])
+    assert caplog.messages == [str(folder / "b"), str(folder / "c")]
+
+
+def test_best_of_runs_with_the_same_dev_pairs_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, data, dev in (("d", "sts.STSData", 84.0), ("e", "nli.NLITripletsData", 83.0)):
+        write(folder / name, settings(1, data={"_target_": f"sts_lightning.data.{data}"}, dev="stsb"), dev)
+    said = leaves("runs", str(folder), "--best", capsys=capsys)
+    assert "scores on different dev pairs (sts_lightning.testing.toy.ToyData, stsb)" in said
+    with caplog.at_level("INFO"):
+        main(["runs", str(folder), "--best", "--where", "dev=stsb"])
+    assert caplog.messages == [str(folder / "d")]
+
+
+def test_mistakes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = [
+        leaves("runs", str(tmp_path / "absent"), capsys=capsys),
+        leaves("runs", str(folder), "--where", "loss", capsys=capsys),
+        leaves("runs", str(folder), "--where", "loss=Other", capsys=capsys),
+        leaves("runs", str(folder), "--sort", "speed", capsys=capsys),
+    ]
+    parts = ["absent", "KEY=VALUE", "loss=Other", "--sort speed"]
+    assert [part for part, one in zip(parts, said, strict=True) if part not in one] == []
+    assert all(one.startswith("error: ") for one in said)

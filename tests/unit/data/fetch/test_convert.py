@@ -1,0 +1,91 @@
+"""Conversion of archives and parquet files."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.core.errors import FetchError
+from sts_lightning.data.fetch import convert as module
+from sts_lightning.data.fetch.convert import convert
+from sts_lightning.data.fetch.parts import PARTS
+from sts_lightning.data.readers.text_files import read_records
+from tests.support.published_files import parquet, sts_files, tar
+
+
+def arrived(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("prefix", ["", "./", "SentEval/data/downstream/"])
+def test_archive(prefix: str, tmp_path: Path) -> None:
+    files = {f"{prefix}{name}": content for name, content in sts_files().items()}
+    others = {f"{prefix}STS/STS12-en-test/00-readme.txt": b"x", f"{prefix}._STS": b"x"}
+    archive = arrived(tmp_path, "senteval.tar", tar({**files, **others}))
+    assert convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "out") == 0
+    written = {path for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert written == {tmp_path / "out" / name for name in PARTS["sts"].files}
+
+
+def test_members_that_would_leave_the_folder(tmp_path: Path) -> None:
+    """Links are not followed, and a name decides nothing but which of our own files it is."""
+    files = sts_files()
+    hostile = {f"../../{name}": content for name, content in files.items()}
+    archive = arrived(tmp_path, "senteval.tar", tar(hostile))
+    convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "a" / "b" / "out")
+    assert {path.name for path in tmp_path.iterdir()} == {archive.name, "a"}
+    assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["out"]
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as links:
+        for name in files:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc/hostname"
+            links.addfile(member)
+    archive = arrived(tmp_path, "senteval.tar", stream.getvalue())
+    with pytest.raises(FetchError, match=r"lacks 54 of 54") as caught:
+        convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "links")
+    assert caught.value.key == "sts"
+
+
+@pytest.mark.parametrize("content", [b"no archive", tar({"STS/a.txt": b"x" * 9000})[:3000]])
+def test_broken_archives(content: bytes, tmp_path: Path) -> None:
+    archive = arrived(tmp_path, "senteval.tar", content)
+    with pytest.raises(FetchError):
+        convert(PARTS["sts"], {"sts": [archive]}, tmp_path / "out")
+
+
+def test_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NLI_SOURCES", {"snli": 3, "multinli": 2})
+    snli = parquet([("A\tb", "c\nd", 0), ("e", "f", -1), ("g", "h", 1), ("i", " ", 2)])
+    multinli = parquet([('say "j"', "k", 2), ("l", "m\u2028n", 1)], genre=["fiction", "travel"])
+    downloads = {
+        "snli": [arrived(tmp_path, "snli.parquet", snli)],
+        "multinli": [arrived(tmp_path, "multinli.parquet", multinli)],
+    }
+    assert convert(PARTS["pairs"], downloads, tmp_path / "out") == 1
+    rows = read_records(
+        tmp_path / "out" / "nli" / "nli_pairs.tsv", ["premise", "hypothesis", "label", "source"]
+    )
+    assert [fields for _, fields in rows] == [
+        ["A b", "c d", "entailment", "snli"],
+        ["g", "h", "neutral", "snli"],
+        ['say "j"', "k", "contradiction", "multinli"],
+        ["l", "m n", "neutral", "multinli"],
+    ]
+    monkeypatch.setattr(module, "NLI_SOURCES", {"snli": 3, "multinli": 3})
+    with pytest.raises(FetchError, match="multinli has 2 pairs") as caught:
+        convert(PARTS["pairs"], downloads, tmp_path / "again")
+    assert caught.value.key == "multinli"
+
+
+@pytest.mark.parametrize("content", [b"no parquet", parquet([("a", "b", 7)]), parquet([("a", None, 1)])])  # type: ignore[list-item]
+def test_broken_parquet(content: bytes, tmp_path: Path) -> None:
+    path = arrived(tmp_path, "snli.parquet", content)
+    with pytest.raises(FetchError) as caught:
+        convert(PARTS["pairs"], {"snli": [path], "multinli": []}, tmp_path / "out")
+    assert caught.value.key == "snli"

@@ -1,0 +1,129 @@
+"""Downloads from a local hub and a plain server: whole, broken off, resumed, and with wrong content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from sts_lightning.core.errors import FetchError
+from sts_lightning.data.fetch.get import Source, download, load_sources, sha256
+from sts_lightning.data.fetch.parts import PARTS
+from tests.support.hub_server import Hub, git_blob_id
+
+CONTENT = os.urandom(100_000)
+
+
+def source(revision: str = "main", digest: str | None = None, name: str = "folder/big.bin") -> Source:
+    return Source("wiki", {name: digest}, revision, "me/data")
+
+
+def fetch(where: Source, folder: Path) -> Path:
+    (name,) = where.files
+    return download(where, name, folder)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client writes to disk in chunks, by default of 10 MB; what is left of a chunk is lost."""
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 10_000)
+
+
+def test_the_table_has_the_sources_of_every_part() -> None:
+    table = load_sources()
+    assert set(table) == {source for part in PARTS.values() for source in part.sources}
+    for entry in table.values():
+        assert len(entry.revision) == 40
+        assert all(digest is None or len(digest) in (40, 64) for digest in entry.files.values())
+        assert entry.repo or "{revision}" in (entry.url or "")
+
+
+def test_a_file_at_a_revision(hub: Hub, tmp_path: Path) -> None:
+    old = hub.add("me/data", {"folder/big.bin": b"old" * 100})
+    new = hub.add("me/data", {"folder/big.bin": CONTENT})
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    assert fetch(source(new, digest), tmp_path / "new").read_bytes() == CONTENT
+    assert fetch(source(old), tmp_path / "old").read_bytes() == b"old" * 100
+
+
+def test_a_broken_connection_is_resumed(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    hub.add("me/data", {"folder/big.bin": CONTENT})
+    hub.cut["big.bin"] = 40_000
+    assert fetch(source(), tmp_path).read_bytes() == CONTENT
+    assert [request.range for request in hub.downloads()] == [None, "bytes=40000-"]
+    assert hub.downloads()[0].authorization is None  # the storage does not see the token
+    assert fetch(source(), tmp_path).read_bytes() == CONTENT
+    assert len(hub.downloads()) == 2
+
+
+def test_a_server_that_breaks_off(hub: Hub, tmp_path: Path) -> None:
+    hub.add("me/data", {"folder/big.bin": CONTENT})
+    hub.cut["big.bin"] = 40_000
+    hub.errors_after_cut["/lfs/"] = (503, "")
+    with pytest.raises(FetchError, match="503") as caught:
+        fetch(source(), tmp_path)
+    assert "tries again" in (caught.value.hint or "")
+    hub.errors.clear()
+    assert fetch(source(), tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("name", ["big.bin", "small.txt"])  # SHA-256, and git's name of the content
+def test_wrong_content_is_deleted(name: str, hub: Hub, tmp_path: Path) -> None:
+    hub.add("me/data", {"big.bin": CONTENT, "small.txt": b"a b\n"})
+    published = hashlib.sha256(b"what was published").hexdigest()
+    with pytest.raises(FetchError, match=published):
+        fetch(source(digest=published, name=name), tmp_path)
+    assert not (tmp_path / name).exists()
+    stated = published if name == "big.bin" else git_blob_id(b"other")
+    hub.false_hashes[name] = stated
+    with pytest.raises(FetchError, match=stated):
+        fetch(source(name=name), tmp_path)
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (Source("wiki", {"none.txt": None}, "main", "me/data"), "404"),
+        (Source("wiki", {"folder/big.bin": None}, "0" * 40, "me/data"), "404"),
+        (Source("wiki", {"folder/big.bin": None}, "main", "me/none"), "401"),
+    ],
+)
+def test_what_is_not_there(where: Source, told: str, hub: Hub, tmp_path: Path) -> None:
+    hub.add("me/data", {"folder/big.bin": CONTENT})
+    with pytest.raises(FetchError, match=told):
+        fetch(where, tmp_path)
+
+
+def test_no_network(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}"  # nothing listens there
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    with pytest.raises(FetchError, match="cannot be fetched") as caught:
+        fetch(source(), tmp_path)
+    assert "HF_ENDPOINT" in (caught.value.hint or "")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(FetchError, match="Offline"):
+        fetch(source(), tmp_path)
+
+
+def test_another_server(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    hub.add("me/data", {"a.txt": b"some text\n"})
+    url = hub.url + "/datasets/me/data/resolve/{revision}/{file}"
+    place = Source("probing", {"a.txt": git_blob_id(b"some text\n")}, "main", None, url)
+    assert sha256(fetch(place, tmp_path)) == hashlib.sha256(b"some text\n").hexdigest()
+    assert [request.authorization for request in hub.requests] == [None]
+    assert fetch(place, tmp_path).is_file()  # a process that was killed here fetches nothing again
+    assert len(hub.requests) == 1
+    (tmp_path / "a.txt").write_bytes(b"some")  # killed before the end
+    assert fetch(place, tmp_path).read_bytes() == b"some text\n"
+    wrong = Source("probing", {"a.txt": git_blob_id(b"other")}, "main", None, url)
+    with pytest.raises(FetchError, match="and was deleted"):
+        fetch(wrong, tmp_path)
+    hub.errors["a.txt"] = (503, "")
+    with pytest.raises(FetchError, match="503"):
+        fetch(place, tmp_path)

@@ -1,0 +1,212 @@
+"""What the user's own pairs have in common, on files; `test_pairs_hub.py` has the same for data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sts_lightning.core.errors import DataError
+from sts_lightning.data.own_pairs import PairsFileData, stratified
+from tests.support.hub_folder import rows, save
+
+HEAD = "sentence1,sentence2,score\n"
+
+
+@pytest.mark.parametrize(("common", "role"), [(0, ""), (2, "dev"), (2, "test")])
+def test_training_pairs_in_dev_or_test_are_reported(
+    common: int, role: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = {}
+    for start, name in ((0, "train"), (100, "dev"), (200, "test")):
+        shared = rows(common) if name == role else []
+        paths[name] = str(save(tmp_path, name, [*rows(20, start), *shared], "csv"))
+    data = PairsFileData(paths["train"], batch_size=4, seed=0, dev_path=paths["dev"], test_path=paths["test"])
+    data.setup()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [f"2 of 20 training pairs also occur in the {role} pairs" in text for text in warnings] == (
+        [True] if common else []
+    )
+
+
+def test_a_pair_of_the_dev_split_is_no_training_pair(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All test pairs occur in the file, some of them only in its dev split."""
+    path = str(save(tmp_path, "train", rows(20), "csv"))
+    data = PairsFileData(
+        path, batch_size=4, seed=0, dev_fraction=0.5, test_path=str(save(tmp_path, "test", rows(20), "csv"))
+    )
+    data.setup()
+    assert "10 of 10 training pairs also occur in the test pairs" in caplog.text
+
+
+def scored(path: Path, *scores: object) -> str:
+    path.write_text(HEAD + "".join(f"a{i},b{i},{score}\n" for i, score in enumerate(scores)))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("scores", "taken", "labels"),
+    [
+        ((0, 0.5, 1), "[0, 1]", [0, 2.5, 5]),
+        ((0, 0, 0.9), "[0, 1]", [0, 0, 4.5]),
+        ((-1, 0, 0.5), "[-1, 1]", [0, 2.5, 3.75]),
+        ((0, 1, 1.5), "[0, 5]", [0, 1, 1.5]),
+        ((1, 3, 5), "[0, 5]", [1, 3, 5]),
+    ],
+)
+def test_the_range_of_the_training_scores_is_recognised(
+    scores: tuple[float, ...],
+    taken: str,
+    labels: list[float],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path, dev = scored(tmp_path / "mine.csv", *scores), scored(tmp_path / "dev.csv", 1, 2)
+    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev)
+    with caplog.at_level("INFO"):
+        data.setup()
+    assert data.train["label"][:] == labels
+    [line] = [message for message in caplog.messages if "taken to be" in message]
+    assert line.startswith(
+        f"{path}: scores from {min(scores):g} to {max(scores):g}, taken to be in {taken}; "
+    )
+    assert "data.score_range=[" in line
+    assert [data.own_score(label) for label in labels] == pytest.approx(scores)
+
+
+@pytest.mark.parametrize(
+    ("scores", "proposed"),
+    [
+        ((0, 33, 67), "0,100"),
+        ((1, 7), "1,7"),
+        ((-3, 2.5), "-3,3"),
+        ((12.5, 1234567.8), "12,1234568"),
+        ((7, 7), "0,7"),
+        ((-2, -2), "-2,0"),
+    ],
+)
+def test_any_other_range_has_to_be_given(scores: tuple[float, ...], proposed: str, tmp_path: Path) -> None:
+    path, dev = scored(tmp_path / "mine.csv", *scores), scored(tmp_path / "dev.csv", *scores, 0.5)
+    with pytest.raises(DataError) as caught:
+        PairsFileData(path, batch_size=2, seed=0, dev_path=dev).setup()
+    assert str(caught.value).startswith(f"{path}: the scores lie between ")
+    assert str(caught.value).endswith(f" 'data.score_range=[{proposed}]'.")
+    low, high = map(float, proposed.split(","))
+    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev, score_range=(min(low, 0), max(high, 1)))
+    data.setup()
+    assert [data.own_score(label) for label in data.train["label"]] == pytest.approx(scores)
+
+
+def test_the_range_is_that_of_all_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first file alone would be taken to be in [0, 1]; a file on a scale of its own is named."""
+    files = [scored(tmp_path / "a.csv", 0, 1, 1), scored(tmp_path / "b.csv", 2, 5)]
+    dev = scored(tmp_path / "dev.csv", 1, 2)
+    data = PairsFileData(files, batch_size=2, seed=0, dev_path=dev)
+    data.setup()
+    assert data.train["label"][:] == [0, 1, 1, 2, 5]
+    warnings = [record.getMessage() for record in caplog.records if "a fifth or less" in record.getMessage()]
+    assert len(warnings) == 1
+    assert "a.csv, training pairs: the scores lie between 0 and 1, a fifth or less of [0, 5]" in warnings[0]
+    assert "data.score_range" in warnings[0]
+
+
+def test_scores_in_a_fifth_of_the_given_range_are_remarked_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = scored(tmp_path / "mine.csv", *[0, 1] * 20)
+    PairsFileData(path, batch_size=4, seed=0).setup()
+    assert "a fifth or less" not in caplog.text
+    PairsFileData(path, batch_size=4, seed=0, score_range=(0, 5)).setup()
+    assert "lie between 0 and 1, a fifth or less of [0, 5]" in caplog.text
+
+
+def test_dev_and_test_pairs_may_have_another_scale(tmp_path: Path) -> None:
+    path = scored(tmp_path / "mine.csv", 0, 1, 0.5)
+    dev, test = scored(tmp_path / "dev.csv", 1, 5), scored(tmp_path / "test.csv", 10, 90)
+    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev, test_path=test)
+    data.setup()
+    assert data.dev["label"][:] == [1, 5]
+    assert data.tests[0].subsets["test"]["label"][:] == [10, 90]
+    with pytest.raises(DataError, match=r"dev\.csv, line 3: the score 5 lies outside \[0, 1\]"):
+        PairsFileData(path, batch_size=2, seed=0, dev_path=dev, score_range=(0, 1)).setup()
+
+
+def test_equal_scores_train_but_do_not_select(tmp_path: Path) -> None:
+    path, dev = scored(tmp_path / "mine.csv", *[1] * 20), scored(tmp_path / "dev.csv", 0, 1)
+    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev)
+    data.setup()
+    assert set(data.train["label"]) == {5}
+    with pytest.raises(DataError, match=r"at most one has another score.* data\.dev_path="):
+        PairsFileData(path, batch_size=2, seed=0).setup()
+    with pytest.raises(DataError, match=r"mine\.csv: all 20 scores equal 1;"):
+        PairsFileData(scored(tmp_path / "other.csv", 0, 1), batch_size=2, seed=0, dev_path=path).setup()
+
+
+def test_pairs_that_differ_in_white_space_are_the_same_pair(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, space in (("train", "  "), ("test", "\n\t")):
+        lines = [f'"{space}if x{i}:{space}y","b{i}{space}",{i % 5}' for i in range(6)]
+        (tmp_path / f"{name}.csv").write_text(HEAD + "\n".join(lines) + "\n")
+    dev = scored(tmp_path / "dev.csv", 1, 2)
+    path, test = (str(tmp_path / f"{name}.csv") for name in ("train", "test"))
+    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev, test_path=test)
+    data.setup()
+    assert data.train[0]["sentence1"] == "  if x0:  y"
+    assert data.tests[0].subsets["test"][0] == {
+        "sentence1": "\n\tif x0:\n\ty",
+        "sentence2": "b0\n\t",
+        "label": 0,
+    }
+    assert "6 of 6 training pairs also occur in the test pairs" in caplog.text
+
+
+DRAWN = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "size"),
+    [
+        (DRAWN.normal(size=500), 50),
+        (DRAWN.integers(0, 6, 203).astype(float), 61),
+        (np.repeat([0.0, 1.0], [28, 2]), 3),
+        (np.repeat([0.0, 1.0], [2, 28]), 27),
+        (np.array([0.0, 0.0, 1.0, 1.0]), 2),
+    ],
+)
+def test_a_stratified_sample_has_the_distribution_of_all_scores(scores: np.ndarray, size: int) -> None:
+    samples = [stratified(scores, size, seed) for seed in range(50)]
+    assert np.array_equal(samples[7], stratified(scores, size, 7))
+    assert len({sample.tobytes() for sample in samples}) > 3
+    for sample in samples:
+        assert sample.sum() == size
+        assert len(set(scores[sample])) > 1
+        assert len(set(scores[~sample])) > 1
+        values = np.unique(scores)
+        share, of_all = ((values[:, None] >= part).mean(axis=1) for part in (scores[sample], scores))
+        assert np.abs(share - of_all).max() <= 1 / size  # the distance of Kolmogorov and Smirnov
+
+
+def test_every_seed_splits_a_file_with_two_similar_pairs(tmp_path: Path) -> None:
+    """The first of the two occurs twice, in either order, with another score the second time."""
+    lines = [*(f"a{i},b{i},0" for i in range(27)), "x,y,4", "v,w,5", "y,x,0"]
+    (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "\n".join(lines))
+    for seed in range(20):
+        data = PairsFileData(str(tmp_path / "mine.csv"), batch_size=4, seed=seed)
+        data.setup()
+        assert sorted(data.dev["label"])[-1] + sorted(data.train["label"])[-1] == 4 + 5
+        assert len(data.dev) - ("x" in data.dev["sentence1"][:]) == 3
+        assert {*data.dev["sentence1"], *data.dev["sentence2"]}.isdisjoint(
+            {*data.train["sentence1"], *data.train["sentence2"]}
+        )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_single_pair_of_another_score_cannot_be_split(seed: int, tmp_path: Path) -> None:
+    lines = [*(f"a{i},b{i},0" for i in range(29)), "x,y,5"]
+    (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "\n".join(lines))
+    with pytest.raises(DataError, match=r"of 30 distinct pairs at most one has.*: data\.dev_path=\.\.\."):
+        PairsFileData(str(tmp_path / "mine.csv"), batch_size=4, seed=seed).setup()

@@ -1,0 +1,79 @@
+"""Exports against sentence-transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import sts_lightning
+from sts_lightning.core.choices import TextEdit
+from sts_lightning.export.sentence_transformers import write_sentence_transformers
+from sts_lightning.models.text.template import edit as apply_edit
+from sts_lightning.testing.tiny_bert import tiny_bert
+from tests.support.exports import write_export
+
+
+@pytest.mark.parametrize(
+    ("template", "edit"),
+    [
+        (None, "none"),
+        (None, "official"),
+        ("{sentence}", "none"),
+        ("say: {sentence}", "official"),
+        ("say: {sentence} .", "none"),
+    ],
+)
+def test_long_sentences_are_cut_where_the_run_cuts_them(
+    template: str | None, edit: TextEdit, tmp_path: Path
+) -> None:
+    encoder = tiny_bert(template=template, max_length=9).eval()
+    encoder.text_edit = edit
+    texts = ["a much longer sentence than nine", "short"]
+    ours = encoder.encode([apply_edit(text, edit) for text in texts])
+    write_export(encoder, tmp_path / "out")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(model.encode(texts), ours, atol=1e-5)
+    loaded = sts_lightning.load(tmp_path / "out")
+    np.testing.assert_allclose(loaded.encode([apply_edit(text, edit) for text in texts]), ours, atol=1e-5)
+
+
+@pytest.mark.parametrize("template", [None, "say: {sentence} .", 'of "{sentence}" is {mask}.'])
+def test_the_limit_of_the_base_models_tokenizer_cuts_nothing(template: str | None, tmp_path: Path) -> None:
+    """The run reads what the model has positions for; elsewhere the tokenizer's own limit would cut."""
+    encoder = tiny_bert(template=template, pooling="mask_token" if "mask" in str(template) else "mean").eval()
+    encoder.tokenizer.tokenizer.model_max_length = 16
+    encoder.tokenizer.set_evaluation_length(None)
+    texts = ["a much longer sentence than sixteen tokens of one letter each", "short", "a " * 600]
+    ours = encoder.encode(texts)
+    write_export(encoder, tmp_path / "out")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(model.encode(texts), ours, atol=1e-5)
+    np.testing.assert_allclose(sts_lightning.load(tmp_path / "out").encode(texts), ours, atol=1e-5)
+
+
+def test_a_mask_in_a_sentence_is_not_that_of_the_template(tmp_path: Path) -> None:
+    encoder = tiny_bert(template="{mask} is {sentence} .", pooling="mask_token", dropout=0.0)
+    texts = ["a [MASK] b", "abc", "[MASK]"]
+    write_export(encoder, tmp_path / "out")
+    model = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(model.encode(texts), encoder.encode(texts), atol=1e-5)
+    np.testing.assert_allclose(
+        sts_lightning.load(tmp_path / "out").encode(texts), encoder.encode(texts), atol=1e-5
+    )
+
+
+def test_no_hub_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def refused(*args: object) -> None:
+        asked.append(args)
+        raise OSError("no network")
+
+    encoder = tiny_bert()
+    encoder.plain_backbone.config._name_or_path = "someone/model"
+    monkeypatch.setattr("socket.getaddrinfo", refused)
+    write_sentence_transformers(encoder, tmp_path / "out", "someone/model")
+    assert not asked

@@ -1,0 +1,76 @@
+"""Losses of a user's own that do not keep to the base class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import Loss, check_declared, check_scalar
+from sts_lightning.testing.toy import ToyData
+from sts_lightning.workflows.checks import check_fit
+
+
+class Own(Loss):
+    """A loss that is right."""
+
+    views = (2,)
+    labels = ("score",)
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        return views.square().mean()
+
+
+def variant(**changes: Any) -> Loss:
+    kind: Any = type("Variant", (Own,), changes)
+    own: Loss = kind()
+    return own
+
+
+def test_our_own_declare_what_they_accept() -> None:
+    for kind in all_losses().values():
+        if kind.views:  # those around other losses take these from them
+            check_declared(object.__new__(kind))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"views": 2}, r"Variant must declare the numbers of views .* views = \(2,\); it has 2"),
+        ({"views": ()}, r"it has \(\)"),
+        ({"labels": "score"}, r"some of 'none', 'score', 'class', as in .*; it has 'score'"),
+        ({"labels": ("scores",)}, r"it has \('scores',\)"),
+    ],
+)
+def test_what_a_loss_must_declare(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_fit(variant(**changes), ToyData(4, 1))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (1.0, "Own gives a float, not a tensor with one number"),
+        (torch.ones(8), r"Own gives a tensor of shape \(8,\), not one number; take its mean"),
+    ],
+)
+def test_a_value_that_is_no_number(value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_scalar(value, Own())
+
+
+def test_a_number_without_gradient() -> None:
+    with pytest.raises(ConfigError, match="Own gives a number without a gradient"):
+        check_scalar(torch.ones(()), Own(), trains=True)
+    check_scalar(torch.ones((), requires_grad=True), Own(), trains=True)
+
+
+class ByPair(Own):
+    """Forgets to take the mean."""
+
+    def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
+        return views.square().mean(dim=(0, 2))

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.decoupled import DecoupledLoss
+from sts_lightning.losses.divided import DividedLoss
+from sts_lightning.losses.ibn import IBNLoss
+from sts_lightning.losses.infonce import InfoNCELoss
+from sts_lightning.losses.matryoshka import MatryoshkaLoss
+from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.losses.rank_margin import RankMarginLoss
+from tests.support.loss_cases import batch, make
+
+
+def test_is_the_mean_over_consecutive_parts() -> None:
+    loss = DividedLoss(PearsonLoss(), parts=3)
+    views, labels = batch(loss, 8)
+    assert labels is not None
+    parts = [PearsonLoss()(views[:, rows], labels[rows]) for rows in (slice(0, 2), slice(2, 5), slice(5, 8))]
+    torch.testing.assert_close(loss(views, labels), sum(parts, torch.tensor(0.0)) / 3)
+
+
+def test_examples_of_different_parts_are_no_negatives() -> None:
+    loss = DividedLoss(InfoNCELoss(), parts=2)
+    views, _ = batch(loss, 6)
+    views.requires_grad_()
+    InfoNCELoss()(views[:, :3]).backward()
+    assert views.grad is not None
+    alone = views.grad.clone()
+    views.grad = None
+    loss(views).backward()
+    torch.testing.assert_close(2 * views.grad[:, :3], alone[:, :3])
+
+
+def test_sentence_numbers_are_divided_too() -> None:
+    inner = IBNLoss(equal_sentences="positives")
+    loss = DividedLoss(inner, parts=2)
+    views, labels = batch(loss, 6)
+    assert labels is not None
+    numbers = torch.tensor([[0, 1, 0, 2, 3, 4], [5, 6, 7, 8, 9, 0]])
+    halves = [inner(views[:, rows], labels[rows], numbers[:, rows]) for rows in (slice(0, 3), slice(3, 6))]
+    torch.testing.assert_close(loss(views, labels, sentence_ids=numbers), (halves[0] + halves[1]) / 2)
+
+
+@pytest.mark.parametrize("stem", sorted(set(all_losses()) - {"divided"}))
+def test_one_part_is_the_inner_loss_where_parts_suffice(stem: str) -> None:
+    inner = make(stem)
+    if inner.requires:
+        with pytest.raises(ValueError, match="of the whole batch; choose another loss"):
+            DividedLoss(inner)
+        return
+    loss = DividedLoss(inner, parts=1)
+    assert (loss.views, loss.labels, loss.least_batch) == (inner.views, inner.labels, inner.least_batch)
+    given = batch(loss)
+    torch.manual_seed(0)
+    expected = inner(*given)
+    torch.manual_seed(0)
+    torch.testing.assert_close(loss(*given), expected)
+    assert loss.observed.keys() == inner.observed.keys()
+
+
+def test_a_small_last_batch_has_fewer_parts() -> None:
+    loss = DividedLoss(InfoNCELoss(), parts=4)
+    views, _ = batch(loss, 2)
+    assert loss(views[:2]) == 0  # one pair in each part, without a hard negative
+    assert DividedLoss(RankMarginLoss(gap=3), parts=4).least_batch == 20
+
+
+def test_parts_have_the_rows_that_the_loss_needs() -> None:
+    inner = DecoupledLoss()
+    loss = DividedLoss(inner, parts=4)
+    views = torch.randn(2, 6, 4)
+    expected = torch.stack([inner(views[:, first : first + 2]) for first in (0, 2, 4)]).mean()
+    torch.testing.assert_close(loss(views), expected)
+    assert DividedLoss(MatryoshkaLoss(inner, [2])).least_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({}, "^inner is empty"), ({"inner": PearsonLoss(), "parts": 0}, "^parts must be at least 1, got 0")],
+)
+def test_rejects(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DividedLoss(**settings)

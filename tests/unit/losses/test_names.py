@@ -1,0 +1,39 @@
+"""One concept, one stem, four places."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import yaml
+
+from sts_lightning.losses import all_losses
+from tests.conftest import CONF, ROOT
+
+FACTS = ("dimension", "top_label")
+"""Arguments that follow from the model and the data, and are no settings."""
+
+
+def test_each_loss_has_module_yaml_and_test() -> None:
+    losses = all_losses()
+    assert set(losses) == {path.stem for path in (CONF / "loss").glob("*.yaml")}
+    for stem in losses:
+        assert (ROOT / "tests" / "unit" / "losses" / f"test_{stem}.py").is_file()
+
+
+@pytest.mark.parametrize("stem", sorted(all_losses()))
+def test_yaml_names_every_argument_with_its_default(stem: str) -> None:
+    values = yaml.safe_load((CONF / "loss" / f"{stem}.yaml").read_text())
+    target = values.pop("_target_")
+    loss = all_losses()[stem]
+    assert target == f"{loss.__module__}.{loss.__qualname__}"
+    assert loss.__qualname__.lower() == f"{stem.replace('_', '')}loss"
+    arguments = {
+        name: parameter.default
+        for name, parameter in inspect.signature(loss.__init__).parameters.items()
+        if name not in ("self", *FACTS)
+    }
+    if (growth := getattr(loss, "default_k", None)) is not None:  # of two losses with one signature
+        assert arguments["k"] is None
+        arguments["k"] = growth
+    assert values == arguments

@@ -1,0 +1,44 @@
+"""Arguments of an encoder that do not fit together."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import (
+    PreTrainedConfig,
+)
+
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.testing.tiny_bert import character_tokenizer, tiny_bert
+from sts_lightning.testing.tiny_decoders import tiny_mistral
+from tests.support.decoders import decoder
+
+
+def test_pooling_and_template_must_fit() -> None:
+    with pytest.raises(ValueError, match="needs a template"):
+        tiny_bert(pooling="mask_token")
+    with pytest.raises(ValueError, match="exceeds the 512 positions"):
+        tiny_bert(max_length=1000)
+
+
+def test_refuses_a_projection_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match=r"projection must be one of none, train, always"):
+        tiny_bert(projection="mlp")  # type: ignore[arg-type]
+
+
+def test_mask_pooling_needs_a_mask_in_every_template() -> None:
+    with pytest.raises(ValueError, match=r"needs a template with \{mask\}"):
+        tiny_bert(template="{sentence} {mask}", view_templates=["{sentence}"], pooling="mask_token")
+
+
+def test_a_model_whose_configuration_does_not_tell_its_size() -> None:
+    backbone = tiny_bert().backbone
+    backbone.config = PreTrainedConfig()
+    with pytest.raises(ConfigError, match=r"BertModel is not supported.*num_hidden_layers"):
+        SentenceEncoder(backbone, character_tokenizer())
+
+
+@pytest.mark.parametrize("layer", [0, 1, -4])
+def test_a_layer_that_is_not_there(layer: int) -> None:
+    with pytest.raises(ValueError, match="must lie between -2 and -1"):
+        decoder(tiny_mistral, layer=layer)

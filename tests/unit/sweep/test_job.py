@@ -1,0 +1,49 @@
+"""One job of a sweep: folder, process and result."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from sts_lightning.sweep.job import (
+    _outcome,
+    result,
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "scored", "state"),
+    [
+        (0, True, "done"),
+        (0, False, "failed"),
+        (1, False, "failed"),
+        (1, True, "failed"),
+        (3, True, "was done"),
+        (3, False, "failed"),
+        (75, False, "runs elsewhere"),
+        (75, True, "runs elsewhere"),
+        (130, False, "stopped"),
+        (143, False, "stopped"),
+        (-signal.SIGTERM, False, "stopped"),
+        (128 + signal.SIGUSR1, False, "stopped"),
+        (128 + signal.SIGUSR2, False, "stopped"),
+        (-signal.SIGKILL, False, "failed"),
+        (-signal.SIGSEGV, False, "failed"),
+    ],
+)
+def test_what_an_exit_status_means(code: int, scored: bool, state: str) -> None:
+    assert _outcome(code, scored)[0] == state
+
+
+def test_results_of_runs_stages_and_evaluations(tmp_path: Path) -> None:
+    assert result(tmp_path) is None
+    (tmp_path / "metrics.json").write_text(json.dumps({"test": {"tasks": {}, "average": 70.5}}))
+    assert result(tmp_path) == 70.5
+    (tmp_path / "stages.yaml").write_text("first: {seed: 1}\nlast: {seed: 1}\n")
+    assert result(tmp_path) is None
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last" / "metrics.json").write_text(json.dumps({"dev": {"spearman": 80.0}, "test": None}))
+    assert result(tmp_path) == 80.0

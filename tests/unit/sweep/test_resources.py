@@ -1,0 +1,71 @@
+"""Assignment of GPUs and threads to jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.sweep.gpu_pool import Pool, gpus_for, visible_gpus
+from sts_lightning.sweep.job import Demand, Job
+
+
+def test_gpus_of_a_job() -> None:
+    optional, required, whole = Demand(1), Demand(2, required=True), Demand(-1, required=True)
+    assert [gpus_for(optional, available) for available in (0, 1, 8)] == [0, 1, 1]
+    assert gpus_for(whole, 8) == 8
+    assert gpus_for(whole, 8, per_job=2) == 2
+    assert gpus_for(optional, 8, per_job=4) == 4
+    assert gpus_for(optional, 8, per_job=0) == 0
+    with pytest.raises(ConfigError, match=r"gets 1 GPUs; add hydra\.launcher\.gpus_per_job=2\."):
+        gpus_for(required, 8, per_job=1)
+    with pytest.raises(ConfigError, match=r"needs 2 GPUs, but 1 are visible"):
+        gpus_for(required, 1)
+
+
+def made(*demands: Demand) -> list[Job]:
+    return [Job(number, (), Path(f"job{number}"), demand) for number, demand in enumerate(demands)]
+
+
+def test_threads_divide_the_cores_by_the_jobs_that_run() -> None:
+    gpu, cpu = Demand(1, required=True), Demand()
+    for pool, planned, width, threads in (
+        (Pool("01234567", cores=64), made(*[gpu] * 9), 8, "8"),
+        (Pool("01234567", cores=64), made(*[gpu] * 3), 3, "21"),
+        (Pool([], cores=16), made(*[cpu] * 20), 8, "2"),
+        (Pool([], cores=16), made(*[cpu] * 3), 3, "5"),
+        (Pool([], cores=16, limit=2), made(*[cpu] * 20), 2, "8"),
+        (Pool("01", cores=16), made(gpu, gpu, gpu, cpu, cpu), 4, "4"),
+        (Pool("01", cores=16, limit=1), made(gpu, gpu), 1, "16"),
+    ):
+        assert pool.plan(planned) == width
+        slot = pool.take(planned[0])
+        assert slot is not None
+        assert slot.environment["OMP_NUM_THREADS"] == threads
+
+
+def test_jobs_of_several_gpus_share_none() -> None:
+    pool = Pool(["3", "5", "7"], cores=8)
+    pair, single, cpu = made(Demand(2, required=True), Demand(1), Demand())
+    first = pool.take(pair)
+    assert first is not None
+    assert first.gpus == ("3", "5")
+    assert pool.take(pair) is None
+    second, third = pool.take(single), pool.take(cpu)
+    assert second is not None
+    assert third is not None
+    assert second.environment["CUDA_VISIBLE_DEVICES"] == "7"
+    assert third.environment["CUDA_VISIBLE_DEVICES"] == ""
+    pool.give(first)
+    assert pool.take(pair) is not None
+
+
+def test_gpus_are_named_as_the_user_sees_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 5)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7,9,11")
+    assert visible_gpus() == ["3", "5", "7", "9", "11"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert visible_gpus() == ["0", "1", "2", "3", "4"]

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sts_lightning.core.errors import TrainingError
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.micro_batch_search import find_micro_batch_size
+
+
+def limit_memory(monkeypatch: pytest.MonkeyPatch, encoder: type[SentenceEncoder], rows: int) -> None:
+    """Let more rows than that in a chunk exhaust the micro_batch."""
+    embed = encoder.embed_chunk
+
+    def limited(self: SentenceEncoder, chunk: dict[str, Tensor], *rest: Any, **more: Any) -> Tensor:
+        if len(chunk["input_ids"]) > rows and torch.is_grad_enabled():
+            raise torch.OutOfMemoryError("CUDA out of micro_batch.")
+        return embed(self, chunk, *rest, **more)
+
+    monkeypatch.setattr(encoder, "embed_chunk", limited)
+
+
+def test_auto_finds_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    encoder = tiny_bert()
+    before = torch.get_rng_state()
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext) == 4
+    assert find_micro_batch_size(encoder, 6, 2, nullcontext) is None
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.grad is None for parameter in encoder.parameters())
+    limit_memory(monkeypatch, SentenceEncoder, rows=1)
+    with pytest.raises(TrainingError, match="does not hold one example"):
+        find_micro_batch_size(encoder, 16, 2, nullcontext)
+
+
+def test_auto_with_a_frozen_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    encoder = tiny_bert().requires_grad_(False)
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext) == 4
+
+
+def test_auto_starts_from_the_planned_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    longest = SentenceEncoder.longest_rows
+
+    def counted(self: SentenceEncoder, count: int) -> dict[str, Tensor]:
+        tried.append(count)
+        return longest(self, count)
+
+    monkeypatch.setattr(SentenceEncoder, "longest_rows", counted)
+    limit_memory(monkeypatch, SentenceEncoder, rows=13)
+    encoder = tiny_bert()
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext, start=6) == 6
+    assert tried == [12]
+    assert find_micro_batch_size(encoder, 16, 2, nullcontext, start=7) == 4  # the plan was wrong
+    assert tried == [12, 14, 8]

@@ -1,0 +1,129 @@
+"""Micro batches give the gradient of the whole batch, dropout included."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sts_lightning.data.collate import Batch
+from sts_lightning.models.encoder import SentenceEncoder
+from sts_lightning.models.text.chunks import TokenizedBatch
+from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.testing.tiny_bert import tiny_bert
+from sts_lightning.training.module import STSModule
+from tests.support.loss_cases import make
+from tests.support.sentences import TEXTS
+
+
+def gradient(
+    encoder: SentenceEncoder,
+    loss: str,
+    micro_batch_size: int | None,
+    regularizer: RankReduction | None = None,
+    autocast: torch.dtype | None = None,
+) -> tuple[Tensor, int]:
+    """Of all that trains, and how many chunks there were."""
+    head = make(loss, encoder.dimension).float()
+    unused: Any = None
+    module = STSModule(
+        encoder, head, unused, unused, regularizer=regularizer, micro_batch_size=micro_batch_size
+    ).train()
+    num_views = max(head.views)
+    views = [TEXTS[number:] + TEXTS[:number] for number in range(num_views)]
+    rows: TokenizedBatch = encoder.prepare(10_000, training=True)(views, [None] * num_views)
+    labels = None if head.labels[0] == "none" else torch.linspace(0, 5, len(TEXTS))
+    module.zero_grad()
+    torch.manual_seed(2)
+    calls: list[int] = []
+    hook = encoder.backbone.register_forward_hook(lambda *_: calls.append(1))
+    with torch.autocast("cpu", autocast) if autocast else nullcontext():
+        embedded = module.embed_views(Batch(rows, num_views, labels, len(TEXTS)))
+    ids = torch.arange(num_views * len(TEXTS)).view(num_views, -1) % 5
+    value = head(embedded, labels, **({"sentence_ids": ids} if "sentence_ids" in head.takes else {}))
+    if regularizer is not None:
+        value = value + regularizer(embedded)
+    forward_calls = len(calls)
+    value.backward()
+    hook.remove()
+    trained = [p for p in module.parameters() if p.requires_grad and p.grad is not None]
+    return torch.cat([p.grad.flatten() for p in trained if p.grad is not None]), forward_calls
+
+
+def assert_same(one: Tensor, two: Tensor, tolerance: float = 1e-6) -> None:
+    assert one.abs().max() > 0
+    assert (one - two).abs().max() <= tolerance * one.abs().max()
+
+
+CACHED = ("infonce", "pearson", "spearman", "cosent", "smooth_k2", "ibn", "listnet", "listmle")
+
+CACHED += ("concordance", "kendall", "gated_angle", "sigmoid", "gist", "hardness", "matryoshka", "divided")
+
+CACHED += ("decoupled", "energy", "mixcse")
+
+
+@pytest.mark.parametrize("loss", CACHED)
+@pytest.mark.parametrize("regularizer", [None, RankReduction(0.5)], ids=["", "rank_reduction"])
+def test_equals_the_whole_batch(loss: str, regularizer: RankReduction | None) -> None:
+    """Without dropout, where the draws do not depend on the chunks: against one chunk of all rows."""
+    encoder = tiny_bert(dropout=0.0)
+    whole, one = gradient(encoder, loss, None, regularizer)
+    cached, several = gradient(encoder, loss, 2, regularizer)
+    assert (one, several) == (1, 4)
+    assert_same(whole, cached, 2e-5)
+
+
+def test_recomputation_keeps_no_activations() -> None:
+    encoder = tiny_bert(layers=4)
+    rows = encoder.prepare(10_000, training=True)([TEXTS * 8], [None]).limited(4)
+
+    def saved(recompute: bool) -> int:
+        kept: dict[int, int] = {}
+
+        def pack(tensor: Tensor) -> Tensor:
+            kept[tensor.data_ptr()] = tensor.numel()
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            encoder.train()(rows, recompute)
+        return sum(kept.values())
+
+    assert saved(recompute=True) < saved(recompute=False) / 5
+
+
+def test_an_encoder_that_is_to_train_has_dropout() -> None:
+    """Lightning's fit keeps the mode it finds, and an encoder is made in evaluation mode."""
+    unused: Any = None
+    for frozen, dropout in {"none": True, "encoder_with_dropout": True, "encoder": False}.items():
+        encoder = tiny_bert()
+        STSModule(encoder, make("smooth_k2", 32), unused, unused, frozen=frozen)  # type: ignore[arg-type]
+        assert {part.training for part in encoder.modules()} == {dropout}
+
+
+def test_the_peak_of_the_gpu_is_that_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for CUDA's statistics; the search of a micro batch and evaluations take more than a step."""
+    card = {"peak": 0}
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.max_memory_allocated", lambda: card["peak"])
+    monkeypatch.setattr("torch.cuda.reset_peak_memory_stats", lambda: card.update(peak=0))
+    unused: Any = None
+    module = STSModule(tiny_bert(), make("pearson"), unused, unused)
+
+    def use(size: int) -> None:
+        card["peak"] = max(card["peak"], size)
+
+    use(900)  # the dev evaluation before the first step, and the search
+    module.on_validation_start()
+    module.on_validation_end()
+    use(800)
+    module.on_train_start()
+    for step in (50, 70, 60):
+        use(step)
+        module.on_validation_start()
+        use(500)
+        module.on_validation_end()
+    use(10)
+    assert max(card["peak"], module.steps_peak) == 70

@@ -1,0 +1,265 @@
+"""Parts of a run that fit together or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping
+from omegaconf import DictConfig, OmegaConf
+
+from sts_lightning.config.check import check_config
+from sts_lightning.config.machine import decide
+from sts_lightning.core.errors import ConfigError
+from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.losses import all_losses
+from sts_lightning.losses.base import Loss
+from sts_lightning.losses.matryoshka import MatryoshkaLoss
+from sts_lightning.losses.mix import MixLoss
+from sts_lightning.losses.pearson import PearsonLoss
+from sts_lightning.losses.rank_margin import RankMarginLoss
+from sts_lightning.regularizers.global_orthogonal import GlobalOrthogonal
+from sts_lightning.regularizers.rank_reduction import RankReduction
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.training.assembly import make_data
+from sts_lightning.workflows.checks import (
+    CALLBACKS,
+    Built,
+    build_parts,
+    check_fit,
+    check_machine,
+    check_monitors,
+    conflicts,
+)
+from sts_lightning.workflows.command import train_in
+from tests.conftest import CONF, SHORT_RUN
+from tests.support.loss_cases import batch, further, make
+
+Config = Callable[..., DictConfig]
+
+
+def source(config: Config, *overrides: str) -> SentenceDataModule:
+    return make_data(config(*overrides))
+
+
+def computes(loss: Loss, data: SentenceDataModule) -> bool:
+    """Whether the loss gives a number for a batch as the data has it."""
+    torch.manual_seed(0)
+    views = torch.randn(data.num_views, 7, 6, dtype=torch.float64)
+    labels = {"none": None, "score": 5 * torch.rand(7, dtype=torch.float64), "class": torch.arange(7) % 3}
+    try:
+        further_ = further(loss) | (
+            {"teacher_vectors": torch.rand(len(views), 7, 6).double()}
+            if "teacher_vectors" in loss.requires
+            else {}
+        )
+        return bool(loss(views, labels[data.label], **further_).isfinite())
+    except (ValueError, RuntimeError, IndexError):
+        return False
+
+
+@pytest.mark.parametrize("data", sorted(path.stem for path in (CONF / "data").glob("*.yaml")))
+def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
+    """What a loss declares holds: it computes a number from all data that it accepts."""
+    given = source(config, f"data={data}", "path=mine.csv")
+    for stem in all_losses():
+        loss = make(stem)
+        views = given.num_views in loss.views or (loss.more_views and given.num_views > max(loss.views))
+        if views and given.label in loss.labels:
+            check_fit(loss, given)
+            assert computes(loss, given), stem
+            continue
+        with pytest.raises(
+            ConfigError, match=r"needs .* but .* gives .* Losses that fit this data: "
+        ) as error:
+            check_fit(loss, given)
+        listed = str(error.value).partition("Losses that fit this data: ")[2].partition(".")[0]
+        assert stem not in listed.split(", ")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "loss", "named"),
+    [
+        ("data=pairs_file path=mine.csv", "infonce", "data.positives_from=4;"),
+        ("data=pairs_file path=mine.csv data.score_range=[0,1]", "infonce", "data.positives_from=0.8;"),
+        ("data=toy", "infonce", "data=triplets_file"),
+        ("data=nli_triplets", "pearson", "data=pairs_file"),
+        ("data=triplets_file path=mine.csv", "mixcse", "'data.columns=[anchor,positive]'"),
+        ("data=pairs_file path=mine.csv data.positives_from=4", "pearson", "without data.positives_from"),
+    ],
+)
+def test_the_way_to_other_data_is_named(chosen: str, loss: str, named: str, config: Config) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_fit(make(loss), source(config, *chosen.split()))
+    assert named in str(caught.value.hint)
+
+
+def test_any_number_of_hard_negatives(config: Config) -> None:
+    columns = "data.columns=[anchor,positive,n1,n2,n3]"
+    given = source(config, "data=triplets_file", "path=mine.csv", columns)
+    for loss in map(make, all_losses()):
+        if loss.more_views:
+            check_fit(loss, given)
+            assert computes(loss, given)
+        else:
+            with pytest.raises(ConfigError, match="gives 5 views and no label"):
+                check_fit(loss, given)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_batches_in_which_a_loss_compares_nothing_are_rejected(wrapped: bool, config: Config) -> None:
+    for size, gap, enough in ((17, 16.0, False), (18, 16.0, True), (3, 1.5, True), (2, 1.5, False)):
+        loss: Loss = RankMarginLoss(gap=gap)
+        if wrapped:
+            loss = MixLoss(
+                {"plain": PearsonLoss(), "apart": MatryoshkaLoss(loss, [4])}, {"plain": 0, "apart": 1}
+            )
+        data = source(config, "data=toy", f"data.batch_size={size}")
+        views, labels = torch.randn(2, size, 4, requires_grad=True), torch.arange(float(size)) * 5 / size
+        loss(views, labels).backward()
+        assert bool(views.grad.any()) is enough
+        if enough:
+            check_fit(loss, data)
+            continue
+        with pytest.raises(ConfigError, match=f"a batch of {size}") as caught:
+            check_fit(loss, data)
+        assert caught.value.key == "data.batch_size"
+
+
+@pytest.mark.parametrize("stem", sorted(all_losses()))
+def test_a_batch_of_one_is_for_losses_of_single_rows(stem: str) -> None:
+    loss = make(stem)
+    views, labels = batch(loss, 1)
+    views.requires_grad_()
+    if loss.least_rows == 1:
+        loss(views, labels, **further(loss, 1)).backward()
+    if loss.least_batch == 1:
+        assert views.grad is not None and views.grad.abs().max() > 1e-9
+
+
+def test_regularizers_read_the_views_that_there_are() -> None:
+    for regularizer, views in (
+        (GlobalOrthogonal(), 2),
+        (RankReduction(views="each"), 2),
+        (RankReduction(), 1),
+    ):
+        assert regularizer.least_views == views
+        assert regularizer(torch.randn(views, 6, 4)).isfinite()
+
+
+CALLBACK = "+callbacks.mine._target_=lightning.pytorch.callbacks."
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "message"),
+    [
+        ("loss=infonce data.kind=sentences data.views=1 regularizer=global_orthogonal", "loss", "needs 2 or"),
+        ("auxiliary=momentum_queue", "auxiliary", "PearsonLoss takes no negatives. Losses that do: infonce"),
+        (
+            "auxiliary=second_encoder",
+            "auxiliary",
+            "PearsonLoss takes no second. Losses that do: contrastive_tension",
+        ),
+        ("loss=contrastive_tension data.kind=sentences data.views=1", "auxiliary", "provides second"),
+        ("loss=rankcse data.kind=sentences", "auxiliary", "needs an auxiliary model that provides teacher"),
+        ("loss=infocse data.kind=sentences", "auxiliary", "Add auxiliary=masked_lm, or"),
+        ("regularizer=rank_reduction regularizer.phase2=none", "regularizer", "add callbacks=rank_monitor"),
+        ("optim.freeze=encoder", "optim.freeze", "leaves nothing to train: PearsonLoss has no head"),
+        ("model=mistral7b model.adapter=null", "model.dtype", "model.dtype=bfloat16: weights that train"),
+        (
+            "model=tiny_opt model.adapter=null model.quantization=4bit",
+            "model.quantization",
+            "give the model an adapter",
+        ),
+        ("model=mistral7b trainer.wise_ft=[0.5]", "trainer.wise_ft", "the mean of factors"),
+        ("path=mine.csv", "path", "path=mine.csv has no effect on this data"),
+        ("dev=suite", "dev", "dev=suite has no effect on this data"),
+        ("trainer.micro_batch_size=true", "trainer.micro_batch_size", "must be a number of examples"),
+        ("+trainer.extra.accumulate_grad_batches=2", "trainer.extra.accumulate_grad_batches", "profiler"),
+        (
+            "loss=infonce data.kind=sentences data.repetition=0.3 prompt=promptbert",
+            "data.repetition",
+            "use prompt=none",
+        ),
+        (
+            f"{CALLBACK}GradientAccumulationScheduler +callbacks.mine.scheduling={{0:4}}",
+            "callbacks.mine",
+            "adds",
+        ),
+    ],
+)
+def test_what_would_train_something_else(
+    overrides: str, key: str, message: str, config: Config, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build_parts(RunFolder(tmp_path), check_config(config("data=toy", "name=run", *overrides.split())))
+    assert caught.value.key == key
+    assert message in str(caught.value)
+
+
+def test_a_regularizer_of_two_views(config: Config) -> None:
+    cfg = check_config(config("data=toy", "name=run", "data.kind=sentences", "data.views=1"))
+    data = make_data(cfg)
+    (error,) = conflicts(cfg, Built(PearsonLoss(), data, [], [], GlobalOrthogonal(), None))
+    assert error.key == "regularizer"
+    assert "reads 2 views" in str(error)
+
+
+def test_callbacks_that_change_the_loss_unnoticed(config: Config) -> None:
+    cfg = check_config(config("data=toy", "name=run"))
+    cfg.callbacks = {"mine": {}}
+    data = make_data(cfg)
+    for kind in CALLBACKS:
+        callback = type(kind, (Callback,), {})()
+        (error,) = conflicts(cfg, Built(PearsonLoss(), data, [], [callback], None, None))
+        assert str(error).startswith(f"callbacks.mine: {kind} ")
+
+
+@pytest.mark.usefixtures("no_weights")
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        "trainer.init=final",
+        "optim.head_lr=1e-3",
+        "optim.layer_decay=0.9 loss=mse optim.freeze=encoder",
+        "trainer.wise_ft=[0.5] loss=mse optim.freeze=encoder",
+        "regularizer=rank_reduction loss=mse optim.freeze=encoder",
+        "evaluation.rank=true evaluation.final=false",
+        "loss=rankcse data.kind=sentences loss.teacher_temperature=1 auxiliary=teacher auxiliary.sources=[x]",
+    ],
+)
+def test_settings_that_nothing_reads_are_named(
+    overrides: str, config: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(AssertionError, match="weights would be loaded"):
+        train_in(tmp_path / "run", config(*SHORT_RUN, *overrides.split()))
+    (warning,) = (row.getMessage() for row in caplog.records if "has no effect" in row.getMessage())
+    named = [text.partition("=")[0] for text in overrides.split()]
+    assert warning.split()[1] in named
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("trainer.devices=-1", "without any give the number of processes"),
+        ("trainer=gpu", "no CUDA device is visible"),
+        ("precision=16-mixed", "needs a CUDA device"),
+    ],
+)
+def test_what_this_machine_lacks(override: str, message: str, config: Config) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_machine(decide(config(override)))
+
+
+def test_monitors() -> None:
+    cfg = OmegaConf.create({"callbacks": {"stop": {}}})
+    found = {"dev/spearman": 1.0, "dev/pearson": 1.0, "rank/energy": 1.0}
+    for monitor in ("dev/spearman", "train/loss"):
+        check_monitors(cfg, [EarlyStopping(monitor)], found)
+    with pytest.raises(ConfigError, match=r"callbacks.stop.monitor=dev/spearmann .*mean dev/spearman"):
+        check_monitors(cfg, [EarlyStopping("dev/spearmann")], found)
+    for monitor in ("rank/energy", "train/los"):  # Lightning finds these missing after the first steps
+        with pytest.raises(ConfigError, match=f"monitor={monitor} is not measured"):
+            check_monitors(cfg, [EarlyStopping(monitor)], found)

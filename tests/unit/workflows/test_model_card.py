@@ -1,0 +1,164 @@
+"""Model cards against the parser of huggingface_hub, and one of Markdown."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
+
+from sts_lightning.core.choices import ExportFormat
+from sts_lightning.data.counts import TrainingCount
+from sts_lightning.export.card import Base, CardFacts, card_facts, model_card
+from tests.support.card_runs import COUNT, write_run
+
+EVIL = "x`|\n# y\n---\n<script>z</script> [a](http://b)"
+
+
+@pytest.fixture
+def exported(tmp_path: Path) -> Path:
+    folder = tmp_path / "exported"
+    folder.mkdir()
+    settings = {"pooling": "mean", "template": 'A "{sentence}"', "normalize": False, "max_length": 64}
+    (folder / "sts_lightning.json").write_text(json.dumps(settings))
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> CardFacts:
+    run = tmp_path_factory.mktemp("runs") / "run"
+    known = COUNT | {"dropped": {"in a test set (exact)": 4}}
+    write_run(run, trained_on=[known, None], best_step=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sts_lightning.models.loading.hub.hub_is_reachable", lambda: False)
+        return card_facts(run)
+
+
+def blocks(text: str) -> list[Any]:
+    return MarkdownIt("commonmark").enable("table").parse(ModelCard(text).text)
+
+
+def cells(text: str) -> list[str]:
+    return [token.content for token in blocks(text) if token.type == "inline"]
+
+
+def test_the_metadata_are_read_back(facts: CardFacts, exported: Path) -> None:
+    facts = dataclasses.replace(facts, base=dataclasses.replace(facts.base, licence={"license": "mit"}))
+    data = ModelCard(model_card(facts, "sentence-transformers", None, "me/mine", exported)).data
+    assert (data.base_model, data.license) == ("owner/base", "mit")
+    assert data.library_name == "sentence-transformers"
+    assert data.pipeline_tag == "sentence-similarity"
+    assert {"sentence-transformers", "sentence-similarity", "feature-extraction"} <= set(data.tags)
+    results = {result.dataset_name: result.metric_value for result in data.eval_results}
+    assert results == {
+        name: pytest.approx(score.value / 100, abs=5e-5)
+        for name, score in facts.scores.items()
+        if name != "average"
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "base", "stated", "words"),
+    [
+        (None, {}, "unknown", ["Unknown"]),
+        (None, {"license": "mit"}, "mit", ["`mit`"]),
+        ("apache-2.0", {}, "apache-2.0", ["`apache-2.0`"]),
+        ("apache-2.0", {"license": "mit"}, "apache-2.0", ["`apache-2.0`", "`mit`"]),
+    ],
+)
+def test_the_licence_is_given_or_that_of_the_base_or_unknown(
+    given: str | None, base: dict[str, str], stated: str, words: list[str], exported: Path
+) -> None:
+    facts = CardFacts("mine", Base("base", licence=base), {})
+    text = model_card(facts, "merged", given, "mine", exported)
+    assert ModelCard(text).data.license == stated
+    section = text.partition("## Licence\n\n")[2]
+    assert all(word in section for word in words)
+
+
+@pytest.mark.parametrize("format_", ["adapter", "merged", "sentence-transformers"])
+def test_the_example_is_python_for_the_format(
+    format_: ExportFormat, facts: CardFacts, exported: Path
+) -> None:
+    found = blocks(model_card(facts, format_, None, "me/m", exported))
+    fences = [token for token in found if token.type == "fence"]
+    assert len(fences) == 1
+    ast.parse(fences[0].content)
+    assert len(fences[0].content.splitlines()) == 3
+    assert '"me/m"' in fences[0].content
+    assert "trust_remote_code" not in fences[0].content
+
+
+def test_an_export_with_code(facts: CardFacts, exported: Path) -> None:
+    (exported / "template_transformer.py").touch()
+    assert "trust_remote_code=True" in model_card(facts, "sentence-transformers", None, "m", exported)
+
+
+def test_scores_data_and_audit_are_in_the_tables(facts: CardFacts, exported: Path) -> None:
+    text = model_card(facts, "merged", None, "m", exported)
+    found = cells(text)
+    for name, score in facts.scores.items():
+        assert score.interval is not None
+        place = found.index(name if name == "average" else f"`{name}`")
+        assert found[place + 1 : place + 3] == [
+            f"{score.value:.2f}",
+            f"{score.interval.low:.2f} to {score.interval.high:.2f}",
+        ]
+    assert "991 `pairs`" in found
+    assert "4 pairs of the test sets removed (filter=exact); near duplicates not searched" in found
+    assert found.count("not audited") == 1  # the stage whose data are unknown
+    assert any("step `0`" in cell and "61.50" in cell for cell in found)
+    average = model_card(dataclasses.replace(facts, best_step=None), "merged", None, "m", exported)
+    assert "The weights are an average, selected" in average
+
+
+@pytest.mark.parametrize(
+    ("format_", "quantization", "original", "differs"),
+    [
+        ("merged", "4bit", True, True),
+        ("merged", "4bit", False, False),
+        ("merged", "none", True, False),
+        ("adapter", "4bit", False, True),
+        ("adapter", "none", False, False),
+    ],
+)
+def test_scores_of_other_weights_are_said_to_be(
+    format_: ExportFormat, quantization: str, original: bool, differs: bool, exported: Path
+) -> None:
+    facts = CardFacts("mine", Base("base"), {"quantization": quantization})
+    text = model_card(facts, format_, None, "m", exported, original)
+    assert ("quantised to `4bit`" in text) == differs
+
+
+def test_dense_layers_that_are_not_exported_are_named(facts: CardFacts, exported: Path) -> None:
+    path = exported / "sts_lightning.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "projection": "always"}))
+    assert "dense layers" in model_card(facts, "merged", None, "m", exported)
+    assert "dense layers" not in model_card(facts, "sentence-transformers", None, "m", exported)
+
+
+def test_a_run_brings_no_markup(exported: Path) -> None:
+    count = TrainingCount(EVIL, EVIL, 5, dropped={EVIL: 3})
+    facts = CardFacts(
+        EVIL,
+        Base(EVIL, None, EVIL, {"license": EVIL}),
+        {"loss": EVIL, "seed": EVIL},
+        data=(count, None),
+        dev={"spearman": 1.0, "pairs": EVIL},
+        best_step=EVIL,
+        hub_data=[EVIL],
+    )
+    text = model_card(facts, "merged", None, EVIL, exported)
+    harmless = CardFacts("a", Base("a"), {"loss": "a", "seed": "a"}, data=(None, None))
+    plain = model_card(harmless, "merged", None, "a", exported)
+    kinds = [token.type for token in blocks(text)]
+    assert kinds == [token.type for token in blocks(plain)]
+    inline = {child.type for token in blocks(text) for child in token.children or []}
+    assert inline == {"text", "code_inline"}
+    assert ModelCard(text).data.license == EVIL

@@ -1,0 +1,122 @@
+"""Checks of a run folder, each with the damage that it finds."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sts_lightning.config.trust import NOTHING
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.models.loading.run import load_from
+from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.runs.predictions import save_predictions
+from sts_lightning.testing.toy import ToyData
+from sts_lightning.workflows.score import score
+from sts_lightning.workflows.verify import verify
+from tests.support.damage import DAMAGE, change_json, cut
+from tests.support.run_entries import edit, write_finished
+
+CHECKED = ["config.yaml", "metrics.json", "checkpoints/best.ckpt", "predictions.npz"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a finished run leaves, with the scores of its weights; nothing is trained."""
+    run = RunFolder(tmp_path_factory.mktemp("runs") / "whole")
+    write_finished(run.path)
+    cfg = run.load_config()
+    cfg.evaluation.final = True
+    run.save_config(cfg)
+    data = ToyData(**{str(name): value for name, value in cfg.data.items() if name != "_target_"})
+    data.setup()
+    (only,) = data.tests
+    table = only.subsets[next(iter(only.subsets))]
+    subsets = {"a": table.select(range(15)), "b": table.select(range(15, len(table)))}
+    data.tests[:] = [STSTask(only.name, subsets)]
+    found = score(load_from(run, cfg).eval(), data, cfg.evaluation)
+    save_predictions(run, data.tests, found.test_cosines)
+    run.save_metrics(RunMetrics(found.test, {**found.dev}, {"best_step": 2}))
+    return run.path
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> RunFolder:
+    return RunFolder(shutil.copytree(whole, tmp_path / "run"))
+
+
+def outcomes(run: RunFolder) -> dict[str, tuple[str, str]]:
+    return {check.name: (check.outcome, check.text) for check in verify(run, NOTHING)}
+
+
+def test_a_whole_run(run: RunFolder) -> None:
+    found = outcomes(run)
+    assert list(found) == CHECKED
+    assert {outcome for outcome, _ in found.values()} == {"ok"}, found
+    assert found["predictions.npz"][1] == "40 pairs of 1 task give the stored scores"
+
+
+@pytest.mark.parametrize("damage", list(DAMAGE))
+def test_damage_is_found_where_it_is(damage: str, run: RunFolder) -> None:
+    name, message, do = DAMAGE[damage]
+    do(run)
+    found = outcomes(run)
+    assert found[name][0] == "wrong", found
+    assert message in found[name][1]
+    assert list(found) == CHECKED[: CHECKED.index(name) + 1]  # what depends on it is not looked at
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "wmean"])
+def test_other_aggregates_are_computed_again(aggregate: str, run: RunFolder) -> None:
+    def average(values: dict[str, Any]) -> None:
+        task = values["test"]["tasks"]["toy"]
+        one, two = task["subsets"].values()
+        weights = (1, 1) if aggregate == "mean" else (15, 25)
+        for key in ("spearman", "pearson"):
+            task[key] = (weights[0] * one[key] + weights[1] * two[key]) / sum(weights)
+        values["test"] |= {"aggregate": aggregate, "average": task["spearman"]}
+
+    assert outcomes(run)["predictions.npz"][0] == "ok"
+    change_json(run, average)
+    assert outcomes(run)["predictions.npz"][0] == "ok"
+
+
+def test_what_is_not_on_this_machine_is_not_checked(run: RunFolder) -> None:
+    def elsewhere(cfg: dict[str, Any]) -> None:
+        target = "sts_lightning.models.SentenceEncoder.from_pretrained"
+        cfg["model"] = {"_target_": target, "name": "/no/such/model", "pooling": "mean"}
+
+    edit(run.config_file, elsewhere)
+    found = outcomes(run)
+    assert found["checkpoints/best.ckpt"][0] == "not checked"
+    assert "/no/such/model" in found["checkpoints/best.ckpt"][1]
+
+
+def test_stages_and_evaluations(run: RunFolder, tmp_path: Path) -> None:
+    both = tmp_path / "both"
+    both.mkdir()
+    stage = yaml.safe_load(run.config_file.read_text())
+    (both / "stages.yaml").write_text(yaml.safe_dump({"one": stage, "two": stage}))
+    for name in ("one", "two"):
+        shutil.copytree(run.path, both / name)
+    cut(both / "two" / "checkpoints" / "best.ckpt")
+    found = outcomes(RunFolder(both))
+    assert [name for name in found if found[name][0] != "ok"] == ["two: checkpoints/best.ckpt"]
+    assert len(found) == 2 * len(CHECKED) - 1
+    (both / "stages.yaml").write_text("../one: {}\n")
+    assert outcomes(RunFolder(both))["stages.yaml"][0] == "wrong"
+    evaluation = RunFolder(tmp_path / "evaluation")
+    evaluation.path.mkdir()
+    evaluation.config_file.write_text("suite: sts\naggregate: all\n")
+    evaluation.save_metrics(RunMetrics({"tasks": {}, "average": 70.0}))
+    assert [name for name, (outcome, _) in outcomes(evaluation).items() if outcome == "ok"] == CHECKED[:2]
+
+
+def test_nothing_is_written(run: RunFolder) -> None:
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*")}
+    outcomes(run)
+    assert {path: path.stat().st_mtime_ns for path in run.path.rglob("*")} == before
