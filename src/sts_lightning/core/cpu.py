@@ -1,6 +1,6 @@
 """Settings of a process that computes on a CPU, and the number of its cores.
 
-Each was measured to pay for its lines. Those of `set_cpu_defaults` are read when torch is loaded, so it is
+Each was measured to be worth its lines. Those of `set_cpu_defaults` are read when torch is loaded, so it is
 called before; a variable that the user has set stays.
 
 - Cached kernels: oneDNN and torch keep 1,024 each, one for each shape of a product in bfloat16 or 8 bits.

@@ -32,8 +32,8 @@ class Shard(NamedTuple):
         The slices of all processes cover each example once. Their sizes differ by at most one, so some are
         empty if ``count`` is less than ``world_size``.
         """
-        first, after = self.process_rank, self.process_rank + 1
-        return slice(count * first // self.world_size, count * after // self.world_size)
+        rank = self.process_rank
+        return slice(count * rank // self.world_size, count * (rank + 1) // self.world_size)
 
     def size_of(self, count: int) -> int:
         """Return how many of ``count`` examples belong to this process."""

@@ -92,10 +92,10 @@ def score_binary(cosines: np.ndarray, gold: np.ndarray, dev: Thresholds | None =
 
 def describe(name: str, scores: BinaryScores) -> str:
     """Return a line on the scores of a task."""
-    flattery = "dev pairs" if scores["chosen_on"] == "dev" else "same pairs, which flatters F1 and accuracy"
+    pairs = "dev pairs" if scores["chosen_on"] == "dev" else "same pairs, which flatters F1 and accuracy"
     return (
         f"{name} has two labels: average precision {scores['average_precision']:.2f}, "
         f"F1 {scores['f1']:.2f} (cosine from {scores['f1_threshold']:.3f}), "
         f"accuracy {scores['accuracy']:.2f} (from {scores['accuracy_threshold']:.3f}); "
-        f"thresholds chosen on the {flattery}"
+        f"thresholds chosen on the {pairs}"
     )

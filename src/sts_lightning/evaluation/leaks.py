@@ -112,7 +112,7 @@ def _near_leaks(
             partners[pair[1]].append((pair[0], pair))
         for row in unmatched[task]:
             first, second = (neighbours[text] for text in train[row])
-            # Sorted: of several matches every process takes the same, whatever the order of its sets.
+            # Sorted, so that every run takes the same match: the order of a set of strings is random.
             matches = (pair for text in sorted(first) for other, pair in partners[text] if other in second)
             if (match := next(matches, None)) is not None:
                 yield Leak(row, task, "near", match)
