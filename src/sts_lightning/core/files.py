@@ -66,7 +66,7 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise StorageError(f"{path} is not a regular file; give the name of one.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # another process may write the same file
     try:
         yield temporary
         temporary.replace(path)
@@ -88,6 +88,7 @@ def check_new_folder(folder: Path) -> None:
     """
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder.")
+    # Only an attempt shows whether a folder can be made: the disk may be read-only, or a limit reached.
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
         with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):

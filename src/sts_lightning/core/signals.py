@@ -83,7 +83,7 @@ def listening() -> Iterator[None]:
     if not handled:
         yield
         return
-    _received, _listener = None, os.getpid()
+    _received, _listener = None, os.getpid()  # before the handlers, which read both
     for number in handled:
         signal.signal(number, _stop)
     try:

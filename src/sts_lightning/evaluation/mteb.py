@@ -108,6 +108,7 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
                     f"MTEB's {name} could not be loaded ({reason}). It is read from the model hub, or "
                     "from the hub's cache on this machine."
                 ) from error
+        # Without MTEB's cache, which would return an earlier result: all encoders have the same name there.
         (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
         folder.mkdir(parents=True, exist_ok=True)
         result.to_disk(folder / f"{name}.json")

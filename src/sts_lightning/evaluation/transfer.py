@@ -132,7 +132,11 @@ GRIDS = {
     "test": tuple(2.0**power for power in range(-1, 6)),
     "dev": tuple(2.0**power for power in range(-2, 4)),
 }
-"""Inverse strengths of the L2 penalty that SentEval tries, by the split that scores them."""
+"""Inverse strengths of the L2 penalty that SentEval tries, by the split that scores them.
+
+See its `validation.py
+<https://github.com/facebookresearch/SentEval/blob/5d6dc117d1ac30357ddaeb7347fb5684e9b87015/senteval/tools/validation.py>`_.
+"""
 
 
 def _texts(task: ClassificationTask) -> list[str]:

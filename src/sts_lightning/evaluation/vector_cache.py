@@ -102,6 +102,7 @@ class CachedVectors:
         digests = np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(len(texts), -1)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            # A random name, since other processes may add to the folder at the same time.
             with replacing(self.folder / f"{uuid.uuid4().hex}.safetensors") as temporary:
                 save_file({"digests": digests, "vectors": vectors}, temporary)
         except (OSError, SafetensorError) as error:

@@ -24,7 +24,7 @@ class EnergyLoss(Loss):
     which multiplies the temperature out of its cosines first.
 
     Args:
-        margin: m, in cosines, not negative.
+        margin: m, in cosines, not negative; PromCSE: 0.2.
         mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:

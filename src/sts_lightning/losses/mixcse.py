@@ -35,8 +35,8 @@ class MixCSELoss(Loss):
 
     Args:
         temperature: tau, positive.
-        mix: lambda in [0, 1], the weight of the positive in a mixture.
-        official: Reproduce the paper's code, which masks no copies.
+        mix: lambda in [0, 1], the weight of the positive in a mixture; 0.2 in the paper's script.
+        official: Whether to reproduce the paper's code, which masks no copies.
         mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:

@@ -145,6 +145,7 @@ class ZeroZoneLoss(SiameseRegressionLoss):
     """
 
     default_k = 2.0
+    """The paper's k of Smooth K2 on BERT (Table 2); its x0 is 0.25."""
 
     def __init__(
         self,

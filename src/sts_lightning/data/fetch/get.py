@@ -106,7 +106,7 @@ def _is_complete(part: Part, root: Path, overwrite: bool) -> bool:
 
 
 DOWNLOADS = ".downloads"
-"""Folder below the data root for downloads; removed when everything is installed."""
+"""Folder for downloads below the data root, so that installing a file only renames it."""
 
 
 @contextlib.contextmanager
@@ -197,7 +197,7 @@ def download(source: Source, name: str, folder: Path) -> Path:
         else:
             repo, revision = source.repo, source.revision
             stated = get_hf_file_metadata(hf_hub_url(repo, name, repo_type="dataset", revision=revision)).etag
-            digests = {source.files[name], stated}
+            digests = {source.files[name], stated}  # for most files the table leaves the hash to the hub
             path = Path(hf_hub_download(repo, name, repo_type="dataset", revision=revision, local_dir=folder))
     except (errors.HTTPError, HTTPException, OSError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
