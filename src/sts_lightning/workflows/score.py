@@ -15,7 +15,7 @@ from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import gold_of
 from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import DevScores, score_dev
-from sts_lightning.evaluation.encoding import DividedEncoder
+from sts_lightning.evaluation.encoding import ShardedEncoder
 from sts_lightning.evaluation.ranks import RankResult, rank_tasks
 from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
@@ -65,7 +65,7 @@ def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) ->
         encoder.set_precision(precision)
     tasks = data.tests if evaluation.final else []
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
-    vectors = encode_tables(DividedEncoder(encoder), tables)
+    vectors = encode_tables(ShardedEncoder(encoder), tables)
     dev_cosines, *cosines = table_cosines(vectors, tables)
     gold, dev = gold_of([data.dev]), score_dev(dev_cosines, data.dev)
     two = is_binary(gold)

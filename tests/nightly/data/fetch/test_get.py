@@ -14,7 +14,7 @@ from filelock import FileLock
 from sts_lightning.core.errors import ConfigError, FetchError, RunningElsewhereError
 from sts_lightning.data.fetch import convert
 from sts_lightning.data.fetch.get import Source, get, load_sources
-from sts_lightning.data.fetch.parts import PARTS, parts_of
+from sts_lightning.data.fetch.parts import PARTS, select_parts
 from sts_lightning.data.nli import nli_pairs
 from sts_lightning.data.readers.sts_sets import load_sts_tasks
 from sts_lightning.data.sts_train import sts_train
@@ -163,7 +163,7 @@ def test_some_own_files_of_a_part(hub: Hub, table: dict[str, Source], tmp_path: 
 
 def test_a_root_that_is_sentevals_folder(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
     (tmp_path / "STS").mkdir()
-    get(parts_of(["sts"]), table, tmp_path)
+    get(select_parts(["sts"]), table, tmp_path)
     assert (tmp_path / "SICK" / "SICK_train.txt").is_file()
     assert not (tmp_path / "senteval").exists()
 
@@ -175,12 +175,12 @@ def test_one_process_at_a_time(hub: Hub, table: dict[str, Source], tmp_path: Pat
 
 
 def test_names() -> None:
-    assert [part.name for part in parts_of(["transfer", "nli", "pairs"])] == [
+    assert [part.name for part in select_parts(["transfer", "nli", "pairs"])] == [
         "triplets",
         "pairs",
         "transfer",
         "probing",
     ]
-    assert parts_of(["all"]) == list(PARTS.values())
+    assert select_parts(["all"]) == list(PARTS.values())
     with pytest.raises(ConfigError, match="wikis"):
-        parts_of(["wikis"])
+        select_parts(["wikis"])
