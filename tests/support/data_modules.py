@@ -27,7 +27,7 @@ def data_module(
 def training(data_set: Callable[..., DataSet], *args: Any, **settings: Any) -> Splits:
     """What a data set reads for training, without the dev and test pairs that are added to it."""
 
-    def alone(self: DevAndTests, train: Dataset, counts: list[SourceCount], own: bool) -> Splits:
+    def alone(self: DevAndTests, train: Dataset, counts: list[SourceCount], published: bool) -> Splits:
         return Splits(train, train, [], counts)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -69,16 +69,16 @@ class DevAndTests:
             return tables_of([self._read(self.test_path, TEST)])
         return [] if self.dev_path is not None else tables_of(load_sts_tasks(self.root))
 
-    def complete(self, train: Dataset, counts: list[SourceCount], own: bool) -> Splits:
+    def complete(self, train: Dataset, counts: list[SourceCount], published: bool) -> Splits:
         """Return training examples with dev pairs and test tasks.
 
         Training pairs that are dev pairs, too, are dropped if ``dev`` is another set than STS-B dev, which
-        the papers do not compare with; otherwise those of the user's own are reported.
+        the papers do not compare with. Otherwise those among the user's examples are reported.
 
         Args:
             train: Training examples, one source after another.
             counts: Counts of the sources; they are updated.
-            own: Whether they are the user's own.
+            published: Whether they are those of a paper, not the user's.
         """
         others: list[SourceCount] = []
 
@@ -92,7 +92,7 @@ class DevAndTests:
         if self.dev_path is not None:
             dev = read(self.dev_path, DEV).subsets["test"]
         elif self.dev == "stsb":
-            if own:  # compared by the text of the files, whatever text is read
+            if not published:  # compared by the text of the files, whatever text is read
                 report_common(train, counts, [load_stsb(self.root, "dev")], f"{DEV} (STS-B dev)")
             dev = load_stsb(self.root, "dev", self.text)
         else:
@@ -105,7 +105,7 @@ class DevAndTests:
             tests = [read(self.test_path, TEST)]
         elif self.dev_path is None:
             tests = load_sts_tasks(self.root, text=self.text)
-            if own:
+            if not published:
                 raw = tests if self.text == "raw" else load_sts_tasks(self.root)
                 report_common(train, counts, tables_of(raw), f"{TEST} (the seven test sets)")
 

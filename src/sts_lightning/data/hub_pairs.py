@@ -121,6 +121,6 @@ def triplets_hub(
             bad.check()
         counts = [SourceCount(f"{hub.name}, split {split}", len(rows))]
         table = table_of_rows(sentence_columns(len(columns)), rows)
-        return evaluation.complete(sample_rows(table, limit, counts), counts, own=True)
+        return evaluation.complete(sample_rows(table, limit, counts), counts, published=False)
 
     return unlabelled(columns, read)

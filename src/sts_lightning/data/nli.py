@@ -69,12 +69,12 @@ def nli_pairs(
     if len(set(names)) < max(2, len(names)):
         raise ValueError(f"classes must be at least two different names, got {list(classes)}.")
     check_limit(limit)
-    own = path is not None
+    published = path is None
     if path is not None:
         weighted(path)
 
     def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
-        rows = read_nli_pairs(file, columns, names, "data.columns", folded=not own)
+        rows = read_nli_pairs(file, columns, names, "data.columns", folded=published)
         return table_of_rows(LABELLED, rows), SourceCount(name, len(rows))
 
     def read() -> Splits:
@@ -84,13 +84,13 @@ def nli_pairs(
         table = select_rows(table, keep, counts, why_dropped(filter))
         if scored:
             table = _with_scores(table, names, counts)
-        return evaluation.complete(sample_rows(table, limit, counts), counts, own)
+        return evaluation.complete(sample_rows(table, limit, counts), counts, published)
 
     return DataSet(
         read,
         label="score" if scored else "class",
         num_classes=len(names),
-        published_rows=None if own else DEFINITE_NLI_PAIRS if scored else NLI_PAIRS,
+        published_rows=(DEFINITE_NLI_PAIRS if scored else NLI_PAIRS) if published else None,
     )
 
 
@@ -125,8 +125,8 @@ def nli_triplets(
         ValueError: An argument is out of range.
     """
     evaluation = DevAndTests(root, **options)
-    own = only_file(path) not in (None, PUBLISHED_TRIPLETS)
-    text = sentence if own else folded_sentence
+    published = only_file(path) in (None, PUBLISHED_TRIPLETS)
+    text = folded_sentence if published else sentence
     setting = f"data.columns, without hard negatives as in 'data.columns=[{','.join(columns[:2])}]'"
 
     def read_file(file: Path, name: str) -> tuple[Dataset, SourceCount]:
@@ -139,9 +139,9 @@ def nli_triplets(
 
     def read() -> Splits:
         files = training_files(root, path, PUBLISHED_TRIPLETS, "nli/nli_triplets.csv", part="triplets")
-        return evaluation.complete(*read_files(files, read_file), own)
+        return evaluation.complete(*read_files(files, read_file), published)
 
-    return unlabelled(columns, read, None if own else TRIPLETS)
+    return unlabelled(columns, read, TRIPLETS if published else None)
 
 
 def unlabelled(

@@ -61,15 +61,15 @@ def sentences(
     check_limit(limit)
     if official_repetition and not repetition:
         raise ValueError("official_repetition has no effect without repetition; set that, too.")
-    own = only_file(path) not in (None, PUBLISHED)
+    published = only_file(path) in (None, PUBLISHED)
 
     def read() -> Splits:
         files = training_files(root, path, PUBLISHED, "unsup/sentences.txt", part="wiki")
-        table, counts = read_files(files, partial(_read_file, folded=not own))
-        return evaluation.complete(sample_rows(table, limit, counts), counts, own)
+        table, counts = read_files(files, partial(_read_file, folded=published))
+        return evaluation.complete(sample_rows(table, limit, counts), counts, published)
 
     repeated = repeated_views(views, repetition, seed, official_repetition)
-    return DataSet(read, repeated, "none", "sentences", published_rows=None if own else SENTENCES)
+    return DataSet(read, repeated, "none", "sentences", published_rows=SENTENCES if published else None)
 
 
 def _read_file(path: Path, name: str, folded: bool) -> tuple[Dataset, SourceCount]:

@@ -62,6 +62,6 @@ def sts_train(
                 clean = clean.select(similar)
             tables.append(clean)
             counts.append(SourceCount(name, len(table), dropped))
-        return evaluation.complete(concatenate_datasets(tables), counts, own=published is None)
+        return evaluation.complete(concatenate_datasets(tables), counts, published is not None)
 
     return DataSet(read, label="score" if positives_from is None else "none", published_rows=published)
