@@ -207,7 +207,7 @@ def tests(bench: Bench) -> str:
     report = bench.work / "tests.xml"
     chosen = ["-m", "not gpu", "-k", "vectors_are_those_of_the_cpu"] if bench.rehearse else ["-m", "gpu"]
     options = ["--tb=short", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    finish(start(["-m", "pytest", "tests/gpu", *chosen, *options]), 0, 1)
+    finish(start(["-m", "pytest", "tests/nightly/gpu", *chosen, *options]), 0, 1)
     return outcomes(report)
 
 

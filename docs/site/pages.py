@@ -20,6 +20,14 @@ GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "auxiliary", "cal
 PYTHON = {
     "Encoders": ("sts_lightning.models.loading.run", "sts_lightning.models.encoder"),
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
+    "Data sets": (
+        "sts_lightning.data.data_set",
+        "sts_lightning.data.own_pairs",
+        "sts_lightning.data.hub_pairs",
+        "sts_lightning.data.nli",
+        "sts_lightning.data.sentences",
+        "sts_lightning.data.sts_train",
+    ),
     "Evaluation": (
         "sts_lightning.evaluation.sts",
         "sts_lightning.evaluation.encoding",

@@ -17,7 +17,7 @@ from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import SHARED, argument_types
+from sts_lightning.config.build import LOADING, SHARED, argument_types
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.errors import ConfigError
 
@@ -303,6 +303,8 @@ def check_target(path: str, node: DictConfig) -> None:
         raise ConfigError(
             f"{path}._target_: cannot load {node['_target_']} ({reason}).", key=f"{path}._target_"
         ) from error
+    if path == "data":
+        hints |= LOADING
     for key, value in _items(node):
         if key == "_target_":
             continue

@@ -39,11 +39,8 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 PARENT = "STS_LIGHTNING_PARENT"
 """Environment variable of a job of a sweep: the number of the process that started it."""
 
-PR_SET_PDEATHSIG = 1
-"""Option of Linux's prctl: the signal that a process gets when the one that started it ends."""
-
 _received: signal.Signals | None = None
-_listener: int | None = None  # the process that listens; its forked children do not
+_listener: int | None = None  # id of the listening process, to tell it from its forked children
 
 
 class Stopped(KeyboardInterrupt):
@@ -87,14 +84,14 @@ def listening() -> Iterator[None]:
     Handlers installed by others are kept. Only the main thread can listen.
     """
     global _received, _listener
-    mine = []
+    handled = []
     if threading.current_thread() is threading.main_thread():
-        mine = [number for number in STOPPING if signal.getsignal(number) is signal.SIG_DFL]
-    if not mine:
+        handled = [number for number in STOPPING if signal.getsignal(number) is signal.SIG_DFL]
+    if not handled:
         yield
         return
-    _received, _listener = None, os.getpid()
-    for number in mine:
+    _received, _listener = None, os.getpid()  # before the handlers, which read both
+    for number in handled:
         signal.signal(number, _stop)
     try:
         yield
@@ -102,13 +99,13 @@ def listening() -> Iterator[None]:
         _listener = None
         # A process that is cleaning up at its end has nothing left to say about Ctrl-C.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
-        for number in mine:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def unmasked() -> Iterator[None]:
-    """Raise a stop in place of the error that it led to: a library stopped halfway may fail as it cleans up.
+    """Raise the stop in place of an error that it caused, as in a library that fails while it cleans up.
 
     A `UserError` or an `OSError` stays, since the user has to know of it.
     """
@@ -123,13 +120,17 @@ def unmasked() -> Iterator[None]:
         raise Stopped(number) from error
 
 
-def stop_with_parent() -> None:
-    """Let a job of a sweep get SIGTERM when the process that started it ends, even if that one was killed.
+PR_SET_PDEATHSIG = 1
+"""Option of Linux's prctl: the signal that a process gets when its parent ends."""
 
-    Only Linux has such a signal. The processes of a run with several devices are ended by their first one.
+
+def stop_with_parent() -> None:
+    """Let a job of a sweep get SIGTERM when the sweep's process ends, even if that was killed.
+
+    Only Linux has such a signal. On several devices the run's first process ends the others.
 
     Raises:
-        Stopped: The process that started this one has ended already.
+        Stopped: The sweep's process has ended already.
     """
     parent = os.environ.get(PARENT)
     if parent is None or "LOCAL_RANK" in os.environ or sys.platform != "linux":
@@ -139,17 +140,17 @@ def stop_with_parent() -> None:
         raise Stopped(signal.SIGTERM)
 
 
-def take_back() -> None:
-    """Listen to SIGTERM again after a library has installed its own handler."""
+def listen_again() -> None:
+    """Listen to SIGTERM again after a library has installed a handler."""
     if _listener == os.getpid() and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
 
 
 class StopRequest:
-    """The first stop signal that arrived, recorded so that the current step can be finished.
+    """The first stop signal that arrived, recorded so that the current step can finish.
 
-    The same signal again raises `Stopped` at once. Other signals are ignored then, since a cluster may send
-    several kinds.
+    The same signal again raises `Stopped` at once. Other signals are ignored from then on, since a cluster
+    may send different ones for a single stop.
 
     Args:
         announce: Function that is called with the first signal.
@@ -186,7 +187,7 @@ class StopRequest:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     global _received
-    if os.getpid() != _listener:  # a worker process that was forked from the listener
+    if os.getpid() != _listener:  # a forked worker of a data loader inherits the handler, and ends at once
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
         return

@@ -12,12 +12,12 @@ from datasets import Dataset
 from omegaconf import DictConfig
 from scipy.stats import rankdata
 
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import gold_of, pairs_of
 from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import DevScores, score_dev
-from sts_lightning.evaluation.encoding import DividedEncoder
+from sts_lightning.evaluation.encoding import ShardedEncoder
 from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
 
@@ -43,7 +43,7 @@ class Scores:
         return {**self.dev} if self.binary is None else {**self.dev, "binary": self.binary}
 
 
-def how_scored(encoder: SentenceEncoder, data: SentenceDataModule, cfg: DictConfig) -> dict[str, Any]:
+def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig) -> dict[str, Any]:
     """Return what the results of a run state of its seed, encoder and data."""
     return {
         "seed": cfg.seed,
@@ -55,7 +55,7 @@ def how_scored(encoder: SentenceEncoder, data: SentenceDataModule, cfg: DictConf
     }
 
 
-def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> Scores:
+def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) -> Scores:
     """Score dev pairs and test tasks, with all their sentences encoded in one go.
 
     Args:
@@ -69,7 +69,7 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
         encoder.set_precision(precision)
     tasks = data.tests if evaluation.final else []
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
-    vectors = encode_tables(DividedEncoder(encoder), tables)
+    vectors = encode_tables(ShardedEncoder(encoder), tables)
     dev_cosines, *cosines = table_cosines(vectors, tables)
     gold, dev = gold_of([data.dev]), score_dev(dev_cosines, data.dev)
     two = is_binary(gold)

@@ -15,7 +15,7 @@ from sts_lightning.config.build import takes
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.ceiling import ceiling
-from sts_lightning.evaluation.leaks import clean_average, published_leaks
+from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec
@@ -179,7 +179,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
             predictions = _readable(problems, comparable_predictions, run.results)
             if predictions is not None:
                 system.predictions.append(predictions)
-                clean = clean_average(predictions, published_leaks())
+                clean = leak_free_average(predictions, published_leaks())
                 system.clean += [] if clean is None else [clean]
         history = _readable(problems, RunFolder.history, run.results)
         watched = [step for step in history or () if "rank/energy" in step]

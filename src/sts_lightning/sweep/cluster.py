@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sts_lightning.core.errors import ConfigError, UserError
-from sts_lightning.core.signals import take_back
+from sts_lightning.core.signals import listen_again
 from sts_lightning.sweep.gpu_pool import gpus_for
 from sts_lightning.sweep.job import (
     FAILED,
@@ -256,7 +256,7 @@ def submit_to_ray(
     if not ray.is_initialized():
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
-            take_back()  # Ray's own handler of SIGTERM would end the sweep without cancelling its jobs
+            listen_again()  # Ray's own handler of SIGTERM would end the sweep without cancelling its jobs
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ConfigError(f"hydra.launcher.address={address}: {str(error).splitlines()[0]}") from error
     room: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]

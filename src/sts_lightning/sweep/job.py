@@ -21,7 +21,7 @@ from sts_lightning.config.identity import configuration_hash, defining
 from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.core.conf_folders import VARIABLE as CONF_VARIABLE
-from sts_lightning.core.conf_folders import own_folder
+from sts_lightning.core.conf_folders import user_folder
 from sts_lightning.core.errors import FinishedRunError, RunningElsewhereError, UserError
 from sts_lightning.core.signals import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
@@ -98,7 +98,7 @@ class Job:
     demand: Demand = Demand()
     script: str = field(default_factory=lambda: sys.argv[0])
     trust: Trust = NOTHING
-    conf: str = field(default_factory=lambda: str(own_folder() or ""))
+    conf: str = field(default_factory=lambda: str(user_folder() or ""))
     added: tuple[str, ...] = ()
     needs: tuple[Path, ...] = ()
     stage: str | None = None

@@ -19,7 +19,7 @@ from sts_lightning.config.check import check_config, flat
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import new_folder
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import DataModule
 from sts_lightning.evaluation.score import how_scored, score
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.run import build_encoder, load_from, load_part
@@ -68,8 +68,8 @@ class Parent:
 
 
 def mix_with_start(
-    run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, data: SentenceDataModule, writes: bool
-) -> dict[str, Any]:
+    run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, data: DataModule, writes: bool
+) -> dict[str, Any] | None:
     r"""Replace the weights of the best dev score by their best average with those that the run started from.
 
     WiSE-FT (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models"); of the shares
@@ -294,7 +294,7 @@ def _dev_by_share(
     return dev
 
 
-def _dev(parent: Parent, encoder: SentenceEncoder, data: SentenceDataModule, weights: Weights) -> float:
+def _dev(parent: Parent, encoder: SentenceEncoder, data: DataModule, weights: Weights) -> float:
     """Return the dev Spearman times 100 of weights, which are left in the encoder."""
     load_part(encoder, ENCODER, {"state_dict": dict(weights)}, parent.run.checkpoint("best"))
     on_dev = copy.deepcopy(parent.cfg.evaluation)

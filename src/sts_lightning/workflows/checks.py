@@ -23,7 +23,7 @@ from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
 from sts_lightning.config.trust import check_links
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
@@ -74,7 +74,7 @@ class Built:
     """
 
     loss: Loss
-    data: SentenceDataModule
+    data: DataModule
     loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
     regularizer: Regularizer | None
@@ -192,7 +192,7 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     data = make_data(cfg)
     with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
         loss = make_loss(cfg.loss, *TRIAL_SIZES)
-    check_fit(loss, data)
+    check_fit(loss, data, cfg.data)
     built = Built(
         loss=loss,
         data=data,
@@ -263,7 +263,7 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
     if regularizer is not None and data.num_views < regularizer.least_views:
         yield ConfigError(
             f"regularizer: {type(regularizer).__name__} reads {regularizer.least_views} views with these "
-            f"settings, and {type(data).__name__} gives {data.num_views}.",
+            f"settings, and this data gives {data.num_views}.",
             key="regularizer",
         )
     if regularizer is not None and regularizer.needs_phases and not _watches_rank(built.callbacks):
@@ -333,8 +333,13 @@ def _has_head(loss: Loss) -> bool:
     return any(True for _ in loss.parameters())
 
 
-def check_fit(loss: Loss, data: SentenceDataModule) -> None:
+def check_fit(loss: Loss, data: DataModule, settings: Mapping[str, Any] = {}) -> None:
     """Reject a loss that cannot use the data.
+
+    Args:
+        loss: The loss.
+        data: The data.
+        settings: The group ``data``, for hints.
 
     Raises:
         ConfigError: Views or labels do not fit; the message lists the losses that do. Or the batches are too
@@ -345,10 +350,10 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
         others = [stem for stem, other in all_losses().items() if fits(other, data)]
         raise ConfigError(
-            f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
+            f"{type(loss).__name__} needs {loss.needs()}, but this data gives {have}. "
             f"Losses that fit this data: {', '.join(others) or 'none'}.",
             key="loss",
-            hint=_other_data(loss, data),
+            hint=_other_data(loss, data, settings),
         )
     if data.batch_size < loss.least_batch:
         raise ConfigError(
@@ -358,35 +363,30 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         )
 
 
-def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
+def fits(loss: Loss | type[Loss], data: DataModule) -> bool:
     """Return whether a loss can use the views and the label of the data."""
     return accepts(loss, data.num_views) and data.label in loss.labels
 
 
-def _other_data(loss: Loss, data: SentenceDataModule) -> str | None:
+def _other_data(loss: Loss, data: DataModule, settings: Mapping[str, Any]) -> str | None:
     """Return how to read pairs with a score as positives, positives with a score, or triplets as pairs."""
-    positives = getattr(data, "positives_from", None)
     if "score" in loss.labels and data.label == "none" and accepts(loss, 2):
-        if positives is not None:
+        if settings.get("positives_from") is not None:
             return "It reads all pairs with their scores without data.positives_from."
         return "Pairs with a score are read by data=pairs_file."
     if "none" in loss.labels and data.label == "score" and accepts(loss, 2):
         triplets = "data=triplets_file reads pairs and triplets without a score."
-        if not hasattr(data, "positives_from"):
+        if "positives_from" not in settings:
             return triplets
-        low, high = getattr(data, "score_range", None) or SCORE_RANGE
+        low, high = settings.get("score_range") or SCORE_RANGE
         similar = low + 0.8 * (high - low)
         return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
-    if "none" not in loss.labels or not accepts(loss, 2):
-        return None
-    from sts_lightning.data.nli import NLITripletsData  # of a run that fails here, or has such data
-
-    if isinstance(data, NLITripletsData) and data.path:
-        return f"Without hard negatives: 'data.columns=[{','.join(data.columns[:2])}]'."
+    if "none" in loss.labels and data.label == "none" and accepts(loss, 2) and "columns" in settings:
+        return f"Without hard negatives: 'data.columns=[{','.join(settings['columns'][:2])}]'."
     return None
 
 
-def check_scores(loss: Loss, data: SentenceDataModule) -> None:
+def check_scores(loss: Loss, data: DataModule) -> None:
     """Reject training scores that are all equal, for a loss that compares them and so would have no gradient.
 
     Args:

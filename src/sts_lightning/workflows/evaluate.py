@@ -107,7 +107,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     reader: Encoder = cached or encoder
     result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
     if cached is not None:
-        log.info("%d vectors from %s, %d encoded", cached.found, cached.folder, cached.encoded)
+        log.info("%d vectors from %s, %d encoded", cached.looked_up, cached.folder, cached.encoded)
     RunFolder(folder).save_config(cfg)
     details = {
         "suite": cfg.suite,
@@ -119,7 +119,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
-        "vectors_from_cache": 0 if cached is None else cached.found,
+        "vectors_from_cache": 0 if cached is None else cached.looked_up,
         "trained_on": [] if source.run is None else as_plain(source.run.trained_on()),
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),

@@ -20,7 +20,7 @@ from sts_lightning.config.identity import without_volatile
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import write_atomic
 from sts_lightning.data.dev_suite import parts_of
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import gold_of
 from sts_lightning.evaluation.binary import describe
 from sts_lightning.evaluation.dev_scores import MONITOR, dev_tasks
@@ -180,7 +180,7 @@ def _optional(what: str) -> Iterator[None]:
         log.warning("WARNING: %s could not be made (%s: %s)", what, type(error).__name__, error)
 
 
-def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreement]:
+def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
     """Return pairs of the test tasks, or of the dev pairs without these."""
     if scores.test is not None:
         return find_disagreements(data.tests, scores.test_cosines)
@@ -222,7 +222,7 @@ def _details(
     }
 
 
-def _plot_dev(scores: Scores, data: SentenceDataModule, run: RunFolder, title: str) -> None:
+def _plot_dev(scores: Scores, data: DataModule, run: RunFolder, title: str) -> None:
     """Plot the dev pairs, of a suite those of the first part, which have graded scores."""
     [first, *_] = dev_tasks(data.dev)
     gold = gold_of(first.subsets.values())

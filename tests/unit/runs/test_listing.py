@@ -24,7 +24,7 @@ def settings(seed: int, **changed: Any) -> dict[str, Any]:
         "name": f"run{seed}",
         "model": model,
         "prompt": {},
-        "data": {"_target_": "sts_lightning.testing.toy.ToyData", "seed": seed},
+        "data": {"_target_": "sts_lightning.testing.toy.toy", "seed": seed},
         "evaluation": {"max_length": 64},
     }
     return {**whole, "loss": PEARSON, "optim": {"lr": 1e-5}, "init_from": None, **changed}
