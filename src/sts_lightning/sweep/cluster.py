@@ -7,9 +7,11 @@ memory, time limit and partition: ``conf/hydra/launcher/slurm.yaml`` and ``ray.y
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -75,7 +77,10 @@ class RemoteJob:
     def __call__(self) -> Job:
         """Run the job and return it with its outcome."""
         os.chdir(self.folder)
-        run_job(self.job, Resources({}), self.timeout_minutes)
+        try:
+            run_job(self.job, Resources({}), self.timeout_minutes)
+        except KeyboardInterrupt:  # Ray cancels the job, which saves its state first
+            self._stop()
         return dataclasses.replace(self.job, process=None)
 
     def checkpoint(self) -> Any:
@@ -86,15 +91,18 @@ class RemoteJob:
         """
         from submitit.helpers import DelayedSubmission
 
-        signal_job(self.job, signal.SIGTERM)
-        wait_for_exit(self.job, PATIENCE)
+        self._stop()
         again = RemoteJob(self.job, self.timeout_minutes)
         again.folder = self.folder
         return DelayedSubmission(again)
 
+    def _stop(self) -> None:
+        signal_job(self.job, signal.SIGTERM)
+        wait_for_exit(self.job, PATIENCE)
+
 
 def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = None) -> None:
-    """Wait until all submitted jobs have ended; Ctrl-C cancels them.
+    """Wait until all submitted jobs have ended; Ctrl-C cancels them and waits until they have saved.
 
     Args:
         jobs: Jobs of the sweep, updated in place.
@@ -121,6 +129,10 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = 
     except KeyboardInterrupt as error:
         for handle in left.values():
             handle.cancel()
+        deadline = time.monotonic() + PATIENCE
+        with contextlib.suppress(KeyboardInterrupt):  # once more: do not wait until they have saved
+            while time.monotonic() < deadline and any(h.state() != "done" for h in left.values()):
+                time.sleep(POLL)
         raise interrupted(jobs, error) from None
     conclude(jobs, workers)
 
@@ -228,11 +240,11 @@ class _SlurmQueue:
 
     def __init__(self) -> None:
         self._states: dict[str, str] | None = None
-        self._asked = 0.0
+        self._asked = -SQUEUE_POLL  # of a clock that starts at 0
 
     def state(self, number: str) -> State:
         """Return ``queued`` or ``running``; ``done`` if the job is no longer listed."""
-        if self._states is None or time.monotonic() > self._asked + SQUEUE_POLL:
+        if time.monotonic() >= self._asked + SQUEUE_POLL:
             self._asked = time.monotonic()
             done = subprocess.run([*self.COMMAND, self.STATES], capture_output=True, text=True, check=False)
             if done.returncode == 0:  # else the controller does not answer, and the last answer stays
@@ -324,7 +336,8 @@ def submit_to_ray(
     references: dict[Path, Any] = {}
     for job, count in zip(jobs, gpus, strict=True):
         stages = [references[need] for need in job.needs if need in references]  # Ray waits for arguments
-        remote = RemoteJob(job, timeout_minutes)
+        # Ray's interrupt reaches Python between two looks at a process with a limit, never in a wait without.
+        remote = RemoteJob(job, timeout_minutes or math.inf)
         references[job.folder] = task.options(num_gpus=count).remote(remote, threads, *stages)
     return [_RayHandle(references[job.folder]) for job in jobs]
 
@@ -351,4 +364,4 @@ class _RayHandle:
     def cancel(self) -> None:
         import ray
 
-        ray.cancel(self.reference, force=True)
+        ray.cancel(self.reference)  # by force, Ray would kill the processes of the job too
