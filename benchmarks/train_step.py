@@ -34,9 +34,10 @@ from transformers import TrainerCallback
 
 from sts_lightning.config.compose import composing
 from sts_lightning.config.machine import CPU_CHUNK_TOKENS
-from sts_lightning.data.collate import View, ViewCollator
-from sts_lightning.data.module import COLUMNS
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.collate import ViewCollator
+from sts_lightning.data.data_set import column_views
+from sts_lightning.data.sts_train import sts_train
+from sts_lightning.data.tables import LABELLED
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.workflows.command import train_in
 
@@ -77,9 +78,9 @@ def our_steps(table: Dataset, precision: Precision, deterministic: str = "auto")
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         pairs = Path(folder) / "pairs.jsonl"
-        table.select_columns([*COLUMNS[:2], "label"]).to_json(pairs)
+        table.select_columns(list(LABELLED)).to_json(pairs)
         dev = Path(folder) / "dev.jsonl"
-        table.select(range(BATCH)).select_columns([*COLUMNS[:2], "label"]).to_json(dev)
+        table.select(range(BATCH)).select_columns(list(LABELLED)).to_json(dev)
         overrides = [
             "data=pairs_file",
             f"path={pairs}",
@@ -132,10 +133,9 @@ def gradient_difference(table: Dataset, chunk_tokens: int) -> float:
     """Return the largest difference of chunked and unchunked gradients, relative to the largest entry."""
     encoder = our_minilm().eval()
     gradients = []
-    views_of = [View(column) for column in COLUMNS[:2]]
     for tokens in (chunk_tokens, 10**9):
         model = copy.deepcopy(encoder)
-        collate = ViewCollator(views_of, "score", model.prepare(tokens, training=True))
+        collate = ViewCollator(column_views(2), "score", model.prepare(tokens, training=True))
         batch = collate(table.select(range(BATCH)).to_list())
         views = model(batch.rows).unflatten(0, (2, -1))
         PearsonLoss()(views, batch.labels).backward()
@@ -156,8 +156,8 @@ def main() -> None:
     parser.add_argument("--bf16", action="store_true", help="also in bfloat16; slow where it is emulated")
     options = parser.parse_args()
 
-    data = STSData(os.environ["STS_DATA_ROOT"], BATCH, seed=1)
-    table = data.load_train().shuffle(seed=1).select(range(BATCH * (options.steps + 2)))
+    splits = sts_train(os.environ["STS_DATA_ROOT"]).read()
+    table = splits.train.shuffle(seed=1).select(range(BATCH * (options.steps + 2)))
     contenders: dict[str, Callable[[], list[float]]] = {
         "ours float32": partial(our_steps, table, "32-true"),
         "ours float32, deterministic=false": partial(our_steps, table, "32-true", "false"),

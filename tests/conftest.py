@@ -2,17 +2,13 @@ from __future__ import annotations
 
 import copy
 import gc
-import inspect
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import IO, Any
 
 import pytest
@@ -43,30 +39,6 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # likewise under nohup
 EXACT = "precision=32-true"
 """Put first, so that a test may override it: precision=auto depends on the machine."""
 
-SLOW_FOLDERS = {"gpu", "scenarios", "real"}
-SLOW_FIXTURES = {"cli", "uninterrupted"}
-SLOW_CALLS = {
-    "Popen",
-    "fit",
-    "multiprocessing",
-    "resume_stages",
-    "run_job",
-    "run_jobs",
-    "run_stages",
-    "run_table",
-    "spawn",
-    "submit_to_ray",
-    "subprocess",
-    "train_in",
-    "train_py",
-    "trained_peak",
-}
-"""A test that calls one of these, itself or through a fixture or a helper of the tests, is slow."""
-LONG_FIXTURES = {"cli", "outcome", "ray_address"}
-"""A test with one of these starts several processes or waits for those that others start."""
-FAST_FIXTURES = {"no_weights"}
-"""With one of these a call of the list above ends before anything is trained or started."""
-
 SHORT_DATA = [EXACT, "data=toy", "data.train_size=256", "data.dev_size=40", "data.test_size=40"]
 """Overrides that leave the model to the test."""
 
@@ -80,90 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark as slow every test that trains or starts a process; `make test-fast` leaves those out.
-
-    Random kills are left out unless they are asked for.
-    """
-    if config.getoption("markexpr", "") != "kills":
-        random_kills = [item for item in items if item.get_closest_marker("kills") is not None]
-        items[:] = [item for item in items if item not in random_kills]
-        config.hook.pytest_deselected(items=random_kills)
-    for item in items:
-        if isinstance(item, pytest.Function) and _is_slow(item):
-            item.add_marker(pytest.mark.slow)
-    if items and hasattr(items[0].config, "workerinput"):
-        _longest_files_first(items)
-
-
-def _longest_files_first(items: list[pytest.Item]) -> None:
-    """Order the files for several workers: a long one that starts last would leave all others idle."""
-    cost: Counter[Path] = Counter()
-    for item in items:
-        starts = isinstance(item, pytest.Function) and not LONG_FIXTURES.isdisjoint(item.fixturenames)
-        slow = item.get_closest_marker("slow") is not None
-        cost[item.path] += 20 if starts else 5 if slow else 0.2  # seconds, roughly
-    items.sort(key=lambda item: -cost[item.path])
-
-
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the imported libraries, a quarter of the time of composing."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-def _is_slow(item: pytest.Function) -> bool:
-    if SLOW_FOLDERS.intersection(item.path.relative_to(ROOT / "tests").parts):
-        return True
-    fixtures = set(item.fixturenames)
-    if fixtures & FAST_FIXTURES:
-        return False
-    made = [definitions[-1].func for definitions in item._fixtureinfo.name2fixturedefs.values()]
-    own = [f for f in made if f.__module__.startswith("tests.") and f.__module__ != __name__]
-    functions = [inspect.unwrap(function) for function in (item.function, *own)]
-    names = set().union(*(_names_used(function, set()) for function in functions))
-    return bool(fixtures & SLOW_FIXTURES or names & SLOW_CALLS)
-
-
-@pytest.fixture(autouse=True)
-def _neither_trains_nor_starts_an_interpreter(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Hold tests that are not marked slow to it."""
-    if request.node.get_closest_marker("slow") is not None:
-        return
-
-    def forbidden(*args: Any, **settings: Any) -> None:
-        pytest.fail("mark this test with pytest.mark.slow: it trains or starts an interpreter")
-
-    popen = subprocess.Popen.__init__
-
-    def start(process: Any, command: Any, *args: Any, **settings: Any) -> None:
-        first = command if isinstance(command, str) else str(command[0])
-        (forbidden if first == sys.executable else popen)(process, command, *args, **settings)
-
-    monkeypatch.setattr(subprocess.Popen, "__init__", start)
-    monkeypatch.setattr(multiprocessing.get_context("spawn").Process, "start", forbidden)
-    if "lightning.pytorch" in sys.modules:
-        monkeypatch.setattr("lightning.pytorch.Trainer.fit", forbidden)
-
-
-def _names_in(code: CodeType) -> set[str]:
-    """Names in a body, those of lambdas and comprehensions included."""
-    nested = [_names_in(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
-    return set(code.co_names).union(*nested)
-
-
-def _names_used(function: FunctionType, seen: set[FunctionType]) -> set[str]:
-    """Names in the body of a function and of the test helpers that it calls."""
-    seen.add(function)
-    names = _names_in(function.__code__)
-    for name in list(names):
-        helper = function.__globals__.get(name)
-        if isinstance(helper, FunctionType) and helper.__module__.startswith("tests.") and helper not in seen:
-            names |= _names_used(helper, seen)
-    return names
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,8 +16,8 @@ import sts_lightning.evaluation
 from sts_lightning.data.readers.sts_sets import STSTask, load_sickr, load_sts_tasks, load_stsb
 from sts_lightning.data.tables import gold_of, make_table, pairs_of
 from sts_lightning.evaluation.leaks import (
-    CLEAN,
     KINDS,
+    LEAK_FREE,
     PUBLISHED,
     LeakedRows,
     Pairs,
@@ -48,7 +48,7 @@ def find_leaked_rows(
     }
     # Equality of pairs is symmetric, so the test pairs take the place of the training pairs.
     leaks = find_leaks([pair for own in pairs.values() for pair in own], {training: [table]}, near)
-    kinds = np.full(sum(map(len, pairs.values())), CLEAN, dtype="<U10")
+    kinds = np.full(sum(map(len, pairs.values())), LEAK_FREE, dtype="<U10")
     for leak in leaks:
         kinds[leak.row] = leak.kind
     parts = np.split(kinds, np.cumsum([len(own) for own in pairs.values()])[:-1])

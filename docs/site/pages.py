@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,14 @@ GROUPS = ("trainer", "data", "model", "prompt", "regularizer", "auxiliary", "cal
 PYTHON = {
     "Encoders": ("sts_lightning.models.loading.run", "sts_lightning.models.encoder"),
     "Training with a plain Trainer": ("sts_lightning.training.module", "sts_lightning.data.module"),
+    "Data sets": (
+        "sts_lightning.data.data_set",
+        "sts_lightning.data.own_pairs",
+        "sts_lightning.data.hub_pairs",
+        "sts_lightning.data.nli",
+        "sts_lightning.data.sentences",
+        "sts_lightning.data.sts_train",
+    ),
     "Evaluation": (
         "sts_lightning.evaluation.sts",
         "sts_lightning.evaluation.encoding",
@@ -103,14 +112,15 @@ def python() -> Iterator[str]:
 def _table(path: Path) -> Iterator[str]:
     """Description, command and settings of a YAML file."""
     lines = path.read_text("utf-8").splitlines()
-    opening = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+    header = list(takewhile(lambda line: line.startswith("#"), lines))
+    opening = [line.removeprefix("#").strip() for line in header]
     commands = [line for line in opening if line.startswith(("python ", "sts-lightning "))]
     words = [line for line in opening if line not in commands and not line.startswith("@package")]
     if words:
         yield f"{' '.join(words)}\n".replace("<", "&lt;")
     if commands:
         yield "```\n" + "\n".join(commands) + "\n```\n"
-    rows = list(_rows(lines))
+    rows = list(_rows(lines[len(header) :]))
     if rows:
         yield "| setting | default | |\n|---|---|---|"
         yield from (
@@ -121,17 +131,18 @@ def _table(path: Path) -> Iterator[str]:
 
 def _rows(lines: list[str]) -> Iterator[tuple[str, str, str]]:
     parents: list[str] = []
+    above: list[str] = []  # a comment too long for the line of its setting stands above it
     for line in lines:
+        if line.lstrip().startswith("#"):
+            above.append(line.lstrip(" #"))
+            continue
         found = SETTING.match(line)
+        words, above = " ".join([*above, (found and found["comment"]) or ""]).strip(), []
         if found is None:
             continue
         depth = len(found["indent"]) // 2
         parents = [*parents[:depth], found["key"]]
-        if (
-            parents[0] in ("defaults", "hydra")
-            or found["key"] == "_target_"
-            or not (found["value"] or found["comment"])
-        ):
+        if parents[0] in ("defaults", "hydra") or found["key"] == "_target_" or not (found["value"] or words):
             continue
-        value, comment = ((found[name] or "").replace("|", "\\|") for name in ("value", "comment"))
+        value, comment = ((text or "").replace("|", "\\|") for text in (found["value"], words))
         yield ".".join(parents), value, comment.replace("<", "&lt;")

@@ -21,7 +21,6 @@ from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.gpu_pool import Pool
 from sts_lightning.sweep.local import run_jobs
 from tests.conftest import ROOT, SHORT_DATA
-from tests.unit.sweep.conftest import slurm as slurm
 
 BASE = [*SHORT_DATA, "data.batch_size=16", "trainer.max_epochs=-1", "logger=csv", "trainer.val_every=4"]
 

@@ -16,7 +16,7 @@ from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.evaluation.sts import encode_pairs
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.testing.toy import ToyData
+from sts_lightning.testing.toy import toy
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -66,8 +66,7 @@ def test_two_stages_in_one_command(cli: Cli, tmp_path: Path) -> None:
 
     encoder.text_edit = "official"  # dev sentences are edited like the reported ones
     encoder.tokenizer.set_evaluation_length(None)
-    arguments = {k: v for k, v in RunFolder(second).load_config().data.items() if k != "_target_"}
-    dev = ToyData(**arguments).load_dev()
+    dev = toy(dev_size=RunFolder(second).load_config().data.dev_size).read().dev
     expected = correlate(encode_pairs(encoder, [dev])[0], np.asarray(dev["label"]))
     assert score == pytest.approx(expected["spearman"], abs=0.05)
 

@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
     "prompt": {"template": 'A "{sentence}"', "pooling": "mean"},
     "loss": {"_target_": "sts_lightning.losses.cosent.CoSENTLoss", "scale": 20.0},
     "regularizer": {},
-    "data": {"_target_": "sts_lightning.data.sts.STSData", "batch_size": 64},
+    "data": {"_target_": "sts_lightning.data.sts_train.sts_train", "batch_size": 64},
     "optim": {"lr": 5e-5},
 }
 

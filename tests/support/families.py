@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -81,10 +80,10 @@ KNOWN = frozenset((
 # fmt: on
 """Model types whose padded vectors are those of single sentences."""
 
-FAST = ("bert", "gpt2", "mistral", "modernbert", "qwen3", "roberta")
-"""Families of the fast tier."""
+COMMON = ("bert", "gpt2", "mistral", "modernbert", "qwen3", "roberta")
+"""Families that every change is tested with."""
 
-SLOW = (
+FURTHER = (
     "bart",
     "bloom",
     "deberta-v2",
@@ -100,9 +99,7 @@ SLOW = (
     "t5",
     "xlnet",
 )
-"""Families of the slow tier: each has something of its own in positions, masks, layers or embeddings."""
-
-FAMILIES = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
+"""Families that are tested nightly: each has positions, masks, layers or embeddings like no other."""
 
 
 def family(model_type: str) -> PreTrainedModel:

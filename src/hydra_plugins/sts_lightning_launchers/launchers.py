@@ -1,7 +1,11 @@
-"""`hydra/launcher=process|slurm|ray`: each job of a sweep in a fresh process, with its own GPUs or cores."""
+"""`hydra/launcher=process|slurm|ray`: each job of a sweep in a fresh process, with its own GPUs or cores.
+
+And `hydra/sweeper=search`, Optuna's sweeper with this project's folder names.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -52,10 +56,6 @@ class JobLauncher(Launcher):
         """Run the jobs.
 
         An adaptive sweeper receives failures as results, and decides whether to continue.
-
-        Args:
-            job_overrides: Command-line overrides of each job.
-            initial_job_idx: Index of the first job.
 
         Raises:
             FailedJobsError: Some jobs of a grid failed.
@@ -120,21 +120,9 @@ class JobLauncher(Launcher):
 
 
 class ProcessLauncher(JobLauncher):
-    """Jobs on this machine.
+    """Jobs on this machine; settings: ``conf/hydra/launcher/process.yaml``."""
 
-    Args:
-        jobs: Maximum number of jobs at a time; null: as many as the GPUs allow, and one for each two cores
-            without a GPU.
-        gpus_per_job: Number of GPUs assigned to a job; null: its trainer.devices.
-        timeout_minutes: Time limit of a job, after which it is killed; null: no limit.
-    """
-
-    def __init__(
-        self,
-        jobs: int | None,
-        gpus_per_job: int | None,
-        timeout_minutes: float | None,
-    ) -> None:
+    def __init__(self, jobs: int | None, gpus_per_job: int | None, timeout_minutes: float | None) -> None:
         check_numbers(gpus_per_job=gpus_per_job, jobs=jobs, timeout_minutes=timeout_minutes)
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
@@ -152,16 +140,8 @@ class ProcessLauncher(JobLauncher):
 class SlurmLauncher(JobLauncher):
     """Jobs as SLURM arrays, through submitit; requires a shared file system.
 
-    A job that reaches its time limit is requeued and resumes from its last checkpoint.
-
-    Args:
-        jobs: Maximum number of jobs at a time; null: as many as SLURM allows.
-        gpus_per_job: Number of GPUs of each job, all on one node; null: its trainer.devices.
-        cpus_per_job: Number of cores of each job.
-        memory_gb: Memory of each job in GB; null: SLURM's default.
-        timeout_minutes: Time limit of each job.
-        partition: SLURM partition; null: SLURM's default.
-        extra: Further parameters of submitit's executor, such as ``slurm_account``.
+    A job that reaches its time limit is requeued and resumes from its last checkpoint. Settings:
+    ``conf/hydra/launcher/slurm.yaml``.
     """
 
     def __init__(
@@ -174,8 +154,8 @@ class SlurmLauncher(JobLauncher):
         partition: str | None,
         extra: dict[str, Any],
     ) -> None:
-        positive = {"jobs": jobs, "cpus_per_job": cpus_per_job, "memory_gb": memory_gb}
-        check_numbers(gpus_per_job=gpus_per_job, timeout_minutes=timeout_minutes, **positive)
+        check_numbers(jobs=jobs, gpus_per_job=gpus_per_job, cpus_per_job=cpus_per_job)
+        check_numbers(memory_gb=memory_gb, timeout_minutes=timeout_minutes)
         self.jobs = jobs
         self.gpus_per_job = gpus_per_job
         wanted = {
@@ -199,15 +179,7 @@ class SlurmLauncher(JobLauncher):
 
 
 class RayLauncher(JobLauncher):
-    """Jobs on a Ray cluster; requires a shared file system.
-
-    Args:
-        address: Address of the cluster, such as ``auto`` on one of its machines; null: a new cluster on this
-            machine.
-        gpus_per_job: Number of GPUs assigned to a job; null: its trainer.devices, if the cluster has any.
-        cpus_per_job: Number of cores of each job.
-        timeout_minutes: Time limit of a job, after which it is killed; null: no limit.
-    """
+    """Jobs on a Ray cluster; requires a shared file system. Settings: ``conf/hydra/launcher/ray.yaml``."""
 
     def __init__(
         self, address: str | None, gpus_per_job: int | None, cpus_per_job: int, timeout_minutes: float | None
@@ -222,10 +194,8 @@ class RayLauncher(JobLauncher):
         """Submit all jobs and wait for them."""
         from sts_lightning.sweep.cluster import submit_to_ray, watch
 
-        watch(
-            jobs,
-            submit_to_ray(jobs, self.address, self.cpus_per_job, self.gpus_per_job, self.timeout_minutes),
-        )
+        limits = (self.cpus_per_job, self.gpus_per_job, self.timeout_minutes)
+        watch(jobs, submit_to_ray(jobs, self.address, *limits))
 
 
 def check_numbers(**settings: float | None) -> None:
@@ -254,3 +224,17 @@ def _returned(job: Job) -> JobReturn:
     problem = job.problem or job.state
     result.return_value = FailedJobsError(f"{job.folder}: {problem}") if failed else job.score
     return result
+
+
+with contextlib.suppress(ImportError):  # the extra optuna; Hydra imports this file in any case
+    from hydra_plugins.hydra_optuna_sweeper.optuna_sweeper import OptunaSweeper
+
+    class SearchSweeper(OptunaSweeper):
+        """Optuna's sweeper, which resolves ``${hydra:...}`` in the name of the sweep's folder."""
+
+        def setup(
+            self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+        ) -> None:
+            """Set the configuration of Hydra, then set up Optuna's sweeper, which reads the folder."""
+            HydraConfig.instance().set_config(config)
+            super().setup(hydra_context=hydra_context, task_function=task_function, config=config)

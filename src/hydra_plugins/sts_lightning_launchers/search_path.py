@@ -5,7 +5,7 @@ from __future__ import annotations
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathQuery
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from sts_lightning.core.conf_folders import PACKAGED, own_folder
+from sts_lightning.core.conf_folders import PACKAGED, user_folder
 
 
 class OwnFolder(SearchPathPlugin):
@@ -16,6 +16,6 @@ class OwnFolder(SearchPathPlugin):
         ours = any(
             entry.provider == "main" and entry.path == str(PACKAGED) for entry in search_path.get_path()
         )
-        own = own_folder() if ours else None
+        own = user_folder() if ours else None
         if own is not None:
             search_path.prepend("user", f"file://{own}", SearchPathQuery(provider="main"))

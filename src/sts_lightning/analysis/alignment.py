@@ -8,14 +8,10 @@ import numpy as np
 def alignment(first: np.ndarray, second: np.ndarray, alpha: float = 2.0) -> float:
     """Mean distance of positive pairs on the unit sphere, to the power alpha (Wang & Isola 2020, Eq. 4).
 
-    Lower is better; with alpha 2 it lies in [0, 4].
-
-    Args:
-        first: (N, D).
-        second: Their positives, (N, D).
-        alpha: Exponent.
+    Lower is better; with alpha 2 it lies in [0, 4]. Row i of (N, D) ``second`` is the positive of row i of
+    ``first``.
     """
-    distances = np.linalg.norm(_unit(first) - _unit(second), axis=1)
+    distances = np.linalg.norm(unit_rows(first) - unit_rows(second), axis=1)
     return float((distances**alpha).mean())
 
 
@@ -33,14 +29,14 @@ def uniformity(vectors: np.ndarray, t: float = 2.0) -> float:
 
 
 def contrastive_alignment(first: np.ndarray, second: np.ndarray, temperature: float = 0.05) -> float:
-    """Compute the alignment part of the decoupled contrastive loss, -E[cos(h, h+) / tau]; lower is better."""
-    return float(-(_unit(first) * _unit(second)).sum(axis=1).mean() / temperature)
+    """Compute the alignment term of `DecoupledLoss`, -E[cos(h, h+) / tau]; lower is better."""
+    return float(-(unit_rows(first) * unit_rows(second)).sum(axis=1).mean() / temperature)
 
 
 def contrastive_uniformity(
     vectors: np.ndarray, temperature: float = 0.05, others: np.ndarray | None = None
 ) -> float:
-    """Compute the uniformity part of that loss, E[log sum over others of exp(cos / tau)].
+    """Compute the uniformity term of `DecoupledLoss`, E[log sum over others of exp(cos / tau)].
 
     Lower is better. It grows with the number of vectors, so compare values of the same set only.
 
@@ -55,7 +51,8 @@ def contrastive_uniformity(
     return float((peak[:, 0] + np.log(np.exp(logits - peak).sum(axis=1))).mean())
 
 
-def _unit(vectors: np.ndarray) -> np.ndarray:
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Scale rows to unit length in float64, (N, D) -> (N, D); zeros stay."""
     rows = np.asarray(vectors, dtype=np.float64)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     unit: np.ndarray = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
@@ -63,11 +60,11 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _off_diagonal(vectors: np.ndarray, others: np.ndarray | None = None) -> np.ndarray:
-    """Cosine of each row with every other row, of the second view if there is one, (N, N - 1)."""
-    unit = _unit(vectors)
+    """Compute the cosines of each row with the other rows, (N, N - 1), or with those of the second view."""
+    unit = unit_rows(vectors)
     size = len(unit)
     if size < 2:
         raise ValueError("uniformity needs at least two vectors.")
-    cosines = unit @ (unit if others is None else _unit(others)).T
+    cosines = unit @ (unit if others is None else unit_rows(others)).T
     off: np.ndarray = cosines[~np.eye(size, dtype=bool)].reshape(size, size - 1)
     return off

@@ -1,4 +1,4 @@
-"""The papers' figures of losses, of runs over their steps and of systems, drawn from plain numbers."""
+"""The papers' figures of losses, of runs over their steps and of systems."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ PLAIN, REDUCED = "tab:blue", "tab:red"
 """Colours without and with rank reduction, as in the paper."""
 
 STEP = "optimiser step"
+"""Label of the horizontal axis."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Trace:
         reduced: Whether it was trained with rank reduction.
         steps: Steps of the measurements, ascending.
         values: Values at these steps, by name.
-        phases: Phases of the run; None if unknown.
+        phases: Phases of the run, None if unknown.
     """
 
     system: str
@@ -98,22 +99,22 @@ def system_points(
     figure = new_figure(7, 5)
     axis = figure.add_subplot()
     height = statistics.stdev if spread else statistics.mean
-    places = {one.name: (statistics.mean(one.ranks), height(one.scores)) for one in systems}
+    points = {system.name: (statistics.mean(system.ranks), height(system.scores)) for system in systems}
     if spread:
         if len(systems) < 3:
             raise ValueError(f"the correlation needs three systems or more, and there are {len(systems)}.")
-        r = stats.pearsonr(*zip(*places.values(), strict=True)).statistic
+        r = stats.pearsonr(*zip(*points.values(), strict=True)).statistic
         score, title = f"standard deviation of {score}", f"{title}\nPearson's correlation {r:.2f}"
-    for one in systems:
-        if one.original is not None and not spread:
+    for system in systems:
+        if system.original is not None and not spread:
             arrow = {"arrowstyle": "->", "color": "grey", "shrinkA": 6, "shrinkB": 6}
-            axis.annotate("", places[one.name], places[one.original], arrowprops=arrow)
+            axis.annotate("", points[system.name], points[system.original], arrowprops=arrow)
     for reduced, colour, label in ((False, PLAIN, "original"), (True, REDUCED, "with rank reduction")):
-        points = [places[one.name] for one in systems if one.reduced is reduced]
-        if points:
-            axis.plot(*zip(*points, strict=True), "o", color=colour, markersize=7, label=label)
-    for name, place in places.items():
-        axis.annotate(name, place, xytext=(8, 4), textcoords="offset points", fontsize=9)
+        group = [points[system.name] for system in systems if system.reduced is reduced]
+        if group:
+            axis.plot(*zip(*group, strict=True), "o", color=colour, markersize=7, label=label)
+    for name, point in points.items():
+        axis.annotate(name, point, xytext=(8, 4), textcoords="offset points", fontsize=9)
     axis.margins(x=0.2, y=0.15)
     axis.grid(alpha=0.25)
     axis.legend(loc="best")
@@ -142,7 +143,7 @@ def rank_dynamics(traces: Sequence[Trace], rank: str, score: str, title: str) ->
     axes[1].set_xlabel(STEP)
     handles = {trace.system: line for trace, line in zip(traces, axes[0].get_lines(), strict=True)}
     systems = _by_system(traces)
-    names = [name if len(own) == 1 else f"{name} ({len(own)} runs)" for name, own in systems.items()]
+    names = [name if len(runs) == 1 else f"{name} ({len(runs)} runs)" for name, runs in systems.items()]
     figure.legend(list(handles.values()), names, loc="outside lower center", ncols=3, fontsize=9)
     return figure
 
@@ -155,11 +156,11 @@ def _by_system(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
 
 
 def _colours(traces: Sequence[Trace]) -> dict[str, str]:
-    """Return blue and red for one system without and one with rank reduction, else ten colours in turn."""
-    kinds = {trace.system: trace.reduced for trace in traces}
-    if len(kinds) == 2 and set(kinds.values()) == {False, True}:
-        return {name: REDUCED if reduced else PLAIN for name, reduced in kinds.items()}
-    return {name: f"C{number % 10}" for number, name in enumerate(kinds)}
+    """Return blue and red for a system without and one with rank reduction, else ten colours in turn."""
+    reduced = {trace.system: trace.reduced for trace in traces}
+    if len(reduced) == 2 and set(reduced.values()) == {False, True}:
+        return {name: REDUCED if reduced[name] else PLAIN for name in reduced}
+    return {name: f"C{number % 10}" for number, name in enumerate(reduced)}
 
 
 def two_sides(traces: Sequence[Trace], rows: Mapping[str, tuple[str, str]], title: str) -> Figure:
@@ -176,14 +177,14 @@ def two_sides(traces: Sequence[Trace], rows: Mapping[str, tuple[str, str]], titl
     figure = new_figure(max(7.0, 5.5 * len(systems)), 3.6 * len(rows))
     panels = figure.subplots(len(rows), len(systems), sharex=True, squeeze=False)
     for line, (heading, names) in zip(panels, rows.items(), strict=True):
-        for axis, (system, own) in zip(line, systems.items(), strict=True):
-            _two_axes(axis, own, names)
+        for axis, (system, runs) in zip(line, systems.items(), strict=True):
+            _two_axes(axis, runs, names)
             axis.set_title(f"{system}: {heading}", fontsize=10)
     for axis in panels[-1]:
         axis.set_xlabel(STEP)
     lines = [line for axis in figure.axes for line in axis.get_lines()]
-    found = {str(line.get_label()): line for line in lines}
-    figure.legend(found.values(), list(found), loc="outside lower center", ncols=len(found), fontsize=9)
+    handles = {str(line.get_label()): line for line in lines}  # one for each label, not for each run
+    figure.legend(handles.values(), list(handles), loc="outside lower center", ncols=len(handles), fontsize=9)
     figure.suptitle(title)
     return figure
 
@@ -212,7 +213,7 @@ def groups_over_steps(
     """Draw scores over steps, a panel for each group of tasks (rank reduction, Figure 4).
 
     Args:
-        traces: Runs with a value for each task; each run has a line of its own.
+        traces: Runs with a value for each task; each run is a line.
         groups: Tasks of each panel, by its title.
         label: Label of the scores.
         title: Title of the figure.
@@ -220,13 +221,14 @@ def groups_over_steps(
     systems = _by_system(traces)
     figure = new_figure(13, 4.2 * len(systems))
     panels = figure.subplots(len(systems), len(groups), sharex=True, squeeze=False)
-    for line, (system, own) in zip(panels, systems.items(), strict=True):
+    for line, (system, runs) in zip(panels, systems.items(), strict=True):
         for axis, (heading, tasks) in zip(line, groups.items(), strict=True):
             for number, task in enumerate(tasks):
-                for place, trace in enumerate(own):
-                    label_once = task if place == 0 else f"_{task}"
+                for trace in runs:
+                    # matplotlib leaves labels with an underscore out of the legend: the task is there once.
+                    label_once = task if trace is runs[0] else f"_{task}"
                     axis.plot(trace.steps, trace.values[task], "o-", color=f"C{number}", label=label_once)
-            _mark_peaks(axis, own[:1])
+            _mark_peaks(axis, runs[:1])
             axis.set_title(heading if len(systems) == 1 else f"{system}\n{heading}", fontsize=10)
             axis.grid(alpha=0.25)
             axis.legend(fontsize=8)
@@ -248,8 +250,8 @@ def phase_ends(traces: Sequence[Trace], score: str, title: str) -> Figure:
     systems = _by_system(traces)
     figure = new_figure(max(6.0, 5 * len(systems)), 4.3)
     panels = figure.subplots(1, len(systems), sharex=True, sharey=True, squeeze=False)[0]
-    for axis, (system, own) in zip(panels, systems.items(), strict=True):
-        for number, trace in enumerate(own):
+    for axis, (system, runs) in zip(panels, systems.items(), strict=True):
+        for number, trace in enumerate(runs):
             assert trace.phases is not None  # the caller computed them
             end = trace.phases.end
             colour = f"C{number % 10}"

@@ -13,8 +13,8 @@ from scipy import stats
 class PeakDetector:
     """Online detection that a curve has passed its peak.
 
-    The peak counts as passed when ``patience`` values in a row have stayed more than ``margin`` below the
-    highest value so far.
+    The peak counts as passed when ``patience`` consecutive values are more than ``margin`` below the highest
+    value so far.
 
     Args:
         patience: Number of consecutive values, at least 1.
@@ -40,7 +40,7 @@ class PeakDetector:
         return self.passed
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
+        """Return the state for a checkpoint; the highest value as a plain float, which torch loads safely."""
         return {"highest": float(self.highest), "below": self.below, "passed": self.passed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -53,11 +53,11 @@ class Phases:
     """Phases of a finished run (rank-reduction paper, Sec. 3).
 
     Attributes:
-        boundary: The step of the highest rank, with which phase 1 ends.
-        end: The step of the best score from there on, with which phase 2 ends.
-        correlation1: Pearson's correlation of rank and score in phase 1; None where a phase has fewer than
-            three points or no variation. The paper found 0.85.
-        correlation2: The same in phase 2. The paper found -0.81.
+        boundary: Step of the highest rank, the end of phase 1.
+        end: Step of the best score from there on, the end of phase 2.
+        correlation1: Pearson's correlation of rank and score in phase 1; None if the phase has fewer than
+            three points or no variation. The paper reports 0.85.
+        correlation2: The same in phase 2. The paper reports -0.81.
     """
 
     boundary: int
@@ -70,9 +70,9 @@ def find_phases(steps: Sequence[int], ranks: Sequence[float], scores: Sequence[f
     """Split a run at its highest rank.
 
     Args:
-        steps: Steps of the measurements, ascending; at least one.
-        ranks: Ranks at them.
-        scores: Dev scores at them.
+        steps: Steps of the measurements, ascending, at least one.
+        ranks: Rank at each step.
+        scores: Dev score at each step.
     """
     if not len(steps) == len(ranks) == len(scores) or not steps:
         raise ValueError("steps, ranks and scores must have the same length, at least 1.")
@@ -87,7 +87,7 @@ def find_phases(steps: Sequence[int], ranks: Sequence[float], scores: Sequence[f
 
 
 def phases_of(history: Iterable[Mapping[str, Any]]) -> Phases | None:
-    """Split a run by the rows of its history; None if no `RankMonitor` watched it."""
+    """Split a run by the rows of its history; None without the values of a `RankMonitor`."""
     rows = [row for row in history if "rank/energy" in row]
     if not rows:
         return None

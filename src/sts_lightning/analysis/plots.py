@@ -1,4 +1,4 @@
-"""Plots of a run."""
+"""Plots of a run, and the drawing and writing of figures without pyplot."""
 
 from __future__ import annotations
 
@@ -6,43 +6,39 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from sts_lightning.analysis.phases import Phases
 from sts_lightning.core.files import write_atomic
+
+if TYPE_CHECKING:
+    from sts_lightning.analysis.phases import Phases
 
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure; the size is in inches."""
-    # Not pyplot, which has global state and selects a GUI backend.
+    # pyplot has global state and selects a GUI backend.
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, atomically, and make the folder; no text of it is read as mathematics."""
+    """Write a figure as PNG, atomically, into a folder that is created if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for text in figure.findobj(Text):
-        text.set_parse_math(False)  # names of runs and files may have dollar signs
+        text.set_parse_math(False)  # a dollar sign in the name of a run does not begin a formula
     image = io.BytesIO()
     figure.savefig(image, dpi=130, format="png")
     write_atomic(path, image.getvalue())
 
 
 def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int | None, title: str) -> None:
-    """Training loss and dev Spearman over steps; the selected step is marked.
-
-    Args:
-        rows: The rows of a history.
-        path: PNG file to write.
-        best_step: The step whose weights were kept.
-        title: Title of the plot.
-    """
+    """Plot training loss and dev Spearman over the steps of a history, and mark the selected step."""
     figure = new_figure(7, 4)
     axis = figure.add_subplot()
     loss = [(row["step"], row["train/loss"]) for row in rows if "train/loss" in row]
@@ -71,20 +67,14 @@ def plot_curves(rows: Sequence[Mapping[str, float]], path: Path, best_step: int 
 
 
 def plot_cosines(cosines: np.ndarray, gold: np.ndarray, path: Path, title: str) -> None:
-    """Cosine of each dev pair against its gold score, with the mean cosine of each half point of gold."""
+    """Plot the cosine of each dev pair against its gold score, and the mean cosine of each half point."""
     figure = new_figure(5.5, 4.5)
     axis = figure.add_subplot()
     axis.scatter(gold, cosines, s=8, alpha=0.35, linewidths=0, color="tab:blue")
     bins = np.round(np.asarray(gold) * 2) / 2
     levels = np.unique(bins)
-    axis.plot(
-        levels,
-        [cosines[bins == level].mean() for level in levels],
-        color="tab:orange",
-        marker="o",
-        markersize=4,
-        label="mean cosine",
-    )
+    means = [cosines[bins == level].mean() for level in levels]
+    axis.plot(levels, means, color="tab:orange", marker="o", markersize=4, label="mean cosine")
     axis.set(xlabel="gold score", ylabel="cosine", title=title)
     axis.grid(alpha=0.25)
     axis.legend(loc="lower right")
@@ -101,14 +91,7 @@ PANELS = {
 
 
 def plot_rank_curves(rows: Sequence[Mapping[str, float]], phases: Phases, path: Path, title: str) -> None:
-    """Rank, alignment, uniformity and dev Spearman over steps, with the end of phase 1 and of phase 2.
-
-    Args:
-        rows: The rows of a history that a `RankMonitor` wrote.
-        phases: The phases of the run.
-        path: PNG file to write.
-        title: Title of the plot.
-    """
+    """Plot the values of a `RankMonitor` over the steps of a history, and mark the ends of both phases."""
     figure = new_figure(7, 8)
     axes = figure.subplots(len(PANELS), sharex=True)
     for axis, (name, label) in zip(axes, PANELS.items(), strict=True):
@@ -116,9 +99,8 @@ def plot_rank_curves(rows: Sequence[Mapping[str, float]], phases: Phases, path: 
         if points:
             axis.plot(*zip(*points, strict=True), marker="o", markersize=3, linewidth=1)
         axis.axvline(phases.boundary, color="tab:red", linestyle="--", linewidth=1, label="highest rank")
-        axis.axvline(
-            phases.end, color="tab:green", linestyle=":", linewidth=1.5, label="best dev score since"
-        )
+        end = {"color": "tab:green", "linestyle": ":", "linewidth": 1.5, "label": "best dev score since"}
+        axis.axvline(phases.end, **end)
         axis.set_ylabel(label)
         axis.grid(alpha=0.25)
     axes[0].set_title(title)
@@ -128,10 +110,11 @@ def plot_rank_curves(rows: Sequence[Mapping[str, float]], phases: Phases, path: 
 
 
 def plot_rank_scores(rows: Sequence[Mapping[str, float]], phases: Phases, path: Path, title: str) -> None:
-    """Dev Spearman against energy rank, coloured by phase, with the correlation of each phase."""
+    """Plot dev Spearman against energy rank, coloured by phase, with the correlation of each phase."""
     figure = new_figure(5.5, 4.5)
     axis = figure.add_subplot()
     groups = (
+        # Both phases have the point of the boundary, as their correlations do.
         ("phase 1", phases.correlation1, "tab:blue", 0, phases.boundary),
         ("phase 2", phases.correlation2, "tab:orange", phases.boundary, phases.end),
         ("after", None, "tab:gray", phases.end + 1, math.inf),

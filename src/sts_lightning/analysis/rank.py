@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from sts_lightning.analysis.alignment import unit_rows
 
-def singular_values(vectors: np.ndarray, normalize: bool = True, center: bool = False) -> np.ndarray:
+
+def singular_values(vectors: np.ndarray, normalize: bool = True) -> np.ndarray:
     """Compute the singular values of a matrix of vectors, largest first, in float64: (N, D) -> (min(N, D),).
 
-    Computed from the D x D Gram matrix where N exceeds D, which is many times faster and exact to about
-    1e-8 of the largest value.
+    They are the roots of the eigenvalues of the smaller Gram matrix. That is many times faster than a
+    singular value decomposition, and exact to about 1e-8 of the largest value.
 
     Args:
-        vectors: Matrix with one vector per row.
-        normalize: Scale the rows to unit length first.
-        center: Subtract the mean row (after scaling).
+        vectors: Matrix with a vector in each row.
+        normalize: Whether to scale the rows to unit length first.
     """
     rows = np.asarray(vectors, dtype=np.float64)
     if rows.ndim != 2 or 0 in rows.shape:
         raise ValueError(f"expected vectors of shape (N, D), got {rows.shape}.")
     if normalize:
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        rows = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
-    if center:
-        rows = rows - rows.mean(axis=0)
+        rows = unit_rows(rows)
     gram = rows.T @ rows if len(rows) > rows.shape[1] else rows @ rows.T
     eigenvalues = np.linalg.eigvalsh(gram)[::-1]
-    values: np.ndarray = np.sqrt(np.clip(eigenvalues, 0.0, None))
+    values: np.ndarray = np.sqrt(np.clip(eigenvalues, 0.0, None))  # rounding makes zeros slightly negative
     return values
 
 
@@ -52,7 +50,7 @@ def energy_rank(values: np.ndarray, fraction: float = 0.99, power: int = 2) -> i
     energy = np.cumsum(values**power)
     if energy[-1] == 0:
         return 0
-    # The last sum is the total itself; rounding must not push the rank beyond it.
+    # A relative 1e-12 less, so that rounding of the sums adds no direction; fraction 1 stays within the list.
     return min(int(np.searchsorted(energy, fraction * energy[-1] * (1 - 1e-12))) + 1, len(values))
 
 

@@ -13,7 +13,7 @@ from sts_lightning.cli.options import data_root
 from sts_lightning.data.fetch.get import get, load_sources
 from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.fetch.manifest import read_manifest, take_stock
-from sts_lightning.data.fetch.parts import parts_of
+from sts_lightning.data.fetch.parts import select_parts
 
 
 @click.command("status")
@@ -26,8 +26,8 @@ def status_command(data_root: str) -> None:
     for column in ("part", "state", "rows", "published"):
         table.add_column(column, justify="right" if column in ("rows", "published") else "left")
     for stock in stocks:
-        found = "-" if stock.found is None else f"{stock.found:,}"
-        table.add_row(stock.part.name, stock.state, found, f"{stock.part.published:,}")
+        rows = "-" if stock.rows is None else f"{stock.rows:,}"
+        table.add_row(stock.part.name, stock.state, rows, f"{stock.part.published:,}")
     console = Console()
     console.print(table)
     remarks = [f"{stock.part.name}: {stock.note}" for stock in stocks if stock.note]
@@ -50,4 +50,4 @@ def get_command(names: Sequence[str], data_root: str, overwrite: bool) -> None:
     NAME is sts (STS12-16, STS-B, SICK), nli (triplets, pairs), wiki, transfer (transfer, probing) or all.
     docs/data.md has the sources.
     """
-    get(parts_of(names), load_sources(), Path(data_root), overwrite)
+    get(select_parts(names), load_sources(), Path(data_root), overwrite)

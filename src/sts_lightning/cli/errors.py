@@ -11,9 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import NoReturn
 
-from sts_lightning.core.batch_job import requeue
 from sts_lightning.core.errors import InterruptedRunError, StorageError, UserError
-from sts_lightning.core.signals import signal_name, stopping_signal, unmasked
+from sts_lightning.core.signals import requeue, signal_name, stopping_signal, unmasked
 from sts_lightning.runs.lock import is_first_process
 
 STORAGE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)

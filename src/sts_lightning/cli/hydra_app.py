@@ -19,11 +19,10 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from sts_lightning.cli.errors import is_of_a_file, reporting
-from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.config.check import check_known, path_override
-from sts_lightning.config.compose import broken_yaml, explain
+from sts_lightning.config.compose import broken_yaml, check_choices, explain
 from sts_lightning.config.options import options, take_options, using
-from sts_lightning.core.conf_folders import Entry, command_line, own_folder, take_folder
+from sts_lightning.core.conf_folders import Entry, command_line, set_user_folder, user_folder
 from sts_lightning.core.cpu import set_cpu_defaults
 from sts_lightning.core.errors import ConfigError, StorageError
 from sts_lightning.core.signals import listening, stop_with_parent, unmasked
@@ -51,7 +50,7 @@ def run(main: Callable[[], Any], entry: Entry) -> None:
     with listening(), reporting("--debug" in sys.argv), _options_taken(entry):
         try:
             stop_with_parent()
-            take_folder(sys.argv[1:])
+            set_user_folder(sys.argv[1:])
             with unmasked():  # a stop does not become an error of the configuration
                 check_choices(sys.argv[1:])
                 main()
@@ -116,7 +115,7 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
 
 def _name_own_folder() -> None:
     """Say that a user's folder is searched: one that is here by chance would change a run unnoticed."""
-    own = own_folder()
+    own = user_folder()
     if own is not None and is_first_process():
         log.info("configuration: %s, then that of the package", own)
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from sts_lightning.cli.group_choices import check_choices
 from sts_lightning.config.check import check_config, check_known
-from sts_lightning.config.compose import compose_train
+from sts_lightning.config.compose import check_choices, compose_train
 from sts_lightning.planning.cost_lines import print_estimate
 from sts_lightning.planning.estimate import estimate
 from sts_lightning.runs.folder import RunFolder

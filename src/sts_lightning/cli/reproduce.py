@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from rich.console import Console
 
 from sts_lightning.cli.options import FILE, RESAMPLES, TRUST
 from sts_lightning.config.trust import Trust
-from sts_lightning.core.conf_folders import typed_here
-from sts_lightning.core.errors import CheckpointError, ConfigError, UserError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.plan import open_table
 from sts_lightning.reproduce.run import list_tables, open_launcher, print_plan, reproduce
 from sts_lightning.reproduce.tables import write_report
-from sts_lightning.runs.folder import RunFolder, check_distinct
-from sts_lightning.workflows.figures import FIGURES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from sts_lightning.workflows.figures import FigureRun, FigureSpec
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +57,10 @@ def _launched(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command("list")
 def list_command() -> None:
     """List the tables and the figures of the papers, and what each needs."""
+    from sts_lightning.reproduce.figures import list_figures  # matplotlib, which tables do not wait for
+
     list_tables()
-    _list_figures()
+    list_figures()
 
 
 @click.command("plan")
@@ -104,13 +96,8 @@ def run_command(
     resamples: int,
 ) -> None:
     """Run what is left of TABLE, a file of conf/reproduce, and report it."""
-    opened = open_table(table, model, folder)
-    finished = reproduce(opened, launcher, [*([] if jobs is None else [f"jobs={jobs}"]), *settings])
-    write_report(opened, table, resamples)
-    if not finished:
-        raise UserError(
-            "some runs have not finished; the messages above name them.", hint="The same command continues."
-        )
+    chosen = settings if jobs is None else [f"jobs={jobs}", *settings]
+    reproduce(table, model, folder, launcher, chosen, resamples)
 
 
 @click.command("report")
@@ -160,100 +147,13 @@ def figure_command(
     path = to or folder / "figures" / f"{name}.png"
     if path.suffix != ".png":
         raise ConfigError(f"--to must name a .png file, got {path}.", key="to")
-    spec = FIGURES.get(name)
-    if spec is None:
-        raise ConfigError(f"there is no figure {name}; there are: {', '.join(FIGURES)}.", key="name")
-    _check_figure(name, spec, bool(runs), table is not None)
-    from sts_lightning.analysis.plots import save_figure  # matplotlib, which tables do not wait for
-    from sts_lightning.workflows import figures
+    from sts_lightning.analysis.plots import save_figure
+    from sts_lightning.reproduce.figures import check_figure, draw_folders, draw_rows
 
-    drawn: Figure
-    if spec.drawn_from == "nothing":
-        drawn = figures.regression_figure2()
-    elif table is not None:
-        drawn = getattr(figures, name)(*_of_rows(table, model, rows, folder), on)
+    check_figure(name, bool(runs), table is not None)
+    if table is not None:
+        drawn = draw_rows(name, open_table(table, model, folder), table, rows, on)
     else:
-        drawn = _of_folders(name, spec, runs, on, Trust.of(trust, False))
+        drawn = draw_folders(name, runs, on, Trust.of(trust, False))
     save_figure(drawn, path)
     log.info("%s", path)
-
-
-def _list_figures() -> None:
-    """Print the figures with what each needs and the commands that make it."""
-    console = Console()
-    for name, spec in FIGURES.items():
-        console.print(f"{name:22}{spec.title}", markup=False, highlight=False, soft_wrap=True)
-        for line in (f"needs {spec.needs}", *map(typed_here, spec.commands)):
-            console.print(f"{'':22}{line}", style="dim", markup=False, highlight=False, soft_wrap=True)
-
-
-def _check_figure(name: str, spec: FigureSpec, runs: bool, table: bool) -> None:
-    """Reject runs that do not fit the figure."""
-    source = {"nothing": "no run", "table": "the runs of a table, by --table"}
-    drawn = source.get(spec.drawn_from, "run folders")
-    if runs != (spec.drawn_from in ("runs", "evaluations")) or table != (spec.drawn_from == "table"):
-        made = f"They are made by: {'; '.join(map(typed_here, spec.commands[:-1]))}"
-        raise ConfigError(
-            f"{name} is drawn from {drawn}; it needs {spec.needs}.",
-            key="table" if spec.drawn_from == "table" else "runs",
-            hint=None if spec.drawn_from == "nothing" else made,
-        )
-
-
-def _of_folders(name: str, spec: FigureSpec, runs: Sequence[Path], on: Any, trust: Trust) -> Figure:
-    """Draw a figure from run folders, which a pattern may match beside files."""
-    from sts_lightning.workflows import figures
-
-    paths = [path for path in runs if not path.is_file()]
-    if not paths:
-        raise CheckpointError("these are files; name run folders.", key="runs")
-    check_distinct(paths)
-    folders = [RunFolder(path) for path in paths]
-    source = ", ".join(str(path) for path in paths)
-    if len(paths) > 3:
-        above = os.path.relpath(os.path.commonpath([path.absolute() for path in paths]))
-        source = f"{len(paths)} folders in {above}"
-    if spec.drawn_from == "evaluations":
-        return figures.rank_figure4(folders, source, trust)
-    drawn: Figure = getattr(figures, name)(figures.name_runs(folders, trust), source, on)
-    return drawn
-
-
-def _of_rows(name: str, model: str | None, rows: Sequence[str], folder: Path) -> tuple[list[FigureRun], str]:
-    """Return the finished runs of a table, and the title of what is drawn.
-
-    Raises:
-        ConfigError: There is no such table or row.
-        CheckpointError: A run has not finished.
-    """
-    from sts_lightning.workflows.figures import read_run
-
-    table = open_table(name, model, folder)
-    cells = [
-        cell for cell in table.cells if table.spec.rows[cell.row].trains and table.spec.rows[cell.row].shown
-    ]
-    known = list(dict.fromkeys(cell.row for cell in cells))
-    unknown = sorted(set(rows) - set(known))
-    if unknown:
-        raise ConfigError(
-            f"--row: {unknown[0]} is not a trained row of {name}; there are: {'; '.join(known)}.", key="rows"
-        )
-    cells = [cell for cell in cells if not rows or cell.row in rows]
-    several = len({cell.model for cell in cells}) > 1
-    planned = [
-        (f"{cell.row}, {cell.model}" if several else cell.row, run)
-        for cell in cells
-        for run in table.seed_runs(cell)
-    ]
-    missing = [run for _, run in planned if not run.done]
-    if missing:
-        command = f"sts-lightning reproduce {name}" + (f" --model {model}" if model else "")
-        raise CheckpointError(
-            f"{len(missing)} of {len(planned)} runs have not finished, the first in {missing[0].folder}.",
-            key="table",
-            hint=f"{command} runs them; --row draws some rows only.",
-        )
-    seeds = ", ".join(str(seed) for seed in table.run_seeds)
-    models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))
-    source = ", ".join(part for part in (name, models, f"seeds {seeds}") if part)
-    return [read_run(run.run_folder, row, run.trust) for row, run in planned], source

@@ -23,6 +23,10 @@ SHARED = {"root": "data_root", "path": "path", "dev": "dev", "senteval_text": "s
 """Arguments of data sets that are settings of the top level, and the names of these."""
 
 
+LOADING: dict[str, Any] = {"batch_size": int, "seed": int, "num_workers": int}
+"""Settings of the group ``data`` for any data set: arguments of the DataModule, with their types."""
+
+
 def shared_settings(cfg: DictConfig) -> dict[str, Any]:
     """Return the settings of the top level that a data set may take, by the names of its arguments."""
     values = {argument: cfg[key] for argument, key in SHARED.items()}

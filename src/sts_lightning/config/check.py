@@ -17,7 +17,7 @@ from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import SHARED, argument_types
+from sts_lightning.config.build import LOADING, SHARED, argument_types
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.errors import ConfigError
 
@@ -102,6 +102,13 @@ def path_override(key: str, path: str | Path) -> str:
     # A backslash is one, but for those before a quote.
     quoted = re.sub(r"(\\*)('|$)", lambda end: end[1] * 2 + end[2].replace("'", "\\'"), text)
     return f"{key}='{quoted}'"
+
+
+def shown(value: Any) -> str:
+    """Return a value as it is written on the command line."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def stage_overrides(overrides: Iterable[str], experiment: str) -> list[str]:
@@ -296,6 +303,8 @@ def check_target(path: str, node: DictConfig) -> None:
         raise ConfigError(
             f"{path}._target_: cannot load {node['_target_']} ({reason}).", key=f"{path}._target_"
         ) from error
+    if path == "data":
+        hints |= LOADING
     for key, value in _items(node):
         if key == "_target_":
             continue

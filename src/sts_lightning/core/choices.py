@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Literal
 
 Frozen = Literal["none", "encoder", "encoder_with_dropout"]
-"""Which part of the model is frozen.
+"""Frozen part of the model.
 
 ``encoder``: the encoder's weights, with dropout off. ``encoder_with_dropout``: its weights only, as in
 STS-Regression's code.
 """
 
 LabelKind = Literal["none", "score", "class"]
-"""Kind of label of a training example: none, a similarity score in [0, 5], or a class index."""
+"""Label of a training example: none, a similarity score in [0, 5], or a class index."""
 
 Init = Literal["best", "final"]
-"""Which weights of an earlier run to start from: those of the best dev score, or those at its end."""
+"""Weights of an earlier run to start from: those of the best dev score, or those at its end."""
 
 Denoise = Literal["none", "shift", "pad"]
 """Vector of the bare template that is subtracted from a sentence's vector.
@@ -36,7 +36,7 @@ DevSet = Literal["stsb", "stsb_clean", "suite"]
 """Dev pairs on which checkpoints are compared.
 
 ``stsb``: STS-B dev, as in the papers. ``stsb_clean``: those of its pairs that are in no test set.
-``suite``: five kinds of pairs, none of them in a test set.
+``suite``: pairs from five sources, none of them in a test set.
 """
 
 SentEvalText = Literal["raw", "prepared"]
@@ -47,7 +47,7 @@ and, all but SICK, lower-cased.
 """
 
 TextFound = Literal["raw", "prepared", "prepared_files"]
-"""Text that was read: raw, prepared here from raw files, or from files that are prepared already."""
+"""Text as it was read: raw, prepared here from raw files, or prepared already in the files."""
 
 Quantization = Literal["none", "4bit", "8bit"]
 """``4bit``: NF4 with quantised scales (QLoRA); ``8bit``: LLM.int8()."""
@@ -55,8 +55,8 @@ Quantization = Literal["none", "4bit", "8bit"]
 Attention = Literal["eager", "sdpa"]
 """Implementation of attention in the backbone.
 
-``sdpa``: torch's ``scaled_dot_product_attention``, which keeps no attention weights in its fused kernels;
-``eager``: in steps.
+``sdpa``: torch's ``scaled_dot_product_attention``, whose fused kernels store no attention weights;
+``eager``: one operation after another.
 """
 
 Precision = Literal["32-true", "bf16-true", "16-true"]
@@ -73,7 +73,6 @@ Accelerator = Literal["auto", "cpu", "gpu", "mps"]
 
 Deterministic = Literal["auto", "warn", True, False]
 """Treatment of CUDA operations without a deterministic form."""
-
 
 Schedule = Literal["linear", "cosine", "constant_with_warmup"]
 """Course of the learning rate after the warm-up."""

@@ -1,4 +1,4 @@
-"""Where the configuration is, the user's own first, and where the scripts of train and eval are."""
+"""Folders of the configuration, the user's before the package's, and the scripts of train and eval."""
 
 from __future__ import annotations
 
@@ -24,21 +24,14 @@ DEFAULT = "conf"
 MARKER = "sts_lightning"
 """File that makes ``conf`` in the working directory the user's: other projects have a folder of that name."""
 
+_INSTALLED = Path(__file__).resolve().parents[1] / "conf"
 
-def _packaged() -> Path:
-    here = Path(__file__).resolve().parents[1]
-    installed = here / "conf"  # put there when a wheel is built; a checkout has it beside src
-    return installed if installed.is_dir() else here.parents[1] / "conf"
-
-
-PACKAGED = _packaged()
-"""Folder of this package."""
+PACKAGED = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[2] / "conf"
+"""Folder of this package: in the package where a wheel was built, beside ``src`` in a checkout."""
 
 
-def own_folder() -> Path | None:
-    """Return the user's folder; None without.
-
-    It is that of ``STS_CONF``, else ``conf`` in the working directory if it has the file `MARKER`.
+def user_folder() -> Path | None:
+    """Return the user's folder: that of ``STS_CONF``, else a marked ``conf`` in the working directory.
 
     Raises:
         ConfigError: ``STS_CONF`` is not a folder.
@@ -49,48 +42,45 @@ def own_folder() -> Path | None:
         return None
     if not folder.is_dir():
         raise ConfigError(f"{VARIABLE}={given} is not a folder.", key=VARIABLE)
-    if folder.samefile(PACKAGED):
+    if folder.samefile(PACKAGED):  # in a checkout of this project
         return None
     if given is None and not (folder / MARKER).is_file():
-        _say_left_out(folder)
+        _warn_unmarked(folder)
         return None
     return folder
 
 
-@functools.cache  # once: the folder is asked for many times
-def _say_left_out(folder: Path) -> None:
-    """Say that a folder is not searched, if it has files that might be meant for this project."""
-    own = ((folder / path.name, path.name) for path in PACKAGED.iterdir())
-    found = sorted(name for path, name in own if path.is_file() or any(path.glob("*.yaml")))
-    if found:
+@functools.cache  # one warning, though the folder is looked up many times
+def _warn_unmarked(folder: Path) -> None:
+    """Warn that a folder is not searched, if it has files or groups with the package's names."""
+    same_names = (folder / path.name for path in PACKAGED.iterdir())
+    ignored = sorted(path.name for path in same_names if path.is_file() or any(path.glob("*.yaml")))
+    if ignored:
         log.warning(
-            f"{DEFAULT}/{found[0]} is not read: without a file {MARKER} the folder may be another project's. "
-            f"If it is meant for STS-Lightning: touch {DEFAULT}/{MARKER}"
+            f"{DEFAULT}/{ignored[0]} is not read: without a file {MARKER} the folder may be another "
+            f"project's. If it is meant for STS-Lightning: touch {DEFAULT}/{MARKER}"
         )
 
 
 def folders() -> tuple[Path, ...]:
-    """Return the folders in which a file of the configuration is looked for, in this order."""
-    own = own_folder()
-    return (PACKAGED,) if own is None else (own, PACKAGED)
+    """Return the folders of the configuration in the order of search."""
+    user = user_folder()
+    return (PACKAGED,) if user is None else (user, PACKAGED)
 
 
 def files_of(group: str) -> dict[str, Path]:
-    """Return the files of a group by their names in order; a user's own replaces one of the package.
+    """Return the files of a group by name, sorted; a user's file replaces the package's of that name.
 
     Args:
         group: Folder below those of the configuration, such as ``loss`` or ``reproduce/scale``.
     """
-    found = {path.stem: path for folder in reversed(folders()) for path in (folder / group).glob("*.yaml")}
-    return dict(sorted(found.items()))
+    # The user's folder last: a later entry of a dictionary replaces an earlier one.
+    files = {path.stem: path for folder in reversed(folders()) for path in (folder / group).glob("*.yaml")}
+    return dict(sorted(files.items()))
 
 
-def take_folder(arguments: Sequence[str]) -> None:
-    """Let Hydra's option ``--config-dir`` name the user's folder, for this process and those that it starts.
-
-    Args:
-        arguments: Command line of a Hydra command.
-    """
+def set_user_folder(arguments: Sequence[str]) -> None:
+    """Let Hydra's option ``--config-dir`` name the user's folder, also for processes that this one starts."""
     for index, argument in enumerate(arguments):
         name, given, value = argument.partition("=")
         if name in ("--config-dir", "-cd"):
@@ -114,16 +104,8 @@ def script_of(entry: Entry) -> Path:
 
 
 def command_line(entry: Entry, *arguments: str) -> str:
-    """Return a command as the user can type it.
-
-    That is ``python train.py``, with the folder that was typed, if this process is such a script; without it
-    in the checkout that the package is from; else ``sts-lightning train``.
-
-    Args:
-        entry: The command.
-        *arguments: Its arguments, not quoted.
-    """
-    return " ".join([_front(entry), *map(shlex.quote, arguments)])
+    """Return a command with its arguments, which it quotes, as the user can type it; see `_program`."""
+    return " ".join([_program(entry), *map(shlex.quote, arguments)])
 
 
 def typed_here(text: str) -> str:
@@ -133,11 +115,16 @@ def typed_here(text: str) -> str:
         text: ``python train.py ...``, ``python eval.py ...``, or any other command, which stays.
     """
     for entry in ENTRIES:
-        text = text.replace(f"python {entry}.py", _front(entry))
+        text = text.replace(f"python {entry}.py", _program(entry))
     return text
 
 
-def _front(entry: Entry) -> str:
+def _program(entry: Entry) -> str:
+    """Return ``python train.py`` where that works, else ``sts-lightning train``.
+
+    It works with the folder that was typed if this process is such a script, and without a folder in the
+    checkout that the package is from.
+    """
     program, here = Path(sys.argv[0]), Path(f"{entry}.py")
     packaged = PACKAGED.with_name(here.name)
     if program.name in {f"{name}.py" for name in ENTRIES}:

@@ -12,9 +12,6 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-LIGHTNING = ("lightning.pytorch", "lightning.fabric")
-"""Names of Lightning's loggers."""
-
 
 @contextlib.contextmanager
 def log_to(path: Path) -> Iterator[None]:
@@ -29,36 +26,38 @@ def log_to(path: Path) -> Iterator[None]:
         handler.close()
 
 
+WARNINGS = (
+    ".*does not have many workers.*",  # tokenisation ahead of the step is a thread of ours
+    ".*exists and is not empty.*",  # checkpoints of a resumed run
+    ".*LeafSpec.*",  # a deprecation in torch that Lightning runs into
+    ".*sync_dist=True.*",  # all processes log equal values
+    r".*module\(s\) in eval mode.*",  # a frozen encoder, a momentum copy
+)
+"""Lightning's warnings that do not apply here."""
+
+
 @contextlib.contextmanager
 def quiet_lightning() -> Iterator[None]:
-    """Suppress Lightning's messages about hardware and its warnings that do not apply here."""
-    levels = {logging.getLogger(name): logging.getLogger(name).level for name in LIGHTNING}
+    """Suppress Lightning's messages about hardware, and `WARNINGS`."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = {logger: logger.level for logger in loggers}
     for logger in levels:
         logger.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*does not have many workers.*")
-            warnings.filterwarnings("ignore", ".*exists and is not empty.*")  # checkpoints of a resumed run
-            warnings.filterwarnings("ignore", ".*LeafSpec.*")
-            warnings.filterwarnings("ignore", ".*sync_dist=True.*")  # all processes log equal values
-            warnings.filterwarnings(
-                "ignore", r".*module\(s\) in eval mode.*"
-            )  # a frozen encoder, a momentum copy
+            for message in WARNINGS:
+                warnings.filterwarnings("ignore", message)
             yield
     finally:
         for logger, level in levels.items():
             logger.setLevel(level)
 
 
-SHORT = 10
-"""Characters of a heading that stays on one line, since its column holds numbers that are as long."""
-
-
 def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: Console | None = None) -> None:
     """Print a table with a row for each system and a column for each test set, scores to two decimals.
 
-    A table with more columns than rows is transposed if that makes it narrower. In a terminal that is too
-    narrow names are continued on the next line, elsewhere lines are as long as they have to be.
+    A table with more columns than rows is transposed if that makes it narrower. In a narrow terminal long
+    names are wrapped. A file or a pipe gets lines as long as they have to be, since programs read it.
 
     Args:
         title: Title of the table.
@@ -69,10 +68,9 @@ def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: C
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     table = _table(title, columns, rows)
     if len(columns) > len(rows):
-        turned = {
-            column: {name: row[column] for name, row in rows.items() if column in row} for column in columns
-        }
-        table = min(_table(title, list(rows), turned), table, key=lambda either: _width(either, console))
+        transposed = {key: {name: row[key] for name, row in rows.items() if key in row} for key in columns}
+        tables = _table(title, list(rows), transposed), table
+        table = min(tables, key=lambda table: _width(table, console))
     needed = _width(table, console)
     if needed > console.width and not console.is_terminal:
         console.width = needed
@@ -84,17 +82,13 @@ def print_scores(title: str, rows: Mapping[str, Mapping[str, float]], console: C
 def _table(title: str, columns: Sequence[str], rows: Mapping[str, Mapping[str, float]]) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("", overflow="fold")
-    for column in columns:
-        table.add_column(column, justify="right", overflow="fold", no_wrap=len(column) <= SHORT)
+    for column in columns:  # a heading of up to 10 characters is as wide as the numbers below it
+        table.add_column(column, justify="right", overflow="fold", no_wrap=len(column) <= 10)
     for name, row in rows.items():
-        table.add_row(name, *(_cell(row.get(column)) for column in columns))
+        table.add_row(name, *(f"{row[column]:.2f}" if column in row else "-" for column in columns))
     return table
 
 
 def _width(table: Table, console: Console) -> int:
-    """Return the width of a table none of whose cells is continued on the next line."""
+    """Return the width of a table without wrapped cells."""
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
-
-
-def _cell(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -1,15 +1,14 @@
-"""What is set for a process that computes on a CPU, and how many cores it has.
+"""Settings of a process that computes on a CPU, and the number of its cores.
 
-Each of these was measured to be worth its lines, and must come before torch is loaded:
+Each was measured to be worth its lines. Those of `set_cpu_defaults` are read when torch is loaded, so it is
+called before; a variable that the user has set stays.
 
-- Kernels that are kept: by default 1,024 of each kind, one for each shape of a product in bfloat16 or 8 bits.
-  Nearly every chunk has another shape, so that they take gigabytes within a hundred steps.
-- Waits of threads: by default a thread spins 300,000 turns for the others. Where other programs compute too,
-  the one it waits for is often not running: two runs at once on two cores are four to seven times slower.
-- Number of threads: torch takes one for each core that the process is bound to. Where a container is granted
-  less time than they have, the system stops all of them for most of the time.
-
-`keep_freed_memory` is for training alone. What the user has set is kept.
+- Cached kernels: oneDNN and torch keep 1,024 each, one for each shape of a product in bfloat16 or 8 bits.
+  Nearly every chunk has another shape, so the caches take gigabytes within a hundred steps.
+- Waiting threads: a thread spins 300,000 turns for the others. Beside another program the thread that it
+  waits for is often not running: two runs at once on two cores are four to seven times slower.
+- Number of threads: torch starts a thread for each core that the process is bound to. In a container with
+  less computing time than these cores have, the system stops all threads for most of the time.
 """
 
 from __future__ import annotations
@@ -21,21 +20,18 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-TRIM_THRESHOLD, MMAP_MAX = -1, -4
-"""Numbers of glibc's parameters in `mallopt`, of which a value of at least 0 is set."""
-
 CACHES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256", "LRU_CACHE_CAPACITY": "32"}
-"""Limits of the kernels that oneDNN and torch's layer over it keep; a chunk takes about 15."""
+"""Largest numbers of kernels that oneDNN and torch's layer over it cache; a chunk needs about 15."""
 
 SPINS, TURNS = "GOMP_SPINCOUNT", "10000"
 """Turns before a waiting thread of GNU's OpenMP sleeps: more than lie between two products."""
 
 THREADS = "OMP_NUM_THREADS"
-"""Variable that sets how many threads torch computes with."""
+"""Variable that sets torch's number of threads."""
 
 
 def set_cpu_defaults(root: Path = Path("/")) -> None:
-    """Limit kept kernels, waits of threads and their number.
+    """Limit cached kernels, the spinning of waiting threads, and the number of threads.
 
     Args:
         root: Root of the file system.
@@ -49,12 +45,16 @@ def set_cpu_defaults(root: Path = Path("/")) -> None:
         os.environ.setdefault(THREADS, str(cores))
 
 
-def keep_freed_memory() -> bool:
-    """Let the process keep what it frees until it ends; return whether the C library can.
+TRIM_THRESHOLD, MMAP_MAX = -1, -4
+"""Numbers of two parameters of `mallopt` in glibc's malloc.h."""
 
-    By default glibc returns the activations of a step and the gradient of the word table to the system, which
-    clears page by page what the next step takes again: 5 to 10 % of the time of a small model's step. The
-    peak stays.
+
+def keep_freed_memory() -> bool:
+    """Let the process keep freed memory until it ends; return whether the C library can.
+
+    It is for training alone. By default glibc returns the activations of a step and the gradient of the word
+    table to the system, which clears page by page what the next step takes again: 5 to 10 % of the time of a
+    small model's step. The peak stays.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -68,8 +68,8 @@ def keep_freed_memory() -> bool:
 def count_cores(root: Path = Path("/")) -> int:
     """Return the number of cores that this process may use, in a container too.
 
-    These are the cores it is bound to, or fewer if its container is granted less time than they have, as by
-    ``docker run --cpus`` or a limit of a Kubernetes pod.
+    These are the cores it is bound to, or fewer if its container has less computing time than they, as by
+    ``docker run --cpus`` or the limit of a Kubernetes pod.
 
     Args:
         root: Root of the file system.
@@ -84,7 +84,7 @@ def _bound_cores() -> int:
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Return the limits of the process's control groups, in cores: of its own ones and those around them."""
+    """Return the limits of the process's control groups, and of the groups around these, in cores."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:  # another system than Linux
@@ -97,8 +97,8 @@ def _quotas(root: Path) -> Iterator[float]:
             tree = root / "sys/fs/cgroup" / controllers
         else:
             continue
-        own = tree / name.lstrip("/")
-        for group in (own, *own.parents):
+        innermost = tree / name.lstrip("/")
+        for group in (innermost, *innermost.parents):
             yield from _quota(group)
             if group == tree:
                 break

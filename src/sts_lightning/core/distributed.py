@@ -1,4 +1,4 @@
-"""Division of a batch among the processes of distributed training."""
+"""Shards of a batch, one for each process of distributed training."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Shard(NamedTuple):
     """The contiguous part of every batch that one process embeds.
 
     Attributes:
-        rank: Rank of the process, from 0.
+        process_rank: Number of the process, from 0.
         world_size: Number of processes.
     """
 
-    rank: int = 0
+    process_rank: int = 0
     world_size: int = 1
 
     @classmethod
@@ -27,20 +27,21 @@ class Shard(NamedTuple):
         return cls()
 
     def slice_of(self, count: int) -> slice:
-        """Return the slice of ``count`` examples that belongs to this rank.
+        """Return the slice of ``count`` examples that belongs to this process.
 
-        The slices of all ranks cover each example once. Their sizes differ by at most one, so some are empty
-        if ``count`` is less than ``world_size``.
+        The slices of all processes cover each example once. Their sizes differ by at most one, so some are
+        empty if ``count`` is less than ``world_size``.
         """
-        return slice(count * self.rank // self.world_size, count * (self.rank + 1) // self.world_size)
+        rank = self.process_rank
+        return slice(count * rank // self.world_size, count * (rank + 1) // self.world_size)
 
     def size_of(self, count: int) -> int:
-        """Return how many of ``count`` examples belong to this rank."""
+        """Return how many of ``count`` examples belong to this process."""
         return len(range(count)[self.slice_of(count)])
 
     def sizes(self, count: int) -> list[int]:
-        """Return how many of ``count`` examples belong to each rank."""
-        return [Shard(rank, self.world_size).size_of(count) for rank in range(self.world_size)]
+        """Return how many of ``count`` examples belong to each process."""
+        return [Shard(process, self.world_size).size_of(count) for process in range(self.world_size)]
 
 
 def local_rank() -> int:

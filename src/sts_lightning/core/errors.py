@@ -13,16 +13,12 @@ class UserError(Exception):
 
     Args:
         message: Description of the problem and its place.
-        key: Dotted key of the setting at fault, where there is one.
+        key: Dotted key of the setting at fault, if any.
         hint: Suggested fix, shown after the message.
-
-    Attributes:
-        exit_status: Exit status of a command that fails with this error.
-        key: See above.
-        hint: See above.
     """
 
     exit_status: int = 1
+    """Exit status of a command that fails with this error."""
 
     def __init__(self, message: object = "", key: str | None = None, hint: str | None = None) -> None:
         super().__init__(f"{message} {hint}" if hint else message)
@@ -32,11 +28,7 @@ class UserError(Exception):
 
 @contextmanager
 def at_setting(key: str) -> Iterator[None]:
-    """Name a setting as the key of an error that has none, such as one about the folder that it names.
-
-    Args:
-        key: Dotted key of the setting.
-    """
+    """Give an error without a key that of a setting, such as an error about the folder that it names."""
     try:
         yield
     except UserError as error:
@@ -52,15 +44,11 @@ class DataError(UserError):
     """Missing or malformed data file.
 
     Args:
-        message: Description of what was expected and what was found.
+        message: Description of what was expected, and what was there instead.
         path: Path of the file.
-        line: 1-based number of the malformed line.
-        key: Dotted key of the setting at fault, where there is one.
-        hint: Suggested fix, shown after the message.
-
-    Attributes:
-        path: See above.
-        line: See above.
+        line: Number of the malformed line, from 1.
+        key: As in `UserError`.
+        hint: As in `UserError`.
     """
 
     def __init__(
@@ -77,7 +65,7 @@ class DataError(UserError):
         self.line = line
 
     def add_hint(self, hint: str) -> None:
-        """Add a suggested fix to those that an error has."""
+        """Add a suggested fix."""
         self.hint = f"{self.hint} {hint}" if self.hint else hint
         self.args = (f"{self} {hint}",)
 
@@ -97,7 +85,7 @@ class FinishedRunError(CheckpointError):
 
 
 class RunningElsewhereError(UserError):
-    """Run folder in which another process is running."""
+    """Folder in which another process is at work."""
 
     exit_status = 75  # EX_TEMPFAIL: the same command may succeed later
 
@@ -130,8 +118,8 @@ class InterruptedRunError(UserError):
     """Run stopped by a signal; its last checkpoint can be resumed.
 
     Args:
-        message: Description of what was stopped, and how to resume or restart it.
-        number: Signal number; the exit status is 128 plus it, as in a shell.
+        message: Description of the interrupted run, and how to resume or restart it.
+        number: The signal; the exit status is 128 plus its number, as in a shell.
     """
 
     def __init__(self, message: str, number: signal.Signals = signal.SIGINT) -> None:

@@ -1,4 +1,4 @@
-"""Names and checks of paths, and atomic writes."""
+"""Checks of paths, atomic writes of files and folders, and locked files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def last_name(path: str | Path) -> str:
-    """Return the last part of a path; of ``.`` and ``..``, the name of the folder. Links keep their names."""
+    """Return the last name of a path; of ``.`` and ``..``, that of the folder. Links keep their names."""
     return Path(os.path.abspath(path)).name  # noqa: PTH100  # resolve() would follow links
 
 
@@ -32,8 +32,8 @@ def check_output(option: str, path: Path | None, *others: Path | None, suffix: s
         suffix: Required end of the name, such as ``.png``.
 
     Raises:
-        ConfigError: The path is a folder, a device or one of the others, its own folder does not exist, or
-            its name has another end.
+        ConfigError: The path is a folder, a device or one of the others, its folder does not exist, or its
+            name has another end.
     """
     if path is None:
         return
@@ -58,20 +58,20 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield the name of a temporary file, which takes the place of a file unless an error is raised.
+    """Yield the name of a temporary file, which replaces a file unless an error is raised.
 
     Raises:
-        StorageError: The path is a device, a pipe or a socket, whose place no file must take.
-        OSError: The file cannot be written; the error names it, not the temporary one, also where the disk is
-            full, of which the system names no file.
+        StorageError: The path is a device, a pipe or a socket, which must not be replaced.
+        OSError: The file cannot be written.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise StorageError(f"{path} is not a regular file; give the name of one.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")  # another process may write the same file
     try:
         yield temporary
         temporary.replace(path)
     except OSError as error:
+        # The user knows the file, not the temporary one; and of a full disk the system names no file at all.
         other = error.filename is not None and Path(error.filename) != temporary
         if other or error.errno is None:
             raise
@@ -88,6 +88,7 @@ def check_new_folder(folder: Path) -> None:
     """
     if folder.exists():
         raise ConfigError(f"{folder} exists already; choose another folder.")
+    # Only an attempt shows whether a folder can be made: the disk may be read-only, or a limit reached.
     above = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
         with tempfile.TemporaryDirectory(dir=above, prefix=f".{folder.name}."):
@@ -100,16 +101,15 @@ def check_new_folder(folder: Path) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder, which becomes the new one unless an error is raised.
 
-    Its files get the permissions of new files, which safetensors keeps from all but their owner.
-
     Raises:
-        OSError: The folder has come to exist meanwhile.
+        OSError: Another process has created the folder in the meantime.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
         inside = Path(temporary) / folder.name
         inside.mkdir()
         yield inside
+        # safetensors writes files that only their owner may read; these get the permissions of new files.
         mode = inside.stat().st_mode & 0o666
         for path in inside.rglob("*"):
             if path.is_file() and not path.is_symlink():
@@ -121,22 +121,22 @@ def new_folder(folder: Path) -> Iterator[Path]:
 def locked_file(
     path: Path,
     message: Callable[[], str],
-    patience: float = 0.0,
+    timeout: float = 0.0,
     on_acquired: Callable[[int], None] | None = None,
 ) -> Iterator[None]:
-    """Lock a file, which is made; where the file system has no locks, a warning says so.
+    """Create and lock a file; warn where the file system has no locks.
 
     Args:
         path: The file.
-        message: Returns what to say if another process holds the lock.
-        patience: Seconds to wait for it.
-        on_acquired: Function of the descriptor of the file, which is called once it is locked.
+        message: Function that returns the message of the error if another process holds the lock.
+        timeout: Seconds to wait for the lock.
+        on_acquired: Function that is called with the descriptor of the locked file.
 
     Raises:
         RunningElsewhereError: Another process holds the lock.
         OSError: The file cannot be written.
     """
-    lock = FileLock(path, timeout=patience, on_acquired=on_acquired)
+    lock = FileLock(path, timeout=timeout, on_acquired=on_acquired)
     try:
         lock.acquire()
     except Timeout:

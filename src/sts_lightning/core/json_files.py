@@ -1,4 +1,4 @@
-"""Strict reading of JSON files: no key twice, no number that is not finite, values of declared types."""
+"""Strict reading of JSON files: keys occur once, numbers are finite, values have their declared types."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ from pathlib import Path
 from typing import Any
 
 
-def read_json(path: Path, kind: Any = Any) -> Any:
-    """Read a JSON file.
-
-    Args:
-        path: The file, in UTF-8.
-        kind: Type of its content, see `as_type`.
+def read_json(path: Path, type_: Any = Any) -> Any:
+    """Read a JSON file whose content has a type; see `as_type`.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not valid JSON (see `parse_json`), has a number that is not finite, or another
+        ValueError: It is not valid JSON (see `parse_json`), has a number that is not finite, or has another
             content; the message names the line or the key.
     """
-    text = path.read_text("utf-8-sig")
+    text = path.read_text("utf-8-sig")  # Windows editors begin a file with a byte order mark
     if not text.strip():
         raise ValueError("the file is empty")
-    found = parse_json(text)
-    check_finite(found)
-    return as_type(found, kind)
+    content = parse_json(text)
+    check_finite(content)
+    return as_type(content, type_)
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON in which no object has a key twice; Python's ``NaN`` and ``Infinity`` are taken.
+    """Parse JSON in which no object has a key twice; ``NaN`` and ``Infinity`` are allowed, as in Python.
 
     Raises:
         ValueError: It is not valid JSON, is nested too deeply, or has a key twice.
@@ -42,11 +38,11 @@ def parse_json(text: str) -> Any:
 
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice")
-    return record
+    return values
 
 
 def check_finite(values: Any, key: str = "") -> None:
@@ -62,31 +58,32 @@ def check_finite(values: Any, key: str = "") -> None:
         raise ValueError(f"{key or 'the content'} is {str(values)[:40]}, which is no finite number")
 
 
-def as_type(value: Any, kind: Any) -> Any:
-    """Return a JSON value as a type; nothing is converted but whole numbers to floats and lists to tuples.
+def as_type(value: Any, type_: Any) -> Any:
+    """Return a JSON value as a type; only whole numbers are converted, to floats, and lists, to tuples.
 
     Args:
         value: Value from `parse_json`.
-        kind: Type as pydantic understands it: plain types, dataclasses, TypedDicts, bounds of numbers by
+        type_: A type that pydantic reads: a plain type, a dataclass, a TypedDict, a number with bounds of
             `annotated_types`.
 
     Raises:
         ValueError: The value has another type; the message begins with the key.
     """
-    if kind is Any:
+    if type_ is Any:
         return value
-    from pydantic import ValidationError  # a command that refuses a typo does not wait for it
+    from pydantic import ValidationError  # imported late: a command that rejects a typo needs none of it
 
     try:
-        return _adapter(kind).validate_json(json.dumps(value), strict=True)
+        # From JSON, since strict mode rejects a list for a tuple among Python's values.
+        return _adapter(type_).validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "the content"
         raise ValueError(f"{key}: {first['msg']}, got {str(first['input'])[:60]}") from None
 
 
-@cache
-def _adapter(kind: Any) -> Any:
+@cache  # an adapter builds its validator anew
+def _adapter(type_: Any) -> Any:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    return TypeAdapter(type_)

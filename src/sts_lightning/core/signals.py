@@ -1,15 +1,22 @@
-"""Stop signals: raised as exceptions while a command runs, or recorded until a training step is finished."""
+"""Stop signals: raised as exceptions while a command runs, or recorded until a training step is finished.
+
+At the end what follows one in a batch job of SLURM: the job is queued again, and finds the folder of its run.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
 import ctypes
+import hashlib
 import os
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -32,11 +39,8 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 PARENT = "STS_LIGHTNING_PARENT"
 """Environment variable of a job of a sweep: the number of the process that started it."""
 
-PR_SET_PDEATHSIG = 1
-"""Option of Linux's prctl: the signal that a process gets when the one that started it ends."""
-
 _received: signal.Signals | None = None
-_listener: int | None = None  # the process that listens; its forked children do not
+_listener: int | None = None  # id of the listening process, to tell it from its forked children
 
 
 class Stopped(KeyboardInterrupt):
@@ -80,14 +84,14 @@ def listening() -> Iterator[None]:
     Handlers installed by others are kept. Only the main thread can listen.
     """
     global _received, _listener
-    mine = []
+    handled = []
     if threading.current_thread() is threading.main_thread():
-        mine = [number for number in STOPPING if signal.getsignal(number) is signal.SIG_DFL]
-    if not mine:
+        handled = [number for number in STOPPING if signal.getsignal(number) is signal.SIG_DFL]
+    if not handled:
         yield
         return
-    _received, _listener = None, os.getpid()
-    for number in mine:
+    _received, _listener = None, os.getpid()  # before the handlers, which read both
+    for number in handled:
         signal.signal(number, _stop)
     try:
         yield
@@ -95,13 +99,13 @@ def listening() -> Iterator[None]:
         _listener = None
         # A process that is cleaning up at its end has nothing left to say about Ctrl-C.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
-        for number in mine:
+        for number in handled:
             signal.signal(number, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def unmasked() -> Iterator[None]:
-    """Raise a stop in place of the error that it led to: a library stopped halfway may fail as it cleans up.
+    """Raise the stop in place of an error that it caused, as in a library that fails while it cleans up.
 
     A `UserError` or an `OSError` stays, since the user has to know of it.
     """
@@ -116,13 +120,17 @@ def unmasked() -> Iterator[None]:
         raise Stopped(number) from error
 
 
-def stop_with_parent() -> None:
-    """Let a job of a sweep get SIGTERM when the process that started it ends, even if that one was killed.
+PR_SET_PDEATHSIG = 1
+"""Option of Linux's prctl: the signal that a process gets when its parent ends."""
 
-    Only Linux has such a signal. The processes of a run with several devices are ended by their first one.
+
+def stop_with_parent() -> None:
+    """Let a job of a sweep get SIGTERM when the sweep's process ends, even if that was killed.
+
+    Only Linux has such a signal. On several devices the run's first process ends the others.
 
     Raises:
-        Stopped: The process that started this one has ended already.
+        Stopped: The sweep's process has ended already.
     """
     parent = os.environ.get(PARENT)
     if parent is None or "LOCAL_RANK" in os.environ or sys.platform != "linux":
@@ -132,17 +140,17 @@ def stop_with_parent() -> None:
         raise Stopped(signal.SIGTERM)
 
 
-def take_back() -> None:
-    """Listen to SIGTERM again after a library has installed its own handler."""
+def listen_again() -> None:
+    """Listen to SIGTERM again after a library has installed a handler."""
     if _listener == os.getpid() and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
 
 
 class StopRequest:
-    """The first stop signal that arrived, recorded so that the current step can be finished.
+    """The first stop signal that arrived, recorded so that the current step can finish.
 
-    The same signal again raises `Stopped` at once. Other signals are ignored then, since a cluster may send
-    several kinds.
+    The same signal again raises `Stopped` at once. Other signals are ignored from then on, since a cluster
+    may send different ones for a single stop.
 
     Args:
         announce: Function that is called with the first signal.
@@ -179,10 +187,85 @@ class StopRequest:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     global _received
-    if os.getpid() != _listener:  # a worker process that was forked from the listener
+    if os.getpid() != _listener:  # a forked worker of a data loader inherits the handler, and ends at once
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
         return
     if _received is None:
         _received = signal.Signals(number)
         raise Stopped(_received)
+
+
+INTERACTIVE = ("bash", "interactive")
+"""Names of jobs that SLURM gives to a shell."""
+
+ANNOUNCEMENTS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
+"""Signals by which SLURM announces a time limit (``--signal``); scancel and a preemption send SIGTERM."""
+
+SCONTROL = 60.0
+"""Seconds that scontrol may take."""
+
+
+def batch_job() -> str | None:
+    """Return the number of the batch job that this process belongs to, as scontrol takes it.
+
+    It is None outside SLURM, in an interactive job, and in a job of a sweep, whose launcher starts it again.
+    """
+    if PARENT in os.environ or os.environ.get("SLURM_JOB_NAME") in INTERACTIVE:
+        return None
+    array, task = (os.environ.get(f"SLURM_ARRAY_{name}_ID") for name in ("JOB", "TASK"))
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+
+
+def requeued() -> bool:
+    """Return whether SLURM has started the batch job again, with the commands of its earlier start."""
+    return batch_job() is not None and os.environ.get("SLURM_RESTART_COUNT", "0") not in ("", "0")
+
+
+def new_folder(parent: str, finished: Callable[[Path], bool], arguments: Sequence[str] | None = None) -> str:
+    """Return the folder of a new run, named by the time, or, in a batch job, so that a later start finds it.
+
+    Where the same command has finished in the same job, as in an allocation in which one works, the name has
+    a number. A requeued job takes the last folder, which its earlier start left.
+
+    Args:
+        parent: Folder of the run folders.
+        finished: Whether the run in a folder has finished.
+        arguments: Arguments of the command, of which a batch job may have several; by default those of this
+            process.
+    """
+    job = batch_job()
+    if job is None:
+        return f"{parent}/{time.strftime('%Y-%m-%d_%H-%M-%S')}"
+    text = "\0".join(sys.argv[1:] if arguments is None else arguments)
+    first = f"{parent}/slurm-{job}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    folder, number = first, 1
+    while finished(Path(folder)):
+        number += 1
+        later = f"{first}-{number}"
+        if requeued() and not Path(later).exists():
+            break
+        folder = later
+    return folder
+
+
+def requeue(number: signal.Signals) -> str | None:
+    """Queue the batch job again if a signal announced its time limit; SLURM then ends this process.
+
+    Args:
+        number: Signal that stopped the run.
+
+    Returns:
+        What was done or went wrong, for the user; None if there was nothing to do.
+    """
+    job = batch_job()
+    if job is None or number not in ANNOUNCEMENTS:
+        return None
+    command = ["scontrol", "requeue", job]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SCONTROL, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{' '.join(command)} failed: {error}"
+    if done.returncode:
+        return f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()}"
+    return f"SLURM job {job} is queued again and will resume."

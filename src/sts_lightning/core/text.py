@@ -1,4 +1,4 @@
-"""Numbers with their noun, ranges, and text from elsewhere in Markdown."""
+"""Numbers with their noun, checks of ranges, and text of users as Markdown."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def check_range(name: str, value: int, least: int, most: int) -> None:
-    """Raise `ValueError` for an argument, by its name, that does not lie within a range."""
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}.")
-    if value > most:
-        raise ValueError(f"{name} must be at most {most:,}, got {value}.")
+def check_range(name: str, value: int, minimum: int, maximum: int) -> None:
+    """Raise a `ValueError` that names the argument if its value is outside a range, bounds included."""
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}.")
+    if value > maximum:
+        raise ValueError(f"{name} must be at most {maximum:,}, got {value}.")
 
 
 def check_choice(name: str, value: object, choices: Any) -> None:
@@ -32,15 +32,15 @@ def one_line(text: str) -> str:
 
 
 def code(text: object, in_table: bool = False) -> str:
-    """Return text as a code span, in which Markdown finds no markup at all.
+    """Return text as a code span, in which Markdown finds no markup; runs of white space become a space.
 
     Args:
-        text: Text, or a value with one; runs of whitespace become one space.
+        text: Text, or a value to write as text.
         in_table: Whether the span is for a cell of a table, where a vertical bar needs an escape.
     """
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split()) or " "
-    longest = max((len(run) for run in re.findall("`+", line)), default=0)
-    fence = "`" * (longest + 1)
+    # A span ends at the first run of backticks as long as its fence; spaces keep the text's off the fence.
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     span = f"{fence}{pad}{line}{pad}{fence}"
     return span.replace("|", "\\|") if in_table else span

@@ -20,11 +20,7 @@ NLI_PAIRS = sum(NLI_SOURCES.values())
 DEFINITE_NLI_PAIRS = 628_405
 """These pairs without the neutral ones: 314,315 entailments and 314,090 contradictions."""
 
-STS_PAIRS: dict[str, int] = {
-    "exact": 991 + 4_407,
-    "normalized": 951 + 4_367,
-    "none": 5_749 + 4_500,
-}
+STS_PAIRS: dict[str, int] = {"exact": 991 + 4_407, "normalized": 951 + 4_367, "none": 5_749 + 4_500}
 """Pairs of STS-B train and SICK-R train that pass the filter against the test sets.
 
 ``exact`` is the corpus of Pcc-tuning and STS-Regression, ``none`` that of Pcc-tuning's first version;

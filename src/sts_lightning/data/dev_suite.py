@@ -19,16 +19,18 @@ from sts_lightning.data.readers.sts_sets import (
     load_sts_tasks,
     load_stsb,
     load_stsb_genres,
+    tables_of,
     text_found,
 )
 from sts_lightning.data.tables import (
+    LABELLED,
     SCORE_RANGE,
     SourceCount,
-    make_table,
     pairs_of,
     require_varied_scores,
     rows_to_keep,
     select_rows,
+    table_of_rows,
     values_of,
 )
 
@@ -100,7 +102,7 @@ def _clean_parts(
     dev: DevSet,
 ) -> Dataset:
     """Return the pairs of each part, as they are read, that are in no test set and no earlier part."""
-    tests = [*further, *(table for task in load_sts_tasks(root) for table in task.subsets.values())]
+    tests = [*further, *tables_of(load_sts_tasks(root))]
     clean, seen = not_in(tests, "normalized"), set[frozenset[str]]()
     rows: list[tuple[str, str, float, str]] = []
     for name, table in files.items():
@@ -116,10 +118,9 @@ def _clean_parts(
         counts.append(SourceCount(f"dev part {name}", len(table), dict(zip(why, lost, strict=True))))
         part = read[name].select(chosen)
         require_varied_scores(part, f"dev={dev}, part {name}")
-        columns = (values_of(part, column) for column in ("sentence1", "sentence2", "label"))
+        columns = (values_of(part, column) for column in LABELLED)
         rows += [(*row, name) for row in zip(*columns, strict=True)]
-    names = ("sentence1", "sentence2", "label", PART)
-    return make_table(dict(zip(names, zip(*rows, strict=True), strict=True)), text_found(read.values()) or "")
+    return table_of_rows((*LABELLED, PART), rows, text_found(read.values()) or "")
 
 
 def parts_of(table: Dataset) -> dict[str, slice]:
@@ -181,15 +182,13 @@ def _sample(rows: Sequence[int], size: int) -> list[int]:
 def _nli_pairs(root: str) -> Dataset:
     pairs = read_nli_pairs(Path(root) / "nli" / "nli_pairs.tsv")
     step = SCORE_RANGE[1] / (len(CLASSES) - 1)  # only the order affects Spearman's correlation
-    return _table([(premise, hypothesis, step * index) for premise, hypothesis, index in pairs])
+    rows = [(premise, hypothesis, step * index) for premise, hypothesis, index in pairs]
+    return table_of_rows(LABELLED, rows)
 
 
 def _paraphrases(root: str) -> Dataset:
     train = load_transfer_tasks(root, ("MRPC",))[0].train
     low, high = SCORE_RANGE
     pairs = zip(train.sentences, train.labels, strict=True)
-    return _table([(first, second, high if label else low) for (first, second), label in pairs])
-
-
-def _table(rows: Sequence[tuple[str, str, float]]) -> Dataset:
-    return make_table(dict(zip(("sentence1", "sentence2", "label"), zip(*rows, strict=True), strict=True)))
+    rows = [(first, second, high if label else low) for (first, second), label in pairs]
+    return table_of_rows(LABELLED, rows)

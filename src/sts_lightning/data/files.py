@@ -1,20 +1,21 @@
-"""The user's own files: names with weights of training files, and scored pairs of a file."""
+"""Files of training examples, with weights, and scored pairs of the user's own files."""
 
 from __future__ import annotations
 
 import glob
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import last_name
+from sts_lightning.data.fetch.hints import fetch_hint
 from sts_lightning.data.readers.row_values import BadRows, number, score, sentence
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.readers.text_files import read_records
-from sts_lightning.data.tables import make_table, require_varied_scores
+from sts_lightning.data.tables import LABELLED, SourceCount, require_varied_scores, table_of_rows
 
 Files = str | list[str] | dict[str, float]
 """A path, several paths, or paths with their weights; each may be a pattern such as ``parts/*.csv``."""
@@ -87,6 +88,47 @@ def find_files(weights: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
+def training_files(root: str, path: Files | None, *published: str, part: str) -> dict[str, float]:
+    """Return training files with their weights: those of ``path``, or the first published one that is there.
+
+    Args:
+        root: Data root.
+        path: Value of the setting, or None.
+        published: Paths of files below the root.
+        part: Argument of ``sts-lightning data get`` that fetches the first of them.
+
+    Raises:
+        DataError: None of them exists.
+    """
+    if path is not None:
+        return find_files(weighted(path))
+    for name in published:
+        if (Path(root) / name).is_file():
+            return {str(Path(root) / name): 1.0}
+    raise DataError(
+        f"no {' or '.join(published)} here; name the file with path=...", root, hint=fetch_hint(part, root)
+    )
+
+
+def read_files(
+    files: Mapping[str, float], read: Callable[[Path, str], tuple[Dataset, SourceCount]]
+) -> tuple[Dataset, list[SourceCount]]:
+    """Read training files into one table, one after another.
+
+    Args:
+        files: Files with their weights.
+        read: Function from a file and its name for records to its examples, and the count of its rows.
+    """
+    tables, counts = [], []
+    names = short_names(files)
+    for file, weight in files.items():
+        table, count = read(Path(file), names[file])
+        count.weight = weight
+        tables.append(table)
+        counts.append(count)
+    return tables[0] if len(tables) == 1 else concatenate_datasets(tables), counts
+
+
 def only_file(path: Files | None) -> str | None:
     """Return the name of a single file without its folder, an empty text for several, None for none."""
     if path is None:
@@ -138,9 +180,7 @@ def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str,
 
 
 def scored_table(
-    rows: Iterable[tuple[Path | str, int | None, Sequence[str]]],
-    score_range: Range | None,
-    bad: BadRows,
+    rows: Iterable[tuple[Path | str, int | None, Sequence[str]]], score_range: Range | None, bad: BadRows
 ) -> tuple[Dataset, list[str]]:
     """Return scored pairs, on the scale that they have, and the texts of their scores.
 
@@ -155,8 +195,7 @@ def scored_table(
         with bad:
             value = number(gold, path, line) if score_range is None else score(gold, score_range, path, line)
             parsed.append((sentence(first, path, line), sentence(second, path, line), value))
-    columns = zip(*parsed, strict=True) if parsed else ((), (), ())
-    return make_table(dict(zip(("sentence1", "sentence2", "label"), columns, strict=True))), golds
+    return table_of_rows(LABELLED, parsed), golds
 
 
 def read_scored_pairs(

@@ -80,7 +80,7 @@ def filter_of(dropped: Mapping[str, int]) -> tuple[OverlapFilter, int] | None:
 def report_common(
     train: Dataset, sources: Sequence[SourceCount], tables: Iterable[Dataset], where: str
 ) -> None:
-    """Warn of training pairs that also occur in other pairs, in either order.
+    """Warn of training pairs that also occur in other pairs, in either order; single sentences are none.
 
     Args:
         train: Training pairs, one source after another.
@@ -88,6 +88,8 @@ def report_common(
         tables: The other pairs.
         where: Name of the other pairs.
     """
+    if "sentence2" not in train.column_names:
+        return
     common = np.ones(len(train), dtype=bool)
     common[rows_to_keep(train, not_in(tables, "exact"))] = False
     if not common.any():

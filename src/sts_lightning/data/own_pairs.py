@@ -1,36 +1,39 @@
-"""The user's own scored pairs: what is common to all of them, and those of files."""
+"""The user's own scored pairs: those of files, and what those of the hub have in common with them."""
 
 from __future__ import annotations
 
 import logging
 import math
 import re
-from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Literal
 
 import numpy as np
 from datasets import Dataset
 
+from sts_lightning.core.choices import LabelKind
 from sts_lightning.core.errors import DataError, at_setting
 from sts_lightning.core.text import counted
+from sts_lightning.data.data_set import DEV, TEST, TRAINING, DataSet, Splits
 from sts_lightning.data.files import (
     SCORED_COLUMNS,
     Files,
     Range,
     find_files,
+    read_files,
     read_scored_pairs,
-    short_names,
     summary,
     task_name,
     weighted,
 )
-from sts_lightning.data.module import DEV, TEST, TRAINING, SentenceDataModule
 from sts_lightning.data.overlap import pair_key, report_common
 from sts_lightning.data.readers.row_values import BadRows, checked_range
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import (
+    LABELLED,
     SCORE_RANGE,
     SourceCount,
     check_limit,
@@ -49,6 +52,239 @@ DEV_FRACTION = 0.1
 
 USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), (-1.0, 1.0), SCORE_RANGE)
 """Ranges of scores that are recognised, the narrowest first."""
+
+
+def pairs_file(
+    path: Files,
+    seed: int = 1,
+    dev_path: str | None = None,
+    test_path: str | None = None,
+    columns: tuple[str, str, str] = SCORED_COLUMNS,
+    score_range: Range | None = None,
+    dev_fraction: float = DEV_FRACTION,
+    positives_from: float | None = None,
+) -> DataSet:
+    """Scored pairs of files, with a dev split taken from them if no dev file is given (`ScoredPairs`).
+
+    Args:
+        path: Training file; ``.csv`` (quoted), ``.tsv`` (not quoted) or ``.jsonl``. Or several files, or
+            files with their weights, see `Files`.
+        seed: Random seed of the split.
+        dev_path: File with dev pairs.
+        test_path: File with test pairs for the report.
+        columns: Names of the columns of the first sentence, the second sentence and the score.
+        score_range: Lowest and highest allowed score; recognised from the training scores if not given.
+        dev_fraction: Fraction of the pairs that becomes the dev split, if no dev file is given.
+        positives_from: Lowest score, on the scale of the file, of the training pairs to keep as positives
+            without a label.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    files = weighted(path)
+    scored = ScoredPairs(
+        columns, score_range, positives_from, dev_path, test_path, "path", dev_fraction, seed
+    )
+
+    def read_file(file: Path, name: str, role: str) -> tuple[Dataset, SourceCount]:
+        bad = BadRows()
+        table, golds = read_scored_pairs(file, columns, score_range, "data.columns", bad)
+        bad.check(_class_hint(golds, columns, dev_path) if bad and role == TRAINING else None)
+        return table, SourceCount(f"{name}, {role}", len(table))
+
+    def other(name: str, role: str) -> Pairs:
+        file = Path(name)
+        return Pairs(*read_file(file, file.name, role), name, task_name(file))
+
+    def read() -> Splits:
+        with at_setting("path"):
+            table, counts = read_files(find_files(files), partial(read_file, role=TRAINING))
+            return scored.splits(table, counts, summary(list(files)), other)
+
+    return DataSet(read, label=scored.label)
+
+
+MOST_CLASSES = 10
+"""Different words up to which a column in place of scores is taken for classes."""
+
+BARE = re.compile(r"(?!(true|false|null|nan|inf|infinity)$)[A-Za-z_][\w-]*", re.IGNORECASE | re.ASCII)
+"""A word that is no number, which Hydra reads as a text without quotes in a list."""
+
+
+def _class_hint(golds: Sequence[str], columns: Sequence[str], dev_path: str | None) -> str | None:
+    """Return the settings of ``data=classes_file`` that train on words in place of scores, or None."""
+    words = list(dict.fromkeys(gold.strip().lower() for gold in golds))
+    if not 2 <= len(words) <= MOST_CLASSES or not all(map(BARE.fullmatch, [*words, *columns])):
+        return None
+    named, classes = (",".join(items) for items in (columns, words))
+    return (
+        f"For words in place of scores: loss=cosent data=classes_file 'data.columns=[{named}]' "
+        f"'data.classes=[{classes}]' data.dev_path={dev_path or 'FILE'}, with the classes from the"
+        " least to the most similar, and scored pairs in that file."
+    )
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Scored pairs of a source.
+
+    Attributes:
+        table: Pairs with the scores that they have.
+        count: Rows read.
+        place: Name of their source in messages.
+        task: Name of their test task.
+    """
+
+    table: Dataset
+    count: SourceCount
+    place: str
+    task: str
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """What data sets of the user's scored pairs have in common: how training pairs become splits.
+
+    Scores are mapped linearly from ``score_range`` to [0, 5]. Without it, the range is recognised from all
+    training scores together (`recognise_range`). Dev and test pairs may be on another scale, which changes
+    no correlation: each is mapped by the range that it is recognised by, and stays as it is on any other.
+    The dev split is stratified by score; a pair that occurs more than once (in either order) is never split
+    between training and dev.
+
+    Attributes:
+        columns: Names of the columns of the first sentence, the second sentence and the score.
+        score_range: Lowest and highest allowed score; recognised from the training scores if not given.
+        positives_from: Lowest score, on the scale of the source, of the training pairs to keep as positives
+            without a label, for contrastive losses; None to keep all pairs with their scores. Dev and test
+            pairs keep all scores, and a dev split is taken from all pairs.
+        dev: Source of the dev pairs; None to take a split of the training pairs.
+        test: Source of the test pairs, if any.
+        named_by: Ending of the settings that name these sources: ``path`` of data.dev_path.
+        dev_fraction: Fraction of the pairs that becomes the dev split.
+        seed: Random seed of the split.
+        limit: Number of pairs to use, a fixed random sample; all if not given.
+
+    Raises:
+        ValueError: A value is out of range.
+    """
+
+    columns: Sequence[str]
+    score_range: Range | None
+    positives_from: float | None
+    dev: str | None
+    test: str | None
+    named_by: Literal["path", "split"]
+    dev_fraction: float
+    seed: int
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.positives_from is not None and not math.isfinite(self.positives_from):
+            raise ValueError(f"positives_from must be finite, got {self.positives_from}.")
+        if not 0 < self.dev_fraction < 1:
+            raise ValueError(f"dev_fraction must lie between 0 and 1, got {self.dev_fraction}.")
+        if self.dev is not None and self.dev_fraction != DEV_FRACTION:
+            raise ValueError(
+                f"dev_fraction has no effect with dev pairs, {self.dev}; leave out one of the two."
+            )
+        if len(self.columns) != 3 or len(set(self.columns)) != 3:
+            raise ValueError(
+                "columns must be three different names, of both sentences and the score, got "
+                f"{', '.join(self.columns) or 'none'}."
+            )
+        check_limit(self.limit)
+        if self.score_range is not None:
+            checked_range(self.score_range)
+
+    @property
+    def label(self) -> LabelKind:
+        """Kind of label of a training pair."""
+        return "score" if self.positives_from is None else "none"
+
+    def splits(
+        self,
+        table: Dataset,
+        counts: list[SourceCount],
+        place: str,
+        read_other: Callable[[str, str], Pairs],
+    ) -> Splits:
+        """Return training pairs on the scale of STS, with dev and test pairs.
+
+        Args:
+            table: Training pairs with the scores that they have in their sources.
+            counts: Counts of the sources.
+            place: Name of the sources, for messages.
+            read_other: Reader of a source of dev or test pairs, given with this role.
+
+        Raises:
+            DataError: The range of the scores is not recognised, there are too few pairs for a dev split, or
+                dev or test pairs are malformed.
+        """
+        scores = values_of(table, "label")
+        score_range = self.score_range or recognise_range(scores, place)
+        if self.score_range is not None or len(counts) > 1:
+            _warn_of_narrow_scores(scores, counts, score_range)
+        if self.limit is not None:
+            table = sample_rows(table, self.limit, counts)
+        if self.dev is None:
+            in_dev = self._dev_rows(table, place)
+            dev_table = _on_scale(table.select(np.flatnonzero(in_dev)), score_range)
+            table = select_rows(table, ~in_dev, counts, "dev split")
+        if self.positives_from is not None:  # on the scale of the source
+            keep = np.asarray(values_of(table, "label"), dtype=np.float64) >= self.positives_from
+            table = select_rows(table, keep, counts, f"below data.positives_from={self.positives_from:g}")
+        table = _on_scale(table, score_range)
+
+        others: list[SourceCount] = []
+
+        def read(source: str, role: str) -> STSTask:
+            with at_setting(f"data.{'dev' if role == DEV else 'test'}_{self.named_by}"):
+                pairs = read_other(source, role)
+                require_varied_scores(pairs.table, pairs.place)
+            found = self.score_range or usual_range(values_of(pairs.table, "label"))
+            scaled = pairs.table if found is None else _on_scale(pairs.table, found)
+            report_common(table, counts, [scaled], f"{role} ({pairs.place})")
+            others.append(pairs.count)
+            return STSTask(pairs.task, {"test": scaled})
+
+        if self.dev is not None:
+            dev_table = read(self.dev, DEV).subsets["test"]
+        tests = [] if self.test is None else [read(self.test, TEST)]
+        return Splits(table, dev_table, tests, counts, others, score_range)
+
+    def _dev_rows(self, table: Dataset, place: str) -> np.ndarray:
+        """Return a mask of the dev rows: a fraction of the distinct pairs, stratified by score.
+
+        See `stratified`. Of a pair that occurs more than once the first score counts.
+
+        Raises:
+            DataError: There are too few pairs, or too few different scores.
+        """
+        keys = [pair_key(first, second, "exact") for first, second in pairs_of(table)]
+        first_rows: dict[Hashable, int] = {}
+        for row, key in enumerate(keys):
+            first_rows.setdefault(key, row)
+        size = max(2, round(self.dev_fraction * len(first_rows)))
+        instead = f"Add pairs, or give dev pairs: data.dev_{self.named_by}=..."
+        if len(first_rows) < size + 2:
+            raise DataError(
+                f"{counted(len(first_rows), 'distinct pair')} are too few to take a dev split of {size} "
+                "from.",
+                place,
+                hint=instead,
+            )
+        labels = np.asarray(values_of(table, "label"), dtype=np.float64)
+        drawn = stratified(labels[list(first_rows.values())], size, self.seed)
+        dev = {key for key, inside in zip(first_rows, drawn, strict=True) if inside}
+        in_dev = np.array([key in dev for key in keys])
+        if np.ptp(labels[in_dev]) == 0 or np.ptp(labels[~in_dev]) == 0:
+            raise DataError(
+                f"of {len(first_rows):,} distinct pairs at most one has another score than the rest, so that "
+                "all of the dev split or of the training pairs would have the same.",
+                place,
+                hint=instead,
+            )
+        return in_dev
 
 
 def usual_range(scores: Sequence[float]) -> Range | None:
@@ -97,257 +333,24 @@ def _round_range(low: float, high: float) -> tuple[int, int]:
     return (least, most) if least < most else (min(least, 0), max(most, 0))
 
 
-MOST_CLASSES = 10
-"""Different words up to which a column in place of scores is taken for classes."""
-
-BARE = re.compile(r"(?!(true|false|null|nan|inf|infinity)$)[A-Za-z_][\w-]*", re.IGNORECASE | re.ASCII)
-"""A word that is no number, which Hydra reads as a text without quotes in a list."""
-
-
-class ScoredOptions(TypedDict, total=False):
-    """What all data sets of scored pairs have in common.
-
-    Attributes:
-        columns: Names of the columns of the first sentence, the second sentence and the score.
-        score_range: Lowest and highest allowed score; recognised from the training scores if not given.
-        dev_fraction: Fraction of the pairs that becomes the dev split, if no dev pairs are given.
-        num_workers: Number of worker processes that tokenise in the background.
-        positives_from: Lowest score, on the scale of the source, of the training pairs to keep as positives
-            without a label, for contrastive losses; None to keep all pairs with their scores. Dev and test
-            pairs keep all scores, and a dev split is taken from all pairs.
-    """
-
-    columns: tuple[str, str, str]
-    score_range: Range | None
-    dev_fraction: float
-    num_workers: int
-    positives_from: float | None
-
-
-class ScoredPairsData(SentenceDataModule):
-    """Scored pairs, with a dev split taken from them if none is given.
-
-    Scores are mapped linearly from ``score_range`` to [0, 5]. Without it, the range is recognised from all
-    training scores together (`recognise_range`). Dev and test pairs may be on another scale, which changes
-    no correlation: each is mapped by the range that it is recognised by, and stays as it is on any other.
-    The dev split is stratified by score; a pair that occurs more than once (in either order) is never split
-    between training and dev. A subclass reads a source, which is the name of a file or of a split, in `read`.
-
-    Args:
-        batch_size: Pairs in a batch.
-        seed: Random seed of the order and of the split.
-        dev: Source of the dev pairs; None to take ``dev_fraction`` of the training pairs.
-        test: Source of the test pairs for the report, or None.
-        limit: Number of pairs to use, a fixed random sample; all if not given.
-        **options: See `ScoredOptions`.
-
-    Raises:
-        ValueError: An argument is out of range.
-    """
-
-    dev_setting, test_setting = "data.dev_path", "data.test_path"
-
-    def __init__(
-        self,
-        batch_size: int,
-        seed: int,
-        dev: str | None,
-        test: str | None,
-        limit: int | None = None,
-        **options: Unpack[ScoredOptions],
-    ) -> None:
-        super().__init__(batch_size, seed, options.get("num_workers", 0))
-        self.positives_from = options.get("positives_from")
-        if self.positives_from is not None and not math.isfinite(self.positives_from):
-            raise ValueError(f"positives_from must be finite, got {self.positives_from}.")
-        self.label = "score" if self.positives_from is None else "none"
-        self.dev_fraction = options.get("dev_fraction", DEV_FRACTION)
-        if not 0 < self.dev_fraction < 1:
-            raise ValueError(f"dev_fraction must lie between 0 and 1, got {self.dev_fraction}.")
-        if dev is not None and self.dev_fraction != DEV_FRACTION:
-            raise ValueError(f"dev_fraction has no effect with dev pairs, {dev}; leave out one of the two.")
-        self.columns = list(options.get("columns", SCORED_COLUMNS))
-        if len(self.columns) != 3 or len(set(self.columns)) != 3:
-            raise ValueError(
-                "columns must be three different names, of both sentences and the score, got "
-                f"{', '.join(self.columns) or 'none'}."
+def _warn_of_narrow_scores(
+    scores: Sequence[float], counts: Sequence[SourceCount], score_range: Range
+) -> None:
+    """Warn of a source whose scores fill a fifth of the range or less: mostly it has another scale."""
+    least, most = score_range
+    start = 0
+    for count in counts:
+        own = scores[start : start + count.read]
+        start += count.read
+        if max(own) - min(own) <= (most - least) / 5:
+            log.warning(
+                "WARNING: %s: the scores lie between %g and %g, a fifth or less of [%g, %g]. If that is "
+                "not their scale, set data.score_range, or rescale them.",
+                count.source,
+                min(own),
+                max(own),
+                *score_range,
             )
-        check_limit(limit)
-        score_range = options.get("score_range")
-        self.score_range = None if score_range is None else checked_range(score_range)
-        self.dev_source, self.test_source, self.limit = dev, test, limit
-
-    @abstractmethod
-    def read(self, source: str, role: str) -> Dataset:
-        """Return the pairs of a source, with the scores that they have there, and count them."""
-
-    @abstractmethod
-    def open(self) -> tuple[dict[str, float], str]:
-        """Return the training sources with their weights, and the name of these for messages."""
-
-    def place(self, source: str) -> str:
-        """Return the name of a source in messages."""
-        return source
-
-    @at_setting("path")
-    def load_train(self) -> Dataset:
-        """Return the training pairs without the dev split."""
-        sources, place = self.open()
-        table = self.read_sources(sources, lambda source: self.read(source, TRAINING))
-        scores = values_of(table, "label")
-        self._range = self.score_range or recognise_range(scores, place)
-        if self.score_range is not None or len(self.counts) > 1:
-            self._warn_of_narrow_scores(scores)
-        if self.limit is not None:
-            table = sample_rows(table, self.limit, self.counts)
-        if self.dev_source is None:
-            in_dev = self._split(table, place)
-            self._dev = _on_scale(table.select(np.flatnonzero(in_dev)), self._range)
-            table = select_rows(table, ~in_dev, self.counts, "dev split")
-        if self.positives_from is not None:  # on the scale of the file
-            keep = np.asarray(values_of(table, "label"), dtype=np.float64) >= self.positives_from
-            why = f"below data.positives_from={self.positives_from:g}"
-            table = select_rows(table, keep, self.counts, why)
-        return _on_scale(table, self._range)
-
-    def own_score(self, label: float) -> float:
-        """Return the score that a training pair has in its source."""
-        low, high = self._range
-        return low + label * (high - low) / SCORE_RANGE[1]
-
-    def _warn_of_narrow_scores(self, scores: Sequence[float]) -> None:
-        """Warn of a source whose scores fill a fifth of the range or less: mostly it has another scale."""
-        least, most = self._range
-        start = 0
-        for count in self.counts:
-            own = scores[start : start + count.read]
-            start += count.read
-            if max(own) - min(own) <= (most - least) / 5:
-                log.warning(
-                    "WARNING: %s: the scores lie between %g and %g, a fifth or less of [%g, %g]. If that is "
-                    "not their scale, set data.score_range, or rescale them.",
-                    count.source,
-                    min(own),
-                    max(own),
-                    *self._range,
-                )
-
-    def load_dev(self) -> Dataset:
-        """Return the dev pairs, or the dev split."""
-        if self.dev_source is None:
-            return self._dev
-        return self._read_other(self.dev_source, DEV, self.dev_setting)
-
-    def load_tests(self) -> list[STSTask]:
-        """Return the test pairs as one task, if given."""
-        if self.test_source is None:
-            return []
-        table = self._read_other(self.test_source, TEST, self.test_setting)
-        return [STSTask(self.task_name(self.test_source), {"test": table})]
-
-    def task_name(self, source: str) -> str:
-        """Return the name of a file without its suffix, with its folder if it is that of another score."""
-        return task_name(Path(source))
-
-    def _read_other(self, source: str, role: str, setting: str) -> Dataset:
-        """Read dev or test pairs, and warn of training pairs among them."""
-        with at_setting(setting):
-            table = self.read(source, role)
-            require_varied_scores(table, self.place(source))
-        found = self.score_range or usual_range(values_of(table, "label"))
-        table = table if found is None else _on_scale(table, found)
-        report_common(self.train, self.sources, [table], f"{role} ({self.place(source)})")
-        return table
-
-    def _split(self, table: Dataset, place: str) -> np.ndarray:
-        """Return a mask of the dev rows: a fraction of the distinct pairs, stratified by score.
-
-        See `stratified`. Of a pair that occurs more than once the first score counts.
-
-        Raises:
-            DataError: There are too few pairs, or too few different scores.
-        """
-        keys = [pair_key(first, second, "exact") for first, second in pairs_of(table)]
-        first_rows: dict[Hashable, int] = {}
-        for row, key in enumerate(keys):
-            first_rows.setdefault(key, row)
-        size = max(2, round(self.dev_fraction * len(first_rows)))
-        instead = f"Add pairs, or give dev pairs: {self.dev_setting}=..."
-        if len(first_rows) < size + 2:
-            raise DataError(
-                f"{counted(len(first_rows), 'distinct pair')} are too few to take a dev split of {size} "
-                "from.",
-                place,
-                hint=instead,
-            )
-        labels = np.asarray(values_of(table, "label"), dtype=np.float64)
-        drawn = stratified(labels[list(first_rows.values())], size, self.seed)
-        dev = {key for key, inside in zip(first_rows, drawn, strict=True) if inside}
-        in_dev = np.array([key in dev for key in keys])
-        if np.ptp(labels[in_dev]) == 0 or np.ptp(labels[~in_dev]) == 0:
-            raise DataError(
-                f"of {len(first_rows):,} distinct pairs at most one has another score than the rest, so that "
-                "all of the dev split or of the training pairs would have the same.",
-                place,
-                hint=instead,
-            )
-        return in_dev
-
-
-class PairsFileData(ScoredPairsData):
-    """Scored pairs of files, with a dev split taken from them if no dev file is given.
-
-    Args:
-        path: Training file; ``.csv`` (quoted), ``.tsv`` (not quoted) or ``.jsonl``. Or several files, or
-            files with their weights, see `Files`.
-        batch_size: Pairs in a batch.
-        seed: Random seed of the order and of the split.
-        dev_path: File with dev pairs.
-        test_path: File with test pairs for the report.
-        **options: Columns, scores and dev split, see `ScoredOptions`.
-
-    Raises:
-        ValueError: An argument is out of range.
-    """
-
-    def __init__(
-        self,
-        path: Files,
-        batch_size: int,
-        seed: int,
-        dev_path: str | None = None,
-        test_path: str | None = None,
-        **options: Unpack[ScoredOptions],
-    ) -> None:
-        self.files = weighted(path)
-        super().__init__(batch_size, seed, dev_path, test_path, **options)
-
-    def open(self) -> tuple[dict[str, float], str]:
-        """Return the training files."""
-        found = find_files(self.files)
-        self._names = short_names(found)
-        return found, summary(list(self.files))
-
-    def read(self, source: str, role: str) -> Dataset:
-        """Return the pairs of a file."""
-        bad = BadRows()
-        table, golds = read_scored_pairs(Path(source), self.columns, self.score_range, "data.columns", bad)
-        bad.check(self._class_hint(golds) if bad and role == TRAINING else None)
-        name = self._names[source] if role == TRAINING else Path(source).name
-        self.counts.append(SourceCount(f"{name}, {role}", len(table)))
-        return table
-
-    def _class_hint(self, golds: Sequence[str]) -> str | None:
-        """Return the settings of ``data=classes_file`` that train on words in place of scores, or None."""
-        words = list(dict.fromkeys(gold.strip().lower() for gold in golds))
-        if not 2 <= len(words) <= MOST_CLASSES or not all(map(BARE.fullmatch, [*words, *self.columns])):
-            return None
-        columns, classes = (",".join(items) for items in (self.columns, words))
-        return (
-            f"For words in place of scores: loss=cosent data=classes_file 'data.columns=[{columns}]' "
-            f"'data.classes=[{classes}]' data.dev_path={self.dev_source or 'FILE'}, with the classes from the"
-            " least to the most similar, and scored pairs in that file."
-        )
 
 
 def stratified(scores: np.ndarray, size: int, seed: int) -> np.ndarray:
@@ -385,6 +388,6 @@ def _on_scale(table: Dataset, score_range: Range) -> Dataset:
     """Return pairs with their scores mapped from a range to that of STS."""
     low, high = score_range
     top = SCORE_RANGE[1]
-    labels = [top * (value - low) / (high - low) for value in values_of(table, "label")]
-    columns = {name: values_of(table, name) for name in ("sentence1", "sentence2")}
-    return make_table({**columns, "label": labels})
+    first, second, scores = (values_of(table, name) for name in LABELLED)
+    labels = [top * (score - low) / (high - low) for score in scores]
+    return make_table(dict(zip(LABELLED, (first, second, labels), strict=True)))

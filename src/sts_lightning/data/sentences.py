@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -12,12 +13,14 @@ from datasets import Dataset
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.collate import View
 from sts_lightning.data.counts import SENTENCES
-from sts_lightning.data.files import Files, only_file, short_names, weighted
-from sts_lightning.data.module import COLUMNS
+from sts_lightning.data.data_set import DataSet, Splits
+from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
+from sts_lightning.data.files import Files, only_file, read_files, training_files
 from sts_lightning.data.readers.row_values import fold, is_blank
 from sts_lightning.data.readers.text_files import SUFFIXES, read_lines
-from sts_lightning.data.senteval_module import SentEvalData, SharedOptions
-from sts_lightning.data.tables import SourceCount, check_limit, make_table, sample_rows
+from sts_lightning.data.tables import SourceCount, check_limit, make_table, sample_rows, sentence_columns
+
+[SENTENCE] = sentence_columns(1)
 
 PUBLISHED = "wiki1m_for_simcse.txt"
 """Name of the published file."""
@@ -26,84 +29,63 @@ OFFICIAL_LIMIT = 10
 """Exclusive upper bound of the number of repeated sub-words in ESimCSE's code."""
 
 
-class SentencesData(SentEvalData):
-    """The lines of a text file; dropout, templates or repetition make the views of a sentence differ.
+def sentences(
+    root: str,
+    seed: int = 1,
+    path: Files | None = None,
+    views: int = 2,
+    repetition: float = 0.0,
+    official_repetition: bool = False,
+    limit: int | None = None,
+    **options: Unpack[DevTestOptions],
+) -> DataSet:
+    """Lines of a text file, in order; dropout, templates or repetition make the views of a sentence differ.
 
     Args:
         root: Data root, from which STS-B dev and the seven test sets are read, too.
+        seed: Random seed of the repetitions.
         path: Text file with one sentence a line (empty lines are skipped), or several (see `Files`); if not
             given, the first of ``wiki1m_for_simcse.txt`` and ``unsup/sentences.txt`` under the root.
-        batch_size: Sentences in a batch.
-        seed: Random seed of the order and of the repetitions.
         views: Number of views of a sentence: 2, 3 with the three templates of CoT-BERT, or 1 for
             `ContrastiveTensionLoss`, whose second encoder embeds the same sentences.
         repetition: Highest fraction of sub-words that are repeated in the second view, 0 for none
             (`Repetition`).
         official_repetition: Whether repetitions are drawn as in ESimCSE's code.
         limit: Number of sentences to use, a fixed random sample; all if not given.
-        **options: Dev and test pairs and workers, see `SharedOptions`.
+        **options: Dev and test pairs, see `DevTestOptions`.
 
     Raises:
         ValueError: An argument is out of range.
     """
+    evaluation = DevAndTests(root, **options)
+    check_limit(limit)
+    if official_repetition and not repetition:
+        raise ValueError("official_repetition has no effect without repetition; set that, too.")
+    published = only_file(path) in (None, PUBLISHED)
 
-    label = "none"
-    unit = "sentences"
+    def read() -> Splits:
+        files = training_files(root, path, PUBLISHED, "unsup/sentences.txt", part="wiki")
+        table, counts = read_files(files, partial(_read_file, folded=published))
+        return evaluation.complete(sample_rows(table, limit, counts), counts, published)
 
-    def __init__(
-        self,
-        root: str,
-        batch_size: int,
-        seed: int,
-        path: Files | None = None,
-        views: int = 2,
-        repetition: float = 0.0,
-        official_repetition: bool = False,
-        limit: int | None = None,
-        **options: Unpack[SharedOptions],
-    ) -> None:
-        super().__init__(root, batch_size, seed, **options)
-        check_limit(limit)
-        if path is not None:
-            weighted(path)
-        if official_repetition and not repetition:
-            raise ValueError("official_repetition has no effect without repetition; set that, too.")
-        self.path = path
-        self.num_views = views
-        self._views = repeated_views(views, repetition, seed, official_repetition)
-        self.limit = limit
+    repeated = repeated_views(views, repetition, seed, official_repetition)
+    return DataSet(read, repeated, "none", "sentences", published_rows=SENTENCES if published else None)
 
-    @property
-    def views(self) -> tuple[View, ...]:
-        """The same sentence for every view."""
-        return self._views
 
-    @property
-    def published_rows(self) -> int | None:
-        """Number of sentences of SimCSE's file."""
-        return SENTENCES if only_file(self.path) in (None, PUBLISHED) else None
-
-    def load_train(self) -> Dataset:
-        """Return the sentences, in file order."""
-        files = self.find(self.path, PUBLISHED, "unsup/sentences.txt", part="wiki")
-        names = short_names(files)
-        table = self.read_sources(files, lambda file: self._read(Path(file), names[file]))
-        return sample_rows(table, self.limit, self.counts)
-
-    def _read(self, path: Path, name: str) -> Dataset:
-        if path.suffix.lower() in SUFFIXES:
-            raise DataError(
-                "is a table by its name; a text file with one sentence a line is expected. Write the column "
-                "of the sentences to a file of its own, without a header.",
-                path,
-            )
-        lines = read_lines(path)
-        published = self.published_rows is not None  # the user's own text stays as it is
-        texts = [fold(line) if published else line for line in lines if not is_blank(line)]
-        if not texts:
-            raise DataError("the file has no sentences.", path)
-        self.counts.append(SourceCount(name, len(lines), {"empty line": len(lines) - len(texts)}))
-        return make_table({COLUMNS[0]: texts})
+def _read_file(path: Path, name: str, folded: bool) -> tuple[Dataset, SourceCount]:
+    """Read the sentences of a file, with white space folded only where the file is a published one."""
+    if path.suffix.lower() in SUFFIXES:
+        raise DataError(
+            "is a table by its name; a text file with one sentence a line is expected. Write the column "
+            "of the sentences to a file of its own, without a header.",
+            path,
+        )
+    lines = read_lines(path)
+    texts = [fold(line) if folded else line for line in lines if not is_blank(line)]
+    if not texts:
+        raise DataError("the file has no sentences.", path)
+    count = SourceCount(name, len(lines), {"empty line": len(lines) - len(texts)})
+    return make_table({SENTENCE: texts}), count
 
 
 def repeated_views(count: int, repetition: float, seed: int, official: bool = False) -> tuple[View, ...]:
@@ -125,7 +107,7 @@ def repeated_views(count: int, repetition: float, seed: int, official: bool = Fa
     if repetition and count < 2:
         raise ValueError("repetition needs a second view; set views=2, or repetition=0.")
     augmentation = Repetition(repetition, seed, official) if repetition else None
-    return tuple(View(COLUMNS[0], change) for change in (None, augmentation, None)[:count])
+    return tuple(View(SENTENCE, change) for change in (None, augmentation, None)[:count])
 
 
 class Repetition:

@@ -56,10 +56,25 @@ class SourceCount:
         )
 
 
+LABELLED = ("sentence1", "sentence2", "label")
+"""Columns of pairs with a score or a class."""
+
+
+def sentence_columns(count: int) -> tuple[str, ...]:
+    """Return the names of the first sentence columns."""
+    return tuple(f"sentence{number}" for number in range(1, count + 1))
+
+
 def make_table(columns: Mapping[str, Sequence[Any]], description: str = "") -> Dataset:
     """Build a table from named columns of equal length."""
     values = {name: list(column) for name, column in columns.items()}
     return Dataset.from_dict(values, info=DatasetInfo(description=description))
+
+
+def table_of_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], description: str = "") -> Dataset:
+    """Build a table from rows with a value for each name."""
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    return make_table(dict(zip(names, columns, strict=True)), description)
 
 
 def values_of(table: Dataset, name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The best score that a scorer with two values could reach."""
+"""The highest correlation that a scorer with two values could reach."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ class Ceiling:
 def ceiling(gold: np.ndarray) -> Ceiling:
     r"""Compute the highest Spearman correlation with gold scores of a scorer with two values.
 
-    Spearman's correlation is Pearson's of mid-ranks, which is what scipy, SentEval and everyone computes. The
-    best scorer follows the order of the gold scores and is free in where it switches; pairs of equal gold
-    score may fall on both sides. Without gold ties and with equal parts it is
-    :math:`\sqrt{3/4}` in the limit.
+    Spearman's correlation is Pearson's of mid-ranks, as in scipy and SentEval. The best scorer follows the
+    order of the gold scores and switches values where it is best, even between equal gold scores. Without
+    gold ties and with equal halves it is :math:`\sqrt{3/4}` in the limit.
 
     Args:
         gold: Scores, (N,).
@@ -35,31 +34,27 @@ def ceiling(gold: np.ndarray) -> Ceiling:
     Raises:
         ValueError: All scores are equal.
     """
-    ranks, scale = _centred_ranks(gold)
+    _check_scores(gold)
+    ranks = np.sort(stats.rankdata(gold))
+    ranks -= ranks.mean()
     below = np.arange(1, len(ranks))
     above = len(ranks) - below
     # The mid-ranks of a binary score are N/2 apart, whatever its class sizes.
-    correlations = -ranks.cumsum()[:-1] / (np.sqrt(above * below / len(ranks)) * scale)
+    correlations = -ranks.cumsum()[:-1] / (np.sqrt(above * below / len(ranks)) * np.linalg.norm(ranks))
     best = int(correlations.argmax())
     return Ceiling(100 * float(correlations[best]), (int(below[best]), int(above[best])))
 
 
-def _centred_ranks(gold: np.ndarray) -> tuple[np.ndarray, float]:
-    gold = np.asarray(gold, dtype=np.float64)
+def _check_scores(gold: np.ndarray) -> None:
     if len(gold) < 2 or np.ptp(gold) == 0:
         raise ValueError("all gold scores are equal; nothing correlates with them.")
-    ranks = np.sort(stats.rankdata(gold))
-    ranks -= ranks.mean()
-    return ranks, float(np.linalg.norm(ranks))
 
 
 def papers_ceiling(gold: np.ndarray) -> Ceiling:
     r"""Compute the papers' bound on a binary scorer, :math:`1 - 6 \sum d^2 / (N (N^2 - 1))`.
 
-    Pcc-tuning, Sec. 2.3.
-
-    The formula holds without ties only, and a binary score is nothing but ties: it gives 7/8 for two equal
-    halves in the limit, above the correlation that is reported.
+    See Pcc-tuning, Sec. 2.3. The formula holds without ties only, and a binary score is nothing but ties: it
+    gives 7/8 for two equal halves in the limit, above the correlation that is reported.
 
     Args:
         gold: Scores, (N,).
@@ -67,7 +62,7 @@ def papers_ceiling(gold: np.ndarray) -> Ceiling:
     Raises:
         ValueError: All scores are equal.
     """
-    _centred_ranks(gold)
+    _check_scores(gold)
     ranks = np.sort(stats.rankdata(gold))
     size = len(ranks)
     below = np.arange(1, size)

@@ -1,4 +1,4 @@
-"""The score of dev pairs, by which weights are selected."""
+"""The score on dev pairs, by which weights are selected."""
 
 from __future__ import annotations
 
@@ -17,24 +17,19 @@ MONITOR = "dev/spearman"
 
 
 class DevScores(Correlations):
-    """Correlations times 100 on dev pairs: of a suite, the means of those of its parts."""
+    """Correlations times 100 on dev pairs; of a suite, the means over its parts."""
 
     parts: NotRequired[dict[str, Correlations]]
 
 
 def dev_tasks(dev: Dataset) -> list[STSTask]:
-    """Return dev pairs as a task, those of a suite as one for each part."""
+    """Return dev pairs as a task, or a suite as a task for each part."""
     parts = {name: dev.select(range(len(dev))[rows]) for name, rows in parts_of(dev).items()}
     return [STSTask(name, {name: table}) for name, table in (parts or {"dev": dev}).items()]
 
 
 def score_dev(cosines: np.ndarray, dev: Dataset) -> DevScores:
-    """Correlate the cosines of dev pairs with their scores.
-
-    Args:
-        cosines: Cosine of each pair, (N,).
-        dev: The pairs.
-    """
+    """Correlate the cosines (N,) of N dev pairs with their scores."""
     gold = gold_of([dev])
     parts = {name: correlate(cosines[rows], gold[rows]) for name, rows in parts_of(dev).items()}
     if not parts:

@@ -1,4 +1,4 @@
-"""Encoding of sentences that occur several times, and the cosines of given pairs."""
+"""Encoding each distinct sentence once, the cosines of given pairs, and encoding in several processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Embedded:
     """Vectors of distinct sentences, looked up by sentence.
 
     Attributes:
-        vectors: (N, D), in the order in which the sentences first occur.
+        vectors: (N, D), in the order of the first occurrences of the sentences.
         index: Row of each sentence.
     """
 
@@ -41,12 +41,7 @@ class Embedded:
 
 
 def encode_distinct(encoder: Encoder, texts: Iterable[str], **options: Any) -> Embedded:
-    """Encode each distinct sentence once.
-
-    Args:
-        encoder: Encoder of the sentences.
-        texts: Sentences, which may repeat.
-        **options: Further arguments of ``encode``.
+    """Encode each distinct sentence once; ``options`` are further arguments of ``encode``.
 
     Raises:
         TrainingError: A vector is NaN or infinite.
@@ -57,12 +52,7 @@ def encode_distinct(encoder: Encoder, texts: Iterable[str], **options: Any) -> E
 
 
 def score_pairs(encoder: Encoder, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-    """Compute the cosine of each pair, (N,); each distinct sentence is encoded once.
-
-    Args:
-        encoder: Encoder of the sentences.
-        first: First sentences, N of them.
-        second: Second sentences, N of them.
+    """Compute the cosines (N,) of N pairs; each distinct sentence is encoded once.
 
     Raises:
         TrainingError: A vector is NaN or infinite.
@@ -71,52 +61,53 @@ def score_pairs(encoder: Encoder, first: Sequence[str], second: Sequence[str]) -
     return pair_cosines(vectors[first], vectors[second])
 
 
-class DividedEncoder:
-    """The same encoder in several processes, each of which encodes a part of the sentences.
+class ShardedEncoder:
+    """An encoder of which each process has a copy, and encodes a shard of the sentences.
 
-    All of them call `encode` with the same sentences and get the vectors of all. In a single process it is
-    the encoder.
+    All processes call `encode` with the same sentences and get all vectors.
 
     Args:
-        encoder: The encoder of this process, with ``encode`` and the ``device`` of tensors to exchange.
+        encoder: This process's encoder, with ``encode`` and the ``device`` on which vectors are exchanged.
     """
 
     def __init__(self, encoder: Any) -> None:
         self.encoder = encoder
 
     def encode(self, sentences: Sequence[str]) -> np.ndarray:
-        """Embed N sentences, at least one, in the order given: (N, D) in float32."""
-        shard = Shard.current()
-        if shard.world_size == 1:
-            vectors_of_all: np.ndarray = self.encoder.encode(sentences)
-            return vectors_of_all
-        parts = dealt(sentences, shard.world_size)
-        own = [sentences[row] for row in parts[shard.rank]] or sentences[:1]  # every process has to run
-        vectors = torch.from_numpy(self.encoder.encode(own)).to(self.encoder.device)
-        padded = vectors.new_zeros(len(parts[0]), vectors.shape[1])
-        padded[: len(vectors)] = vectors
-        everyone = [torch.empty_like(padded) for _ in parts]
-        distributed.all_gather(everyone, padded)
-        return in_order(parts, [values.cpu().numpy() for values in everyone])
+        """Encode N sentences, at least one, in the order given: (N, D) in float32."""
+        process, processes = Shard.current()
+        if processes == 1:
+            vectors: np.ndarray = self.encoder.encode(sentences)
+            return vectors
+        shards = balanced_shards(sentences, processes)
+        # A process without sentences encodes one all the same, to know D: all have to join the exchange.
+        texts = [sentences[row] for row in shards[process]] or sentences[:1]
+        shard = torch.from_numpy(self.encoder.encode(texts)).to(self.encoder.device)
+        # all_gather exchanges tensors of one shape; the first shard is a largest one.
+        padded = shard.new_zeros(len(shards[0]), shard.shape[1])
+        padded[: len(shard)] = shard
+        gathered = [torch.empty_like(padded) for _ in shards]
+        distributed.all_gather(gathered, padded)
+        return join_shards(shards, [values.cpu().numpy() for values in gathered])
 
 
-def dealt(sentences: Sequence[str], parts: int) -> list[list[int]]:
-    """Return the rows of each part: the sentences, ordered by length, are dealt out in turn.
+def balanced_shards(sentences: Sequence[str], count: int) -> list[list[int]]:
+    """Return the rows of each shard: sentences, sorted by length, go to the shards in turn.
 
-    The first part is a largest one, and some are empty if there are more of them than sentences.
+    The first shard is a largest one. With fewer sentences than shards some are empty.
     """
     order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
-    return [order[part::parts] for part in range(parts)]
+    return [order[shard::count] for shard in range(count)]
 
 
-def in_order(parts: Sequence[Sequence[int]], vectors: Sequence[np.ndarray]) -> np.ndarray:
+def join_shards(shards: Sequence[Sequence[int]], vectors: Sequence[np.ndarray]) -> np.ndarray:
     """Return the vectors of all sentences in their order, float32 of shape (N, D).
 
     Args:
-        parts: Rows of each part, as `dealt` returns them.
-        vectors: For each part the vectors of its rows; rows beyond these are left out.
+        shards: Rows of each shard, from `balanced_shards`.
+        vectors: Vectors of each shard's rows; further rows are padding.
     """
-    found = np.empty((sum(map(len, parts)), vectors[0].shape[1]), dtype=np.float32)
-    for part, values in zip(parts, vectors, strict=True):
-        found[part] = values[: len(part)]
-    return found
+    joined = np.empty((sum(map(len, shards)), vectors[0].shape[1]), dtype=np.float32)
+    for rows, values in zip(shards, vectors, strict=True):
+        joined[rows] = values[: len(rows)]
+    return joined

@@ -1,4 +1,8 @@
-"""Search for training pairs that also occur in test sets, literally or nearly."""
+"""Leaks: training pairs that also occur in test sets, literally or nearly.
+
+`find_leaks` searches any pairs. `published_leaks` are those of the seven test sets, which are stored, and
+`leak_free_average` is a score without them.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +34,6 @@ most of their character 4-grams, in either order.
 """
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-
-GRAM = 4
-"""Characters of an n-gram."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float
     if near is not None and not 0 < near <= 1:
         raise ValueError(f"near must lie in (0, 1], got {near}.")
     leaks: list[Leak] = []
-    open_rows: dict[str, list[int]] = {}
+    unmatched: dict[str, list[int]] = {}
     pairs = {
         task: list(dict.fromkeys(pair for table in tables for pair in pairs_of(table)))
         for task, tables in tests.items()
@@ -78,99 +79,91 @@ def find_leaks(train: Pairs, tests: Mapping[str, Iterable[Dataset]], near: float
     for task, members in pairs.items():
         same = {(fold(first), fold(second)): (first, second) for first, second in members}
         alike = {pair_key(*pair, "normalized"): pair for pair in members}
-        open_rows[task] = []
+        unmatched[task] = []
         for row, (first, second) in enumerate(train):
-            kinds: list[tuple[Kind, tuple[str, str] | None]] = [
-                ("exact", same.get((fold(first), fold(second)))),
-                ("swapped", same.get((fold(second), fold(first)))),
-                ("normalized", alike.get(pair_key(first, second, "normalized"))),
-            ]
-            found = next(((kind, pair) for kind, pair in kinds if pair is not None), None)
-            if found is None:
-                open_rows[task].append(row)
+            matches: dict[Kind, tuple[str, str] | None] = {
+                "exact": same.get((fold(first), fold(second))),
+                "swapped": same.get((fold(second), fold(first))),
+                "normalized": alike.get(pair_key(first, second, "normalized")),
+            }
+            strongest = next(((kind, pair) for kind, pair in matches.items() if pair is not None), None)
+            if strongest is None:
+                unmatched[task].append(row)
             else:
-                leaks.append(Leak(row, task, *found))
+                leaks.append(Leak(row, task, *strongest))
     if near is not None:
-        leaks += _near_leaks(train, pairs, open_rows, near)
+        leaks += _near_leaks(train, pairs, unmatched, near)
     return sorted(leaks, key=lambda leak: (leak.row, leak.task))
 
 
 def _near_leaks(
-    train: Pairs, tests: Mapping[str, Pairs], open_rows: Mapping[str, Sequence[int]], near: float
+    train: Pairs, tests: Mapping[str, Pairs], unmatched: Mapping[str, Sequence[int]], near: float
 ) -> Iterator[Leak]:
-    rows = sorted({row for members in open_rows.values() for row in members})
+    rows = {row for members in unmatched.values() for row in members}
     neighbours = _neighbours(
         {text for row in rows for text in train[row]},
         {text for members in tests.values() for pair in members for text in pair},
         near,
     )
     for task, members in tests.items():
-        partners: dict[str, list[tuple[str, tuple[str, str]]]] = {}
+        partners = defaultdict[str, list[tuple[str, tuple[str, str]]]](list)
         for pair in members:
-            partners.setdefault(pair[0], []).append((pair[1], pair))
-            partners.setdefault(pair[1], []).append((pair[0], pair))
-        for row in open_rows[task]:
+            partners[pair[0]].append((pair[1], pair))
+            partners[pair[1]].append((pair[0], pair))
+        for row in unmatched[task]:
             first, second = (neighbours[text] for text in train[row])
-            matches = (
-                pair for text in sorted(first) for other, pair in partners.get(text, []) if other in second
-            )
-            match = next(matches, None)
-            if match is not None:
+            # Sorted, so that every run takes the same match: the order of a set of strings is random.
+            matches = (pair for text in sorted(first) for other, pair in partners[text] if other in second)
+            if (match := next(matches, None)) is not None:
                 yield Leak(row, task, "near", match)
 
 
 def _neighbours(texts: Iterable[str], others: Iterable[str], near: float) -> dict[str, set[str]]:
     """For each text, find the others that share at least ``near`` of their 4-grams with it.
 
-    Sets A and B of such texts share at least near |A| and near |B| elements, so each has one of these among
-    its |A| - ceil(near |A|) + 1 rarest, in any one order of all (prefix filtering, Bayardo et al. 2007).
+    Sets A and B of such texts share at least near |A| and near |B| elements. In any order of all elements,
+    each set therefore has a shared one among its first |A| - ceil(near |A|) + 1 (prefix filtering, Bayardo et
+    al. 2007). The rarest come first, since they have the fewest candidates.
     """
     grams = {text: _grams(text) for text in set(others)}
-    counts = Counter(gram for own in grams.values() for gram in own)
+    counts = Counter(gram for members in grams.values() for gram in members)
 
-    def rarest(own: frozenset[bytes]) -> list[bytes]:
-        ordered = sorted(own, key=lambda gram: (counts[gram], gram))
-        return ordered[: len(own) - math.ceil(near * len(own) - 1e-9) + 1]
+    def prefix(members: frozenset[bytes]) -> list[bytes]:
+        ordered = sorted(members, key=lambda gram: (counts[gram], gram))
+        least_shared = math.ceil(near * len(members) - 1e-9)  # rounding must not raise it
+        return ordered[: len(members) - least_shared + 1]
 
     index = defaultdict[bytes, list[str]](list)
-    for text, own in grams.items():
-        for gram in rarest(own):
+    for text, members in grams.items():
+        for gram in prefix(members):
             index[gram].append(text)
-    found: dict[str, set[str]] = {}
+    neighbours: dict[str, set[str]] = {}
     for text in set(texts):
-        own = grams.get(text) or _grams(text)
-        candidates = {other for gram in rarest(own) for other in index.get(gram, ())}
-        found[text] = {
-            other for other in candidates if len(own & grams[other]) >= near * len(own | grams[other])
+        members = grams.get(text) or _grams(text)
+        candidates = {other for gram in prefix(members) for other in index.get(gram, ())}
+        neighbours[text] = {
+            other for other in candidates if len(members & grams[other]) >= near * len(members | grams[other])
         }
-    return found
+    return neighbours
 
 
 def _grams(text: str) -> frozenset[bytes]:
     """Return the character 4-grams of the normalized words; the whole text if it is shorter."""
     plain = plain_words(text, " ") or fold(text)
-    count = max(1, len(plain) - GRAM + 1)
-    return frozenset(plain[start : start + GRAM].encode() for start in range(count))
+    return frozenset(plain[start : start + 4].encode() for start in range(max(1, len(plain) - 3)))
 
 
-CLEAN = ""
+LEAK_FREE = ""
 """Kind of a test pair that occurs in no training set."""
-
-PUBLISHED = "leaked_rows.json"
-"""File of this package: the pairs of the seven test sets that occur in STS-B train or SICK-R train.
-
-``python tools/leaked_rows.py`` writes it.
-"""
 
 
 @dataclass(frozen=True, eq=False)
 class SetLeaks:
-    """Pairs of one test set that occur in the training sets.
+    """Pairs of a test set that occur in the training sets.
 
     Attributes:
         gold: Hash of the gold scores in their order, by which a test set is recognised; see `hash_scores`.
-        kinds: Strongest kind of equality of each test pair with a training pair (see `leak_search.Kind`),
-            `CLEAN` for a pair that occurs in none, (N,).
+        kinds: Strongest `Kind` of equality of each test pair with a training pair, or `LEAK_FREE`, (N,).
     """
 
     gold: str
@@ -203,6 +196,13 @@ def hash_scores(gold: np.ndarray) -> str:
     return hashlib.sha256(np.rint(gold.astype(np.float64) * 1e4).astype("<i8").tobytes()).hexdigest()
 
 
+PUBLISHED = "leaked_rows.json"
+"""File of this package: the pairs of the seven test sets that occur in STS-B train or SICK-R train.
+
+``python tools/leaked_rows.py`` writes it.
+"""
+
+
 @cache
 def published_leaks() -> LeakedRows:
     """Return the pairs of the seven test sets that occur in STS-B train or SICK-R train."""
@@ -210,42 +210,39 @@ def published_leaks() -> LeakedRows:
 
 
 def parse(text: str) -> LeakedRows:
-    """Read the text of such a file."""
+    """Parse the text of a file such as `PUBLISHED`."""
     values = parse_json(text)
     tests = {}
     for name, test in values["tests"].items():
-        kinds = np.full(test["pairs"], CLEAN, dtype="<U10")
+        kinds = np.full(test["pairs"], LEAK_FREE, dtype="<U10")  # as long as the longest kind
         for kind in KINDS:
             kinds[list(_numbers(test[kind]))] = kind
         tests[str(name)] = SetLeaks(test["gold"], kinds)
     return LeakedRows(values["training"], values["near"], tests)
 
 
-def _numbers(text: str) -> Iterable[int]:
-    for part in text.split():
-        first, _, last = part.partition("-")
+def _numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of ranges such as ``0-3 7``."""
+    for numbers in text.split():
+        first, _, last = numbers.partition("-")
         yield from range(int(first), int(last or first) + 1)
 
 
-def clean_average(predictions: Predictions, leaks: LeakedRows) -> float | None:
-    """Return the mean over test sets of Spearman's correlation times 100 on their clean pairs.
+def leak_free_average(predictions: Predictions, leaks: LeakedRows) -> float | None:
+    """Return the mean over test sets of Spearman's correlation times 100 on their leak-free pairs.
 
-    Pairs of every kind are left out, nearly equal ones too. The clean pairs are other pairs than all, easier
-    or harder: compare models on them, not the two scores of a model.
-
-    Args:
-        predictions: Cosines and gold scores of each test set.
-        leaks: Test pairs that occur in training sets.
+    Nearly equal pairs are left out too. The leak-free pairs may be easier or harder than all: compare models
+    on them, not the two scores of a model.
 
     Returns:
-        The mean; None if these are other test sets, or the clean gold scores of one are all equal.
+        The mean; None if these are other test sets, or the leak-free gold scores of a test set are all equal.
     """
     if not leaks.fits({task: gold for task, (_, gold) in predictions.items()}):
         return None
     scores = []
     for task, (cosines, gold) in predictions.items():
-        clean = leaks.tests[task].kinds == CLEAN
-        if len(np.unique(gold[clean])) < 2:
+        leak_free = leaks.tests[task].kinds == LEAK_FREE
+        if len(np.unique(gold[leak_free])) < 2:
             return None
-        scores.append(correlate(cosines[clean], gold[clean])["spearman"])
+        scores.append(correlate(cosines[leak_free], gold[leak_free])["spearman"])
     return statistics.mean(scores)

@@ -11,15 +11,16 @@ from typing import Any, TypedDict
 
 import numpy as np
 
+from sts_lightning.analysis.alignment import unit_rows
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 from sts_lightning.evaluation.statistics import pair_cosines
 
 
 class MTEBScore(TypedDict):
-    """The main score of a task times 100, the name of that metric, and what was scored.
+    """The main score of a task times 100 and the name of its metric.
 
-    ``splits`` has the score of each subset of each split; ``score`` is MTEB's, the mean over all of these.
+    ``splits`` has the score of each subset of each split; ``score`` is the mean over these, as in MTEB.
     """
 
     score: float
@@ -28,56 +29,19 @@ class MTEBScore(TypedDict):
 
 
 class MTEBResult(TypedDict):
-    """Main scores by task; ``average`` is their plain mean, ``types`` has the means by type of task."""
+    """Main scores by task, their plain mean, and the means by type of task."""
 
     average: float
     types: dict[str, float]
     tasks: dict[str, MTEBScore]
 
 
-class MTEBEncoder:
-    """An encoder as MTEB calls one; its template, pooling and precision are those of the encoder.
-
-    MTEB's own prompts are not used: a sentence is read as in training and on the STS tasks.
-
-    Args:
-        encoder: Encoder to evaluate.
-    """
-
-    def __init__(self, encoder: Encoder) -> None:
-        from mteb.models import ModelMeta
-
-        self.encoder = encoder
-        self.mteb_model_meta = ModelMeta.create_empty({"name": "sts-lightning/model", "revision": "none"})
-
-    def encode(self, inputs: Any, **_: Any) -> np.ndarray:
-        """Vectors (N, D) in float32 of the texts in MTEB's batches."""
-        texts = [text for batch in inputs for text in batch["text"]]
-        return encode_distinct(self.encoder, texts)[texts].astype(np.float32, copy=False)
-
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
-        """Cosines of all pairs, (N, D), (M, D) -> (N, M)."""
-        first, second = (_unit(vectors) for vectors in (embeddings1, embeddings2))
-        cosines: np.ndarray = first @ second.T
-        return cosines
-
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
-        """Cosines of the pairs of rows, (N, D), (N, D) -> (N,)."""
-        return pair_cosines(np.asarray(embeddings1), np.asarray(embeddings2))
-
-
-def _unit(vectors: Any) -> np.ndarray:
-    rows = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
-    unit: np.ndarray = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return unit
-
-
 def find_mteb_tasks(names: Sequence[str]) -> list[Any]:
-    """MTEB's tasks of these names, each once; of a task in several languages the English subsets.
+    """Return MTEB's tasks of these names, each once; of a multilingual task the English subsets.
 
     Args:
-        names: Names of tasks, or of benchmarks such as ``MTEB(eng, v2)``, which mean all their tasks with the
-            subsets and splits of the benchmark, or of a type of their tasks, ``MTEB(eng, v2)/STS``.
+        names: Names of tasks, of benchmarks such as ``MTEB(eng, v2)``, or of the tasks of a type in a
+            benchmark, ``MTEB(eng, v2)/STS``. A benchmark determines the subsets and splits of its tasks.
 
     Raises:
         ConfigError: The package ``mteb`` is not installed, or there is no such task or type.
@@ -85,23 +49,21 @@ def find_mteb_tasks(names: Sequence[str]) -> list[Any]:
     try:
         import mteb
     except ImportError as error:
-        raise ConfigError(
-            "suite=mteb needs the package mteb: pip install 'sts-lightning[mteb]'.", key="suite"
-        ) from error
+        missing = "suite=mteb needs the package mteb: pip install 'sts-lightning[mteb]'."
+        raise ConfigError(missing, key="suite") from error
     benchmarks = {benchmark.name: benchmark.tasks for benchmark in mteb.get_benchmarks()}
     tasks: dict[str, Any] = {}
     for name in names:
-        benchmark, _, kind = name.rpartition("/") if "/" in name else (name, "", "")
+        benchmark, _, type_ = name.rpartition("/") if "/" in name else (name, "", "")
         if benchmark not in benchmarks:
             tasks.setdefault(name, _task(mteb, name))
             continue
-        of = benchmarks[benchmark]
-        members = [copy.deepcopy(task) for task in of if kind in ("", task.metadata.type)]
+        members = [task for task in benchmarks[benchmark] if type_ in ("", task.metadata.type)]
         if not members:
-            types = ", ".join(sorted({task.metadata.type for task in of}))
-            raise ConfigError(f"tasks: {benchmark} has no tasks of the type {kind}, but {types}.", "tasks")
-        for task in members:
-            tasks.setdefault(task.metadata.name, task)
+            types = ", ".join(sorted({task.metadata.type for task in benchmarks[benchmark]}))
+            raise ConfigError(f"tasks: {benchmark} has no tasks of the type {type_}, but {types}.", "tasks")
+        for task in members:  # copied, since loading data changes a task, and the benchmark keeps its tasks
+            tasks.setdefault(task.metadata.name, copy.deepcopy(task))
     return list(tasks.values())
 
 
@@ -121,7 +83,7 @@ def _task(mteb: Any, name: str) -> Any:
 
 
 def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBResult:
-    """Score tasks as MTEB does, and keep its result files, one a task.
+    """Score tasks as MTEB does, and write its result files, one for each task.
 
     Args:
         encoder: Encoder to evaluate.
@@ -146,6 +108,7 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
                     f"MTEB's {name} could not be loaded ({reason}). It is read from the model hub, or "
                     "from the hub's cache on this machine."
                 ) from error
+        # Without MTEB's cache, which would return an earlier result: all encoders have the same name there.
         (result,) = mteb.evaluate(model, task, cache=None, show_progress_bar=False).task_results
         folder.mkdir(parents=True, exist_ok=True)
         result.to_disk(folder / f"{name}.json")
@@ -161,5 +124,33 @@ def evaluate_mteb(encoder: Encoder, tasks: Sequence[Any], folder: Path) -> MTEBR
     by_type: dict[str, list[float]] = defaultdict(list)
     for task in tasks:
         by_type[task.metadata.type].append(results[task.metadata.name]["score"])
-    types = {kind: float(np.mean(scores)) for kind, scores in by_type.items()}
+    types = {type_: float(np.mean(scores)) for type_, scores in by_type.items()}
     return {"average": average, "types": types, "tasks": results}
+
+
+class MTEBEncoder:
+    """An encoder with MTEB's interface.
+
+    MTEB's prompts are not used: a sentence is read as in training and on the STS tasks.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        from mteb.models import ModelMeta
+
+        self.encoder = encoder
+        self.mteb_model_meta = ModelMeta.create_empty({"name": "sts-lightning/model", "revision": "none"})
+
+    def encode(self, inputs: Any, **_: Any) -> np.ndarray:
+        """Vectors (N, D) in float32 of the texts in MTEB's batches."""
+        texts = [text for batch in inputs for text in batch["text"]]
+        return encode_distinct(self.encoder, texts)[texts].astype(np.float32, copy=False)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
+        """Cosines of all pairs, (N, D), (M, D) -> (N, M)."""
+        first, second = (unit_rows(np.atleast_2d(vectors)) for vectors in (embeddings1, embeddings2))
+        cosines: np.ndarray = first @ second.T
+        return cosines
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
+        """Cosines of the pairs of rows, (N, D), (N, D) -> (N,)."""
+        return pair_cosines(np.asarray(embeddings1), np.asarray(embeddings2))

@@ -10,11 +10,10 @@ import numpy as np
 from sts_lightning.analysis.rank import energy_rank, singular_values
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import values_of
-from sts_lightning.evaluation.encoding import Embedded, Encoder
-from sts_lightning.evaluation.sts import encode_tables
+from sts_lightning.evaluation.encoding import Embedded
 
-FRACTION = 0.99
-POWER = 2
+FRACTION, POWER = 0.99, 2
+"""Fraction of the energy, and power of the singular values, of the ranks; see `energy_rank`."""
 
 
 class TaskRanks(TypedDict):
@@ -36,19 +35,13 @@ class RankResult(TypedDict):
     tasks: dict[str, TaskRanks]
 
 
-def evaluate_ranks(encoder: Encoder, tasks: Sequence[STSTask]) -> RankResult:
-    """Encode the sentences of tasks, and compute their ranks; see `rank_tasks`."""
-    tables = [table for task in tasks for table in task.subsets.values()]
-    return rank_tasks(tasks, encode_tables(encoder, tables))
-
-
 def rank_tasks(tasks: Sequence[STSTask], vectors: Embedded) -> RankResult:
     """Compute the energy rank of the distinct sentences of each task (rank-reduction paper, Table 8).
 
     The paper reports the mean over the seven test sets. It does not state the fraction of the energy, the
-    power of the singular values, or which rows the matrix has; its Sec. 2.2.1 has vectors as they are, not
-    of unit length. Reported are all four readings of the latter two: vectors as they are or of unit length,
-    of both sentences of a pair or of the first.
+    power of the singular values, or the rows of the matrix; its Sec. 2.2.1 has vectors as they are, not of
+    unit length. All four readings of the rows are reported: vectors as they are or of unit length, of both
+    sentences of a pair or of the first.
 
     Args:
         tasks: At least one task.

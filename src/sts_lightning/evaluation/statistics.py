@@ -1,4 +1,4 @@
-"""Bootstrap intervals of scores and of paired differences."""
+"""Cosines of pairs, their correlation with gold scores, and bootstrap intervals of scores and differences."""
 
 from __future__ import annotations
 
@@ -21,6 +21,20 @@ class Correlations(TypedDict):
     spearman: float
     pearson: float
     pairs: int
+
+
+def correlate(cosines: np.ndarray, gold: np.ndarray) -> Correlations:
+    """Spearman's (mid-ranks for ties) and Pearson's correlation times 100.
+
+    Both are 0 where all cosines are equal, as a constant predictor orders nothing.
+    """
+    if np.ptp(cosines) == 0:
+        return {"spearman": 0.0, "pearson": 0.0, "pairs": len(gold)}
+    return {
+        "spearman": 100 * float(stats.spearmanr(cosines, gold).statistic),
+        "pearson": 100 * float(stats.pearsonr(cosines, gold).statistic),
+        "pairs": len(gold),
+    }
 
 
 def require_finite(vectors: np.ndarray) -> np.ndarray:
@@ -50,30 +64,13 @@ def pair_cosines(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return cosines.round(12)
 
 
-def correlate(cosines: np.ndarray, gold: np.ndarray) -> Correlations:
-    """Spearman's (mid-ranks for ties) and Pearson's correlation times 100.
-
-    Both are 0 where all cosines are equal, as a constant predictor orders nothing.
-    """
-    if np.ptp(cosines) == 0:
-        return {"spearman": 0.0, "pearson": 0.0, "pairs": len(gold)}
-    return {
-        "spearman": 100 * float(stats.spearmanr(cosines, gold).statistic),
-        "pearson": 100 * float(stats.pearsonr(cosines, gold).statistic),
-        "pairs": len(gold),
-    }
-
-
 Predictions = Mapping[str, tuple[np.ndarray, np.ndarray]]
 """Cosines and gold scores of the pairs of each task, in the order of the data."""
-
-TAILS = (2.5, 97.5)
-"""Percentiles at the bounds of an interval, which covers 95 %."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with the bounds of its percentile interval."""
+    """An estimate with the bounds of its percentile interval, which covers 95 %."""
 
     estimate: float
     low: float
@@ -83,10 +80,48 @@ class Interval:
         return f"{self.estimate:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
 
 
+def compare(
+    first: Sequence[Path], second: Sequence[Path], resamples: int = 1000
+) -> tuple[dict[str, Interval], dict[str, Interval], dict[str, Interval]]:
+    """Return the scores of two systems and their difference (second minus first), by task and on average.
+
+    Args:
+        first: Run folders of one system, which differ in their seed.
+        second: Run folders of the other system.
+        resamples: Number of bootstrap resamples of the test pairs.
+
+    Raises:
+        CheckpointError: A run has no predictions, or they are on other pairs, or its scores are not
+            correlations over all pairs of a test set.
+    """
+    ours, theirs = (
+        [comparable_predictions(RunFolder(run).last_stage()) for run in runs] for runs in (first, second)
+    )
+    try:
+        difference = paired_difference(theirs, ours, resamples)
+    except ValueError as error:
+        names = ", ".join(map(str, (*first, *second)))
+        raise CheckpointError(f"{names}: {error}") from error
+    return score_intervals(ours, resamples), score_intervals(theirs, resamples), difference
+
+
+def score_intervals(system: Sequence[Predictions], resamples: int = 1000) -> dict[str, Interval]:
+    """Compute Spearman's correlation times 100, averaged over runs, with intervals over test pairs.
+
+    Args:
+        system: Predictions of each run, on the same pairs.
+        resamples: Number of bootstrap resamples.
+
+    Returns:
+        Score of each task, and under ``average`` the mean over tasks.
+    """
+    # The difference from a constant predictor, whose correlation counts as 0.
+    constant = {task: (np.zeros_like(gold), gold) for task, (_, gold) in system[0].items()}
+    return paired_difference(system, [constant], resamples)
+
+
 def paired_difference(
-    system: Sequence[Predictions],
-    baseline: Sequence[Predictions],
-    resamples: int = 1000,
+    system: Sequence[Predictions], baseline: Sequence[Predictions], resamples: int = 1000
 ) -> dict[str, Interval]:
     """Compute the difference of a system from a baseline, with intervals over test pairs.
 
@@ -109,52 +144,34 @@ def paired_difference(
     # By the order of the gold scores: training maps those of a user to [0, 5], eval.py leaves them.
     groups = {task: _Ranked(gold).group for task, (_, gold) in baseline[0].items()}
     for run in (*system, *baseline):
-        if run.keys() != baseline[0].keys() or any(
-            not np.array_equal(_Ranked(run[t][1]).group, groups[t]) for t in tasks
+        if run.keys() != groups.keys() or any(
+            not np.array_equal(_Ranked(run[task][1]).group, groups[task]) for task in tasks
         ):
             raise ValueError("the runs were not scored on the same test pairs.")
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # a fixed seed: the same runs have the same intervals
     draws = {task: np.zeros(resamples + 1) for task in tasks}
-    for task in sorted(tasks):  # the draws do not depend on their order
+    for task in sorted(tasks):  # so that the draws do not depend on the order of the tasks
         gold = _Ranked(baseline[0][task][1])
         ours, theirs = ([_Ranked(run[task][0]) for run in side] for side in (system, baseline))
         size = len(gold.group)
         for draw in range(resamples + 1):
-            # Draw 0 is the sample itself.
+            # Draw 0 is the sample itself: the estimate.
             counts = np.bincount(rng.integers(size, size=size), minlength=size) if draw else np.ones(size)
             against = gold.ranks(counts)
             means = [
-                np.mean([_correlation(c.ranks(counts), against, counts) for c in side])
+                np.mean([_correlation(run.ranks(counts), against, counts) for run in side])
                 for side in (ours, theirs)
             ]
             draws[task][draw] = 100 * (means[0] - means[1])
     draws["average"] = np.mean([draws[task] for task in tasks], axis=0)
     return {
-        name: Interval(float(values[0]), *map(float, np.percentile(values[1:], TAILS)))
+        name: Interval(float(values[0]), *map(float, np.percentile(values[1:], (2.5, 97.5))))
         for name, values in draws.items()
     }
 
 
-def score_intervals(system: Sequence[Predictions], resamples: int = 1000) -> dict[str, Interval]:
-    """Compute Spearman's correlation times 100, averaged over runs, with intervals over test pairs.
-
-    Args:
-        system: Predictions of each run, on the same pairs.
-        resamples: Number of bootstrap resamples.
-
-    Returns:
-        Score of each task, and under ``average`` the mean over tasks.
-    """
-    nothing = {task: (np.zeros_like(gold), gold) for task, (_, gold) in system[0].items()}
-    return paired_difference(system, [nothing], resamples)
-
-
 class _Ranked:
-    """Values whose mid-ranks in a resample are computed from counts, without sorting again.
-
-    Args:
-        values: (N,).
-    """
+    """N values whose mid-ranks in a resample are computed from counts, without sorting again."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.group = np.unique(values, return_inverse=True)[1]
@@ -172,28 +189,3 @@ def _correlation(first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> f
     weighted = counts * first
     norms = np.sqrt((weighted @ first) * (counts * second @ second))
     return float(weighted @ second / norms) if norms > 0 else 0.0
-
-
-def compare(
-    first: Sequence[Path], second: Sequence[Path], resamples: int = 1000
-) -> tuple[dict[str, Interval], dict[str, Interval], dict[str, Interval]]:
-    """Return the scores of two systems and their difference (second minus first), by task and on average.
-
-    Args:
-        first: Run folders of one system, which differ in their seed.
-        second: Run folders of the other system.
-        resamples: Number of bootstrap resamples of the test pairs.
-
-    Raises:
-        CheckpointError: A run has no predictions, they are on other pairs, or its scores are not those of all
-            pairs of a test set together.
-    """
-    ours, theirs = (
-        [comparable_predictions(RunFolder(run).last_stage()) for run in runs] for runs in (first, second)
-    )
-    try:
-        difference = paired_difference(theirs, ours, resamples)
-    except ValueError as error:
-        names = ", ".join(map(str, (*first, *second)))
-        raise CheckpointError(f"{names}: {error}") from error
-    return score_intervals(ours, resamples), score_intervals(theirs, resamples), difference

@@ -17,12 +17,9 @@ from sts_lightning.evaluation.encoding import Embedded, Encoder, encode_distinct
 from sts_lightning.evaluation.statistics import Correlations, correlate, pair_cosines
 
 
-class TaskResult(TypedDict):
-    """Aggregated score of a task, and the scores of its subsets; ``binary`` if it has two labels only."""
+class TaskResult(Correlations):
+    """Aggregated score of a task, and the scores of its subsets; ``binary`` if it has only two labels."""
 
-    spearman: float
-    pearson: float
-    pairs: int
     subsets: dict[str, Correlations]
     binary: NotRequired[BinaryScores]
 
@@ -36,23 +33,13 @@ class STSResult(TypedDict):
 
 
 def check_aggregate(aggregate: str) -> None:
-    """Check that an aggregate is one of the choices.
-
-    Raises:
-        ConfigError: The aggregate is unknown.
-    """
+    """Reject an unknown aggregate with a `ConfigError`."""
     if aggregate not in get_args(Aggregate):
         raise ConfigError(f"aggregate must be one of {', '.join(get_args(Aggregate))}, got {aggregate!r}.")
 
 
 def evaluate_sts(encoder: Encoder, tasks: Sequence[STSTask], aggregate: Aggregate = "all") -> STSResult:
-    """Score tasks by the correlation of cosine and gold score.
-
-    Args:
-        encoder: Encoder to evaluate.
-        tasks: At least one task.
-        aggregate: How the subsets of a task become one score.
-    """
+    """Score tasks, at least one, by the correlation of cosine and gold score."""
     check_aggregate(aggregate)
     tables = [table for task in tasks for table in task.subsets.values()]
     return score_tasks(tasks, encode_pairs(encoder, tables), aggregate)
@@ -66,10 +53,6 @@ def encode_pairs(encoder: Encoder, tables: Sequence[Dataset]) -> list[np.ndarray
 def encode_tables(encoder: Encoder, tables: Sequence[Dataset]) -> Embedded:
     """Encode each distinct sentence of all tables once.
 
-    Args:
-        encoder: Encoder to evaluate.
-        tables: Tables with the columns sentence1 and sentence2.
-
     Raises:
         TrainingError: A vector is NaN or infinite.
     """
@@ -78,12 +61,7 @@ def encode_tables(encoder: Encoder, tables: Sequence[Dataset]) -> Embedded:
 
 
 def table_cosines(vectors: Embedded, tables: Sequence[Dataset]) -> list[np.ndarray]:
-    """Compute the cosines of the pairs of each table, in float64.
-
-    Args:
-        vectors: Vectors of all sentences of the tables.
-        tables: Tables with the columns sentence1 and sentence2.
-    """
+    """Compute the cosines of the pairs of each table, in float64."""
     return [
         pair_cosines(vectors[values_of(table, "sentence1")], vectors[values_of(table, "sentence2")])
         for table in tables
@@ -100,19 +78,19 @@ def score_tasks(
 
     Args:
         tasks: At least one task.
-        cosines: For each subset of each task in turn, the cosines of its pairs.
+        cosines: Cosines of the pairs of each subset of each task, in order.
         aggregate: How the subsets of a task become one score.
-        thresholds: Thresholds for tasks with two labels; the best ones of each task if not given.
+        thresholds: Thresholds for tasks with two labels; by default the best of each task.
     """
     remaining = iter(cosines)
     results: dict[str, TaskResult] = {}
     for task in tasks:
         golds = [gold_of([table]) for table in task.subsets.values()]
-        own = [next(remaining) for _ in golds]
-        results[task.name] = score_subsets(list(task.subsets), own, golds, aggregate)
+        of_task = [next(remaining) for _ in golds]
+        results[task.name] = score_subsets(list(task.subsets), of_task, golds, aggregate)
         gold = np.concatenate(golds)
         if is_binary(gold):
-            results[task.name]["binary"] = score_binary(np.concatenate(own), gold, thresholds)
+            results[task.name]["binary"] = score_binary(np.concatenate(of_task), gold, thresholds)
     average = float(np.mean([result["spearman"] for result in results.values()]))
     return {"aggregate": aggregate, "average": average, "tasks": results}
 
@@ -120,14 +98,7 @@ def score_tasks(
 def score_subsets(
     names: Sequence[str], cosines: Sequence[np.ndarray], golds: Sequence[np.ndarray], aggregate: Aggregate
 ) -> TaskResult:
-    """Correlate the cosines of the subsets of one task with their gold scores.
-
-    Args:
-        names: Names of the subsets.
-        cosines: Cosines of the pairs of each subset.
-        golds: Gold scores of the pairs of each subset.
-        aggregate: How the subsets become one score.
-    """
+    """Correlate the cosines of a task's subsets with their gold scores."""
     subsets = {
         name: correlate(cosine, gold) for name, cosine, gold in zip(names, cosines, golds, strict=True)
     }
@@ -139,11 +110,12 @@ def score_subsets(
             "pairs": whole["pairs"],
             "subsets": subsets,
         }
-    sizes = [subset["pairs"] for subset in subsets.values()]
+    scores = subsets.values()
+    sizes = [score["pairs"] for score in scores]
     weights = sizes if aggregate == "wmean" else None
     return {
-        "spearman": float(np.average([s["spearman"] for s in subsets.values()], weights=weights)),
-        "pearson": float(np.average([s["pearson"] for s in subsets.values()], weights=weights)),
+        "spearman": float(np.average([score["spearman"] for score in scores], weights=weights)),
+        "pearson": float(np.average([score["pearson"] for score in scores], weights=weights)),
         "pairs": sum(sizes),
         "subsets": subsets,
     }
@@ -155,6 +127,6 @@ def describe_binary(result: STSResult) -> list[str]:
 
 
 def spearman_row(result: STSResult) -> dict[str, float]:
-    """Return the Spearman score of each task, then the average where there is more than one."""
+    """Return the Spearman score of each task and, of several tasks, the average."""
     row = {name: task["spearman"] for name, task in result["tasks"].items()}
     return {**row, "average": result["average"]} if len(row) > 1 else row

@@ -23,19 +23,15 @@ from sts_lightning.data.readers.classification import (
     load_transfer_tasks,
 )
 from sts_lightning.data.readers.row_values import checked_range
-from sts_lightning.data.readers.sts_sets import (
-    SEVEN_TASKS,
-    STSTask,
-    load_sts_tasks,
-    text_found,
-)
+from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, text_found
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
-from sts_lightning.evaluation.ranks import evaluate_ranks
+from sts_lightning.evaluation.ranks import rank_tasks
 from sts_lightning.evaluation.statistics import require_finite
 from sts_lightning.evaluation.sts import (
     describe_binary,
     encode_pairs,
+    encode_tables,
     score_tasks,
     spearman_row,
 )
@@ -54,7 +50,7 @@ Score = Callable[[Encoder, Path], Scored]
 
 @dataclass(frozen=True)
 class Suite:
-    """Tasks that have been read.
+    """Tasks whose data have been read.
 
     Attributes:
         score: Scores an encoder on them.
@@ -68,19 +64,16 @@ class Suite:
 
 
 class UnitVectors:
-    """An encoder whose vectors are scaled to length 1, as some models' own pipelines do.
+    """An encoder whose vectors are scaled to length 1, as in some models' pipelines.
 
-    No cosine changes by that, but what a regression or a clustering makes of the vectors does.
-
-    Args:
-        encoder: Encoder of the vectors.
+    Cosines stay the same; the results of a regression or a clustering do not.
     """
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
 
     def encode(self, sentences: Sequence[str], /) -> np.ndarray:
-        """Vectors (N, D); one of zeros stays as it is."""
+        """Vectors (N, D); a zero vector stays as it is."""
         vectors = require_finite(np.asarray(self.encoder.encode(sentences), dtype=np.float32))
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: np.ndarray = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
@@ -110,34 +103,24 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
             tasks = load_probing_tasks(cfg.data_root, names or tuple(PROBING_TASKS))
             return _classification(tasks, cfg.folds)
     if not names:
-        raise ConfigError(
-            "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification.",
-            key="tasks",
-        )
+        needs = "suite=mteb needs tasks=[...], names of MTEB's tasks such as Banking77Classification."
+        raise ConfigError(needs, key="tasks")
     return _mteb(names)
 
 
 def _names(cfg: DictConfig) -> tuple[str, ...]:
-    """Return the names of the tasks; none for the suite's own.
-
-    Raises:
-        ConfigError: A name occurs twice.
-    """
+    """Return the names of the tasks, each once; empty for the suite's default."""
     names = tuple(cfg.tasks or ())
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
         raise ConfigError(
-            f"tasks: {', '.join(twice)} occurs more than once and would count as often.", key="tasks"
+            f"tasks: {', '.join(repeated)} occurs more than once and would count as often.", key="tasks"
         )
     return names
 
 
 def _test_files(cfg: DictConfig) -> tuple[str, ...]:
-    """Return the paths of the user's own test files.
-
-    Raises:
-        ConfigError: The value is no path or list of paths, or the suite does not read them.
-    """
+    """Return the paths of the user's test files."""
     if cfg.test is None:
         return ()
     if cfg.suite != "sts":
@@ -166,10 +149,10 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
             tasks += load_test_files(files, columns, _score_range(cfg))
     if names:
         tasks += load_sts_tasks(cfg.data_root, tuple(names), text)
-    twice = sorted({task.name for task in tasks[: len(files)]} & set(names))
-    if twice:
+    shared = sorted({task.name for task in tasks[: len(files)]} & set(names))
+    if shared:
         raise ConfigError(
-            f"{', '.join(twice)} would be the name of a test file of your own and of a task.",
+            f"{', '.join(shared)} would be the name of a test file of your own and of a task.",
             key="test",
             hint="Rename the file, or leave the task out.",
         )
@@ -188,11 +171,13 @@ def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: Sent
 
 
 def _ranks(tasks: Sequence[STSTask]) -> Suite:
+    tables = [table for task in tasks for table in task.subsets.values()]
+
     def score(encoder: Encoder, folder: Path) -> Scored:
-        result = evaluate_ranks(encoder, tasks)
+        result = rank_tasks(tasks, encode_tables(encoder, tables))
         return {**result}, _row(result["average"], {**result["tasks"]})
 
-    return Suite(score, text_found([table for task in tasks for table in task.subsets.values()]))
+    return Suite(score, text_found(tables))
 
 
 def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
@@ -217,12 +202,10 @@ def _mteb(names: Sequence[str]) -> Suite:
 
 
 def _label(name: str, task: MTEBScore) -> str:
-    """Return a task's name with its subsets and splits, where it has more than one of either."""
+    """Return a task's name, with its subsets and splits unless they are MTEB's usual ones."""
     subsets = list(dict.fromkeys(subset for scores in task["splits"].values() for subset in scores))
-    parts = [
-        ", ".join(part) for part in (subsets, task["splits"]) if list(part) not in (["default"], ["test"])
-    ]
-    return f"{name} ({'; '.join(parts)})" if parts else name
+    unusual = [names for names in (subsets, list(task["splits"])) if names not in (["default"], ["test"])]
+    return f"{name} ({'; '.join(map(', '.join, unusual))})" if unusual else name
 
 
 def _row(average: float, tasks: dict[str, Any]) -> dict[str, float]:

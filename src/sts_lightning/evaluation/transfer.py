@@ -17,22 +17,9 @@ from sts_lightning.evaluation.encoding import Encoder, encode_distinct
 
 log = logging.getLogger(__name__)
 
-GRIDS = {
-    "outer folds": tuple(2.0**power for power in range(-2, 4)),
-    "test": tuple(2.0**power for power in range(-1, 6)),
-    "dev": tuple(2.0**power for power in range(-2, 4)),
-}
-"""Inverse strengths of the L2 penalty that SentEval tries, by what the task has."""
-
-SEED = 1111
-"""Random seed of the folds, as in SentEval."""
-
 
 class Accuracy(TypedDict):
-    """Accuracy times 100 of a task; ``dev`` is that by which the penalty was chosen.
-
-    ``f1`` is that of pairs, times 100.
-    """
+    """Accuracy of a task, accuracy by which its penalty was chosen, and F1 of a task of pairs, times 100."""
 
     score: float
     dev: float
@@ -48,11 +35,7 @@ class TransferResult(TypedDict):
 
 
 def check_folds(tasks: Sequence[ClassificationTask], folds: int) -> None:
-    """Check that every task has examples enough to train on, before a model is loaded.
-
-    Args:
-        tasks: Tasks.
-        folds: Folds of cross-validation, for tasks without a dev or a test split.
+    """Check that every task has enough examples to train on, before a model is loaded.
 
     Raises:
         ConfigError: A task has a single class, or fewer examples of a class than its folds need.
@@ -63,11 +46,11 @@ def check_folds(tasks: Sequence[ClassificationTask], folds: int) -> None:
         counts = sorted(Counter(task.train.labels).values())
         if len(counts) < 2:
             raise ConfigError(f"{task.name}: all training examples have the same class.", key="tasks")
-        outer = task.test is None
-        if not outer and task.dev is not None:
+        if task.test is not None and task.dev is not None:
             continue
+        # A fold needs the largest class, and every training part two classes, or there is nothing to fit.
         largest, second = counts[-1], counts[-2]
-        if outer:  # what the smallest training part keeps of each
+        if task.test is None:  # the inner folds have what the smallest outer training part keeps of each
             largest, second = (count - math.ceil(count / folds) for count in (largest, second))
         if largest < folds or second < 2:
             raise ConfigError(
@@ -84,9 +67,9 @@ def evaluate_transfer(
     """Train a logistic regression for each task on vectors that are computed once.
 
     Features are the vector of a sentence, or [|u - v|; u * v] of a pair. The L2 penalty is chosen on the
-    dev split, or by cross-validation on the training examples; tasks without a test split are scored by
-    an outer cross-validation. These are the folds, the grid and the solver of SentEval with
-    ``usepytorch=False``; its PyTorch variant stops the same regression early instead.
+    dev split, or by cross-validation on the training examples. Tasks without a test split are scored by an
+    outer cross-validation. Folds, grid and solver are SentEval's with ``usepytorch=False``; its PyTorch
+    variant stops the same regression early instead.
 
     Args:
         encoder: Encoder to evaluate; it is frozen.
@@ -109,7 +92,7 @@ def evaluate_transfer(
             None if split is None else (features(split.sentences), np.asarray(split.labels))
             for split in (task.train, task.dev, task.test)
         ]
-        # Hundreds of small fits: threads would spend more time waiting for each other.
+        # In hundreds of small fits threads would mostly wait for each other.
         with threadpool_limits(limits=1):
             results[task.name] = _score(task, splits, folds)
         log.info("%s: %.2f", task.name, results[task.name]["score"])
@@ -144,6 +127,17 @@ class FrozenFeatures:
 Examples = tuple[np.ndarray, np.ndarray]
 """Features (N, M) and classes (N,)."""
 
+GRIDS = {
+    "outer folds": tuple(2.0**power for power in range(-2, 4)),
+    "test": tuple(2.0**power for power in range(-1, 6)),
+    "dev": tuple(2.0**power for power in range(-2, 4)),
+}
+"""Inverse strengths of the L2 penalty that SentEval tries, by the split that scores them.
+
+See its `validation.py
+<https://github.com/facebookresearch/SentEval/blob/5d6dc117d1ac30357ddaeb7347fb5684e9b87015/senteval/tools/validation.py>`_.
+"""
+
 
 def _texts(task: ClassificationTask) -> list[str]:
     splits = [split for split in (task.train, task.dev, task.test) if split is not None]
@@ -158,9 +152,10 @@ def _score(task: ClassificationTask, splits: Sequence[Examples | None], folds: i
         for inner, outer in _folds(train[1], folds):
             held_in, held_out = (_take(train, rows) for rows in (inner, outer))
             strength, chosen = _choose(held_in, folds, GRIDS["outer folds"])
-            scores.append(round(_accuracy(_fit(held_in, strength), held_out), 2))
+            scores.append(round(_accuracy(_fit(held_in, strength), held_out), 2))  # rounded as in SentEval
             chosen_scores.append(chosen)
-        return _result(float(np.mean(scores)), float(np.mean(chosen_scores)), None, len(train[1]))
+        score, dev_score = float(np.mean(scores)), float(np.mean(chosen_scores))
+        return Accuracy(score=score, dev=dev_score, f1=None, examples=len(train[1]))
     if dev is None:
         strength, chosen = _choose(train, folds, GRIDS["test"])
     else:
@@ -169,13 +164,9 @@ def _score(task: ClassificationTask, splits: Sequence[Examples | None], folds: i
     model = _fit(train, strength)
     f1 = None
     if len(task.train.sentences[0]) == 2:
-        predicted, wanted = model.predict(test[0]), test[1]
-        f1 = 200 * float((predicted & wanted).sum() / (predicted.sum() + wanted.sum()))
-    return _result(_accuracy(model, test), chosen, f1, len(test[1]))
-
-
-def _result(score: float, dev: float, f1: float | None, examples: int) -> Accuracy:
-    return {"score": score, "dev": dev, "f1": f1, "examples": examples}
+        predicted, gold = model.predict(test[0]), test[1]
+        f1 = 200 * float((predicted & gold).sum() / (predicted.sum() + gold.sum()))
+    return Accuracy(score=_accuracy(model, test), dev=chosen, f1=f1, examples=len(test[1]))
 
 
 def _choose(examples: Examples, folds: int, grid: Sequence[float]) -> tuple[float, float]:
@@ -192,7 +183,7 @@ def _choose(examples: Examples, folds: int, grid: Sequence[float]) -> tuple[floa
 def _folds(labels: np.ndarray, folds: int) -> list[tuple[np.ndarray, np.ndarray]]:
     from sklearn.model_selection import StratifiedKFold
 
-    splitter = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
+    splitter = StratifiedKFold(n_splits=folds, shuffle=True, random_state=1111)  # SentEval's seed
     return list(splitter.split(np.zeros(len(labels)), labels))
 
 

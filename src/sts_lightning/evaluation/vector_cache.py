@@ -1,4 +1,4 @@
-"""Vectors that are kept on disk, so that no model encodes a sentence twice."""
+"""Vectors on disk, so that a model encodes no sentence twice."""
 
 from __future__ import annotations
 
@@ -29,34 +29,30 @@ from sts_lightning.models.encoder import SentenceEncoder
 log = logging.getLogger(__name__)
 
 PROBES = ("A man is playing a guitar.", "the Price rose by 3.5 % in May, he said", "no", "x " * 600)
-"""Sentences whose vectors must be those of the folder: with capitals, numbers, a single word, a long one."""
+"""Sentences by which a folder is checked: with capitals and numbers, a single word, a long one."""
 
-TOLERANCES: dict[Precision, float] = {
-    "32-true": 1e-3,
-    "16-true": 1e-2,
-    "bf16-true": 5e-2,
-}
-"""Largest difference of a probe's vector, as a share of its length, by precision.
+TOLERANCES: dict[Precision, float] = {"32-true": 1e-3, "16-true": 1e-2, "bf16-true": 5e-2}
+"""Largest difference of a probe's vector, relative to its length, by precision.
 
-It is rounding: that of another machine, and in bfloat16 that of other sentences in the chunk, which is 1 %
-for mpnet-base on a CPU.
+It allows for rounding: on another machine, and in bfloat16 with other sentences in the chunk, where it was
+1 % for mpnet-base on a CPU.
 """
 
 
 class CachedVectors:
-    """An encoder that looks vectors up in a folder, and adds to it what it had to encode.
+    """An encoder that looks vectors up in a folder, and adds those of new sentences.
 
-    The folder has one file for each call that encoded something. Other processes may read and add at the same
-    time. No file is ever changed; delete the folder to free the space. Where one
-    cannot be written a warning says so.
+    The folder has a file for each call that encoded something. Other processes may read and add at the same
+    time. No file is ever changed; delete the folder to free the space. A file that cannot be written is a
+    warning.
 
     Args:
         encoder: Encoder of the sentences that are not in the folder.
-        folder: Folder of this encoder's vectors alone; made with the first file.
+        folder: Folder of this encoder's vectors alone; created with the first file.
         precision: The encoder's precision.
 
     Attributes:
-        found: Number of vectors that were looked up so far.
+        looked_up: Number of vectors that came from the folder so far.
         encoded: Number of vectors that were encoded so far.
 
     Raises:
@@ -65,7 +61,7 @@ class CachedVectors:
 
     def __init__(self, encoder: Encoder, folder: Path, precision: Precision = "32-true") -> None:
         self.encoder, self.folder, self.tolerance = encoder, folder, TOLERANCES[precision]
-        self.found = self.encoded = 0
+        self.looked_up = self.encoded = 0
         self._rows: dict[bytes, np.ndarray] = {}
         for path in sorted(folder.glob("*.safetensors")):
             self._read(path)
@@ -83,7 +79,7 @@ class CachedVectors:
             digest: text for digest, text in zip(digests, sentences, strict=True) if digest not in self._rows
         }
         self.encoded += len(missing)
-        self.found += len(sentences) - len(missing)
+        self.looked_up += len(sentences) - len(missing)
         if missing or not self._rows:  # the first file has the probes too
             probes = {} if self._rows else {_digest(text): text for text in PROBES}
             self._add(probes | missing)
@@ -100,20 +96,20 @@ class CachedVectors:
         self._rows.update((digest.tobytes(), vector) for digest, vector in zip(digests, vectors, strict=True))
 
     def _add(self, texts: dict[bytes, str]) -> None:
-        """Encode texts, and keep their vectors."""
         vectors = require_finite(np.asarray(self.encoder.encode(list(texts.values()))))
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         self._rows.update(zip(texts, vectors, strict=True))
         digests = np.frombuffer(b"".join(texts), dtype=np.uint8).reshape(len(texts), -1)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            # A random name, since other processes may add to the folder at the same time.
             with replacing(self.folder / f"{uuid.uuid4().hex}.safetensors") as temporary:
                 save_file({"digests": digests, "vectors": vectors}, temporary)
         except (OSError, SafetensorError) as error:
             log.warning("%s: %d vectors are not kept: %s", self.folder, len(texts), error)
 
     def _fits(self) -> bool:
-        """Whether the folder has the probes, with the vectors that the encoder gives now."""
+        """Return whether the folder has the probes with the vectors that the encoder gives now."""
         before = [self._rows[digest] for digest in map(_digest, PROBES) if digest in self._rows]
         now = np.asarray(self.encoder.encode(list(PROBES)))
         if len(before) < len(now) or now.shape[1] != len(before[0]):
@@ -129,14 +125,11 @@ def _digest(text: str) -> bytes:
 def fingerprint(encoder: SentenceEncoder) -> str:
     """Return a hash that differs if the vectors of `SentenceEncoder.encode` can differ by more than rounding.
 
-    It covers weights and their precision, the architecture, pooling and projection, tokenizer, template, edit
-    and cut of a sentence, and the versions of this package and of the libraries that compute them.
+    It covers weights and their precision, architecture, pooling and projection, tokenizer, template, edit and
+    truncation of a sentence, and the versions of this package and of the libraries that compute them.
 
     Args:
         encoder: The encoder, with its settings of evaluation.
-
-    Returns:
-        64 hexadecimal digits.
     """
     rows = encoder.tokenizer
     settings = {
@@ -156,6 +149,6 @@ def fingerprint(encoder: SentenceEncoder) -> str:
 
 
 def _rules(tokenizer: str) -> dict[str, Any]:
-    """Return the rules of a tokenizer in JSON, without how it cut and padded when it was last called."""
+    """Return the rules of a tokenizer in JSON, without the truncation and padding of its last call."""
     rules: dict[str, Any] = parse_json(tokenizer)
     return {key: value for key, value in rules.items() if key not in ("truncation", "padding")}

@@ -1,4 +1,4 @@
-"""The model card of an export: a README on what is known about a run, and the metadata that the hub reads."""
+"""The model card of an export: a README with what the files of a run say, and the hub's metadata."""
 
 from __future__ import annotations
 
@@ -28,30 +28,16 @@ from sts_lightning.runs.predictions import load_predictions
 
 UNKNOWN = "unknown"
 
-ROUNDING = 0.005
-"""Largest difference of a stored score from that of the stored predictions; beyond it they are another's."""
-
-LICENCE_KEYS = ("license", "license_name", "license_link")
-
-TAGS = ["sentence-similarity", "feature-extraction", "sts-lightning"]
-
-LIBRARIES: dict[ExportFormat, str] = {
-    "adapter": "peft",
-    "merged": "transformers",
-    "sentence-transformers": "sentence-transformers",
-}
-"""Library that reads a format, by its name on the hub."""
-
 
 @dataclass(frozen=True)
 class Base:
     """The model that a run started from.
 
     Attributes:
-        name: Hub id, or name of the folder or of the function that builds it.
+        name: Hub id, or the name of a folder or of a function that builds the model.
         hub_id: Id on the model hub without its revision; None for another model.
         revision: Commit, branch or tag on the hub, if the run names one.
-        licence: Entries about the licence in the metadata of its card; empty if unknown.
+        licence: Metadata about the licence from its card; empty if unknown.
     """
 
     name: str
@@ -66,7 +52,7 @@ class Score:
 
     Attributes:
         value: Spearman correlation times 100.
-        interval: Interval over test pairs, None without predictions that give this score.
+        interval: Interval over test pairs; None without predictions that give this score.
         pairs: Number of pairs; None for the average.
     """
 
@@ -82,11 +68,11 @@ class CardFacts:
     Attributes:
         name: Name of the run.
         base: Model that the run started from.
-        recipe: Settings of the training by their names, those that are known.
+        recipe: Known settings of the training, by the names that the card gives them.
         data: Training data of each stage, None where it is unknown.
         scores: Scores of the test sets and their average.
         dev: Dev score that selected the weights, and its number of pairs.
-        best_step: Step of the weights, or None for an average, which the recipe describes.
+        best_step: Step of the weights; None for an average, which the recipe describes.
         hub_data: Ids of training data on the hub.
     """
 
@@ -140,6 +126,14 @@ def model_card(
     return str(ModelCard(f"{text.rstrip()}\n"))
 
 
+LIBRARIES: dict[ExportFormat, str] = {
+    "adapter": "peft",
+    "merged": "transformers",
+    "sentence-transformers": "sentence-transformers",
+}
+"""Library that reads a format, by its name on the hub."""
+
+
 def _metadata(facts: CardFacts, format_: ExportFormat, licence: str | None) -> ModelCardData:
     stated = {"license": licence} if licence else dict(facts.base.licence) or {"license": UNKNOWN}
     results = [
@@ -148,7 +142,7 @@ def _metadata(facts: CardFacts, format_: ExportFormat, licence: str | None) -> M
             task_name="Semantic textual similarity",
             dataset_type="unknown",
             dataset_name=name,
-            dataset_config=name,  # by it the library tells data sets of the same type apart
+            dataset_config=name,  # huggingface_hub merges results of one type and configuration
             metric_type="spearman_cosine",
             metric_name="Spearman correlation of cosines",
             metric_value=round(score.value / 100, 4),
@@ -162,17 +156,14 @@ def _metadata(facts: CardFacts, format_: ExportFormat, licence: str | None) -> M
         datasets=list(facts.hub_data) or None,
         library_name=LIBRARIES[format_],
         pipeline_tag="sentence-similarity" if format_ == "sentence-transformers" else "feature-extraction",
-        tags=[LIBRARIES[format_], *TAGS],
+        tags=[LIBRARIES[format_], "sentence-similarity", "feature-extraction", "sts-lightning"],
         model_name=facts.name if results else None,
         eval_results=results or None,
     )
 
 
 def card_facts(folder: Path) -> CardFacts:
-    """Collect what the files of a run, and of its base model, say.
-
-    Args:
-        folder: Run folder, finished or not.
+    """Collect the facts from the files of a run, finished or not, and from the card of its base model.
 
     Raises:
         CheckpointError: A file is broken, or the folder is no run.
@@ -199,20 +190,21 @@ def _base(settings: Mapping[Any, Any]) -> Base:
     name = model.get("name")
     if not isinstance(name, str):
         return Base(_last(model.get("_target_") or UNKNOWN))
-    if Path(name).is_dir():  # its place on this machine is nobody else's business
+    if Path(name).is_dir():  # the card is public, so it does not show where the folder is
         return Base(Path(name).resolve().name, licence=_licence(name))
     hub_id, _, revision = name.partition("@")
     return Base(hub_id, hub_id, revision or None, _licence(name))
 
 
 def _licence(name: str) -> dict[str, Any]:
-    """Return what the card of a model says about its licence; nothing without a card that can be read."""
+    """Return the licence that the card of a model states; empty without a card that can be read."""
     try:
         path = ModelFiles(name).path("README.md")
-        stated = None if path is None else ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
+        stated = {} if path is None else ModelCard.load(path, ignore_metadata_errors=True).data.to_dict()
     except (UserError, OSError, ValueError, TypeError, yaml.YAMLError):
         return {}
-    licence = {key: stated[key] for key in LICENCE_KEYS if stated and isinstance(stated.get(key), str)}
+    keys = ("license", "license_name", "license_link")
+    licence = {key: stated[key] for key in keys if isinstance(stated.get(key), str)}
     return licence if "license" in licence else {}
 
 
@@ -227,7 +219,7 @@ RECIPE = {
     "weight decay": "optim.weight_decay",
     "seed": "seed",
 }
-"""Settings that the card shows as they are, by the names that it gives them."""
+"""Settings that the card shows unchanged, by the names that it gives them."""
 
 DETAILS = {
     "steps": "steps",
@@ -236,26 +228,26 @@ DETAILS = {
     "precision of the scores": "precision",
     "text of the test sets": "senteval_text",
 }
-"""What the results say of a run, likewise."""
+"""Details of the results, likewise."""
 
 
 def _recipe(settings: Mapping[Any, Any], details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of the training by the names that the card gives them."""
-    chosen, found, start = flat(settings), flat(details), settings.get("init_from")
-    share = found.get("averaged.share" if "averaged" in details else "wise_ft.share")
-    averaged = ", ".join(Path(run).name for run in found.get("averaged.runs") or ())
+    chosen, results, start = flat(settings), flat(details), settings.get("init_from")
+    share = results.get("averaged.share" if "averaged" in details else "wise_ft.share")
+    averaged = ", ".join(Path(run).name for run in results.get("averaged.runs") or ())
     rows = {
         "average of the weights of": averaged and f"{averaged} (settings of the first)",
         "share of the trained weights, the rest being the start": None if share == 1 else share,
         "loss": _described(settings.get("loss")),
         "regularizer": _described(settings.get("regularizer")),
-        "auxiliary": _last(chosen.get("auxiliary._target_") or ""),  # its sources are paths
+        "auxiliary": _last(chosen.get("auxiliary._target_") or ""),  # without arguments, which have paths
         "training data": _last(chosen.get("data._target_") or ""),
         "started from the weights of": Path(start).name if isinstance(start, str) else None,
         "pooling": chosen.get("prompt.pooling") or chosen.get("model.pooling"),
         "adapter": _described((settings.get("model") or {}).get("adapter")),
         **{name: chosen.get(key) for name, key in RECIPE.items()},
-        **{name: found.get(key) for name, key in DETAILS.items()},
+        **{name: results.get(key) for name, key in DETAILS.items()},
         "versions": ", ".join(f"{name} {value}" for name, value in (details.get("versions") or {}).items()),
     }
     return {name: value for name, value in rows.items() if value not in (None, "", {}, [])}
@@ -275,25 +267,25 @@ def _last(target: Any) -> str:
 
 
 def _scores(run: RunFolder, metrics: RunMetrics | None) -> dict[str, Score]:
-    """Return the scores, with intervals where they are those of the stored predictions."""
+    """Return the scores, with an interval where the stored predictions give the same score."""
     if metrics is None or metrics.test is None:
         return {}
     tasks = metrics.test["tasks"]
-    found = score_intervals([load_predictions(run)]) if run.predictions_file.exists() else {}
-    return {
-        name: Score(
-            value,
-            found[name] if name in found and abs(found[name].estimate - value) <= ROUNDING else None,
-            tasks.get(name, {}).get("pairs"),
-        )
-        for name, value in metrics.scores.items()
-        if name in (*tasks, "average")
-    }
+    intervals = score_intervals([load_predictions(run)]) if run.predictions_file.exists() else {}
+    scores: dict[str, Score] = {}
+    for name, value in metrics.scores.items():
+        if name in (*tasks, "average"):
+            interval = intervals.get(name)
+            # Beyond rounding to two decimals the score is another one, such as a mean over subsets.
+            if interval is not None and not abs(interval.estimate - value) <= 0.005:
+                interval = None
+            scores[name] = Score(value, interval, tasks.get(name, {}).get("pairs"))
+    return scores
 
 
 def _hub_data(settings: Mapping[Any, Any]) -> list[str]:
-    """Return the id of the data set on the hub that a run was trained on, if it was one."""
+    """Return the id of the data set that a run was trained on, if it is on the hub."""
     data = settings.get("data") or {}
     path: Any = settings.get("path")
-    of_hub = _last(data.get("_target_")) in ("PairsHubData", "TripletsHubData") and isinstance(path, str)
+    of_hub = _last(data.get("_target_")) in ("pairs_hub", "triplets_hub") and isinstance(path, str)
     return [path] if of_hub and not Path(path).exists() else []

@@ -1,4 +1,4 @@
-"""Export of a run as a folder for another library: peft, transformers or sentence-transformers."""
+"""Export of a run as a folder for another library, and the export of its adapter for peft."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from peft import PeftModel
 from safetensors import SafetensorError
 
 from sts_lightning.config.trust import Trust
 from sts_lightning.core.choices import ExportFormat
-from sts_lightning.core.errors import CheckpointError, ConfigError, StorageError
+from sts_lightning.core.errors import CheckpointError, StorageError
 from sts_lightning.core.files import check_new_folder, new_folder
 from sts_lightning.export.merged import save_tokenizer, write_merged
 from sts_lightning.export.sentence_transformers import write_sentence_transformers
@@ -23,12 +23,78 @@ from sts_lightning.models.loading.hub import OWN_FILE
 from sts_lightning.models.loading.run import load_from, with_quantization
 from sts_lightning.runs.folder import RunFolder
 
+log = logging.getLogger(__name__)
+
+BaseWeights = Literal["trained", "original"]
+"""Weights that the adapter is merged into.
+
+``trained``: those of training, dequantised, which gives the vectors of the run. ``original``: those before
+quantisation, which the adapter was not trained with (the papers' evaluation).
+"""
+
+
+def export(
+    run: Path,
+    folder: Path,
+    format_: ExportFormat,
+    base: BaseWeights = "trained",
+    trust: Iterable[str] = (),
+    trust_remote_code: bool = False,
+    card: Callable[[Path], str] | None = None,
+) -> None:
+    """Export the encoder of a run; the folder appears complete or not at all.
+
+    Every format includes the tokenizer, and ``sts_lightning.json`` with the template, the pooling and the
+    other settings that determine a sentence's vector.
+
+    Args:
+        run: Run folder.
+        folder: Output folder; must not exist.
+        format_: Output format (see `ExportFormat`).
+        base: Weights that an adapter is merged into (see `BaseWeights`).
+        trust: Further classes and settings that the run folder may ask for; see `sts_lightning.load`.
+        trust_remote_code: Whether to run code that comes with the run's model.
+        card: Function that returns the model card of the folder, which is complete but for it; None to leave
+            the card to the library.
+
+    Raises:
+        ConfigError: The folder exists, or the format cannot represent the encoder.
+        CheckpointError: The run cannot be read, or has no adapter to export.
+        UntrustedError: The run asks for more than the arguments allow.
+        StorageError: The weights cannot be written.
+    """
+    check_new_folder(folder)
+    source = RunFolder(run).last_stage()
+    cfg = source.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
+    if base == "original" and format_ != "adapter":
+        cfg.model = with_quantization(cfg.model, "none")
+    encoder = load_from(source, cfg).eval()
+    if encoder.projection == "always" and format_ != "sentence-transformers":
+        log.warning(
+            "--format %s writes the model without the dense layers on top (model.projection=always), so "
+            "its vectors differ; --format sentence-transformers includes them.",
+            format_,
+        )
+    restrain_library()
+    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
+    with new_folder(folder) as inside:
+        try:
+            WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
+        except SafetensorError as error:  # safetensors' error for a failed write, as on a full disk
+            raise StorageError(f"{folder}: its weights cannot be written ({error}).") from error
+        settings = settings_of(encoder)
+        if format_ == "adapter":  # its vectors depend on the quantisation of the base
+            settings["quantization"] = cfg.model.get("quantization", "none")
+        (inside / OWN_FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
+        if card is not None:
+            (inside / "README.md").write_text(card(inside), "utf-8")
+
 
 def write_adapter(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     """Write the adapter of an encoder, and its tokenizer.
 
     Args:
-        encoder: Encoder with an adapter; must not be used afterwards.
+        encoder: Encoder with an adapter; it must not be used afterwards.
         folder: Output folder, empty.
         name: Hub id or local folder of the base model, optionally with ``@commit``.
 
@@ -45,15 +111,6 @@ def write_adapter(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     save_tokenizer(encoder, folder)
 
 
-log = logging.getLogger(__name__)
-
-Base = Literal["trained", "original"]
-"""Weights that the adapter is merged into.
-
-``trained``: those of training, dequantised, which gives the vectors of the run. ``original``: those before
-quantisation, which the adapter was not trained with (the papers' evaluation).
-"""
-
 WRITERS = {
     "adapter": write_adapter,
     "merged": write_merged,
@@ -61,70 +118,8 @@ WRITERS = {
 }
 
 
-def export(
-    run: Path,
-    folder: Path,
-    format_: ExportFormat,
-    base: Base = "trained",
-    trust: Iterable[str] = (),
-    trust_remote_code: bool = False,
-    card: Callable[[Path], str] | None = None,
-) -> None:
-    """Export the encoder of a run; the folder appears complete or not at all.
-
-    Every format includes the tokenizer, and ``sts_lightning.json`` with the template, the pooling and the
-    other settings that determine a sentence's vector.
-
-    Args:
-        run: Run folder.
-        folder: Output folder; must not exist.
-        format_: Output format (see `ExportFormat`).
-        base: Weights that an adapter is merged into (see `Base`).
-        trust: Further classes and settings that the run folder may ask for; see `sts_lightning.load`.
-        trust_remote_code: Whether to run code that comes with the run's model.
-        card: Function that returns the text of ``README.md``, given the folder that is otherwise complete;
-            None for what the library writes by itself.
-
-    Raises:
-        ConfigError: The folder exists, or the format cannot represent the encoder.
-        CheckpointError: The run cannot be read, or has no adapter to export.
-        UntrustedError: The run asks for more than the arguments allow.
-        StorageError: The weights cannot be written.
-    """
-    if format_ not in get_args(ExportFormat):
-        raise ConfigError(f"the format must be one of {', '.join(get_args(ExportFormat))}, got {format_!r}.")
-    if base not in get_args(Base):
-        raise ConfigError(f"the base must be one of {', '.join(get_args(Base))}, got {base!r}.")
-    check_new_folder(folder)
-    source = RunFolder(run).last_stage()
-    cfg = source.load_config(Trust.of(trust, trust_remote_code), encoder_only=True)
-    if base == "original" and format_ != "adapter":
-        cfg.model = with_quantization(cfg.model, "none")
-    encoder = load_from(source, cfg).eval()
-    if encoder.projection == "always" and format_ != "sentence-transformers":
-        log.warning(
-            "--format %s holds the model without the dense layers that the run has on top of it "
-            "(model.projection=always), so its vectors are others; --format sentence-transformers holds "
-            "them.",
-            format_,
-        )
-    restrain_library()
-    logging.getLogger("sentence_transformers").setLevel(logging.WARNING)
-    with new_folder(folder) as inside:
-        try:
-            WRITERS[format_](encoder, inside, cfg.model.get("name", cfg.model["_target_"]))
-        except SafetensorError as error:  # of a write, as where the disk is full
-            raise StorageError(f"{folder}: its weights cannot be written ({error}).") from error
-        settings = settings_of(encoder)
-        if format_ == "adapter":  # what it was trained around
-            settings["quantization"] = cfg.model.get("quantization", "none")
-        (inside / OWN_FILE).write_text(json.dumps(settings, indent=2) + "\n", "utf-8")
-        if card is not None:
-            (inside / "README.md").write_text(card(inside), "utf-8")
-
-
 def settings_of(encoder: SentenceEncoder) -> dict[str, Any]:
-    """Return what a folder of weights does not say about an encoder, for `OWN_FILE`."""
+    """Return the settings of an encoder that a folder of weights lacks, for `OWN_FILE`."""
     return {
         "pooling": encoder.pooling,
         "template": encoder.tokenizer.template,

@@ -1,4 +1,4 @@
-"""Export of an encoder as a folder that transformers reads, with the adapter merged into the weights."""
+"""Export of an encoder for transformers, with the adapter merged into the weights."""
 
 from __future__ import annotations
 
@@ -19,15 +19,12 @@ from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.adapters import add_adapter
 from sts_lightning.models.loading.quantization import dequantized
 
-UNLIMITED = int(1e30)
-"""``model_max_length`` of a tokenizer that states no limit."""
-
 
 def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     """Write the merged backbone of an encoder, and its tokenizer.
 
     Args:
-        encoder: Encoder; its backbone is changed in place and must not be used afterwards.
+        encoder: Encoder; it must not be used afterwards, since its backbone is changed in place.
         folder: Output folder, empty.
         name: Name of the base model, which this format does not store.
 
@@ -38,29 +35,26 @@ def write_merged(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     save_tokenizer(encoder, folder)
 
 
+UNLIMITED = int(1e30)
+"""``model_max_length`` of transformers' tokenizers without a limit."""
+
+
 def save_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
-    """Write the tokenizer of an encoder; others may read rows as long as the model has positions for.
+    """Write the tokenizer of an encoder, with the number of the model's positions as its limit.
 
-    The limit of the base model's tokenizer, which the run ignores, would cut the end of a template.
-
-    Args:
-        encoder: Encoder.
-        folder: Output folder.
+    The run ignores the limit of the base model's tokenizer, which would truncate the end of a template.
     """
     tokenizer = encoder.tokenizer
-    most = UNLIMITED if tokenizer.fits is None else tokenizer.fits + tokenizer.added
-    tokenizer.tokenizer.model_max_length = most
+    limit = UNLIMITED if tokenizer.fits is None else tokenizer.fits + tokenizer.added
+    tokenizer.tokenizer.model_max_length = limit
     tokenizer.tokenizer.save_pretrained(folder)
 
 
 def merged(encoder: SentenceEncoder) -> PreTrainedModel:
-    """Return the backbone of an encoder with its adapter merged, dequantised.
-
-    Args:
-        encoder: Encoder; its backbone is changed in place and must not be used afterwards.
+    """Return the dequantised backbone of an encoder, which is changed in place, with its adapter merged.
 
     Raises:
-        ConfigError: The adapter is of a kind that cannot be merged, such as a prefix.
+        ConfigError: The adapter cannot be merged, as a prefix.
     """
     backbone = encoder.backbone
     if not isinstance(backbone, PeftModel):
@@ -68,29 +62,23 @@ def merged(encoder: SentenceEncoder) -> PreTrainedModel:
     config: Any = copy.deepcopy(backbone.peft_config["default"])
     tuner: Any = backbone.base_model
     if not hasattr(tuner, "merge_and_unload"):
-        kind = str(config.peft_type).rpartition(".")[2]
-        raise ConfigError(f"an adapter of kind {kind} cannot be merged; use --format adapter.")
+        type_ = str(config.peft_type).rpartition(".")[2]
+        raise ConfigError(f"an adapter of type {type_} cannot be merged; use --format adapter.")
+    # Merged into quantised weights, the adapter would be rounded to their grid: they are dequantised first.
     trained = get_peft_model_state_dict(backbone, save_embedding_layers=False)
-    with _reasons():
+    with _merge_errors():
         bare = tuner.unload()
-    base = dequantized(bare)
-    whole = add_adapter(base, config)
-    set_peft_model_state_dict(whole, trained)
-    tuner = whole.base_model
-    with _reasons():
+    with_adapter = add_adapter(dequantized(bare), config)
+    set_peft_model_state_dict(with_adapter, trained)
+    tuner = with_adapter.base_model
+    with _merge_errors():
         result: PreTrainedModel = tuner.merge_and_unload()
     return result
 
 
 @contextmanager
-def _reasons() -> Iterator[None]:
-    """Report why the library cannot merge an adapter.
-
-    So it is with lora_bias on layers without bias.
-
-    Raises:
-        ConfigError: See above.
-    """
+def _merge_errors() -> Iterator[None]:
+    """Report why peft cannot merge an adapter, such as lora_bias on layers without bias."""
     try:
         yield
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:

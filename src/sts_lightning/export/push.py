@@ -15,15 +15,6 @@ from sts_lightning.core.errors import ConfigError, PushError
 
 LOGIN = "Log in with `hf auth login`, or set HF_TOKEN to a token that may write."
 
-OF_EXPORTS = (
-    *("model*.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"),
-    *("config.json", "adapter_config.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
-    *("[0-9]_*/config.json", "[0-9]_*/*.safetensors", "modules.json", "template_transformer.py"),
-    *("sts_lightning.json", "tokenizer*", "vocab*", "merges.txt", "added_tokens.json"),
-    *("special_tokens_map.json", "chat_template*"),
-)
-"""Names of the files of exports: weights, settings, modules and tokenizers."""
-
 
 @dataclass(frozen=True)
 class Target:
@@ -43,8 +34,8 @@ class Target:
         """Check the name and that there is a token, without asking the hub.
 
         Raises:
-            ConfigError: The name is none of the hub's.
-            PushError: There is no token, or HF_HUB_OFFLINE forbids to ask the hub.
+            ConfigError: The name is not valid on the hub.
+            PushError: There is no token, or HF_HUB_OFFLINE forbids access to the hub.
         """
         try:
             validate_repo_id(self.repo)
@@ -67,15 +58,21 @@ class Target:
         return shlex.join(["hf", "upload", self.repo, str(folder), ".", *options])
 
 
+EXPORT_FILES = (
+    *("model*.safetensors", "model.safetensors.index.json", "adapter_model.safetensors"),
+    *("config.json", "adapter_config.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("[0-9]_*/config.json", "[0-9]_*/*.safetensors", "modules.json", "template_transformer.py"),
+    *("sts_lightning.json", "tokenizer*", "vocab*", "merges.txt", "added_tokens.json"),
+    *("special_tokens_map.json", "chat_template*"),
+)
+"""Names of the files of exports: weights, settings, modules and tokenizers."""
+
+
 def push(folder: Path, target: Target) -> str:
     """Upload all files of a folder as one commit, and return the commit's address.
 
-    The commit deletes the files that the folder lacks and that have names of exports (`OF_EXPORTS`), since
-    the weights or modules of an earlier export would be read with those of this one. Others stay.
-
-    Args:
-        folder: Exported folder.
-        target: Place on the hub.
+    The commit deletes those of `EXPORT_FILES` that the folder lacks, since weights or modules of an earlier
+    export would be read with those of this one. Other files stay.
 
     Raises:
         ConfigError: A private repository is asked for, and there is a public one.
@@ -99,27 +96,28 @@ def push(folder: Path, target: Target) -> str:
             folder_path=folder,
             revision=target.branch,
             commit_message="Export of STS-Lightning",
-            delete_patterns=list(OF_EXPORTS),
+            delete_patterns=list(EXPORT_FILES),
         )
-    except (hub_errors.HTTPError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: xet's
+    # hf_xet, which uploads large files, raises RuntimeError.
+    except (hub_errors.HTTPError, OSError, ValueError, RuntimeError) as error:
         raise _explained(error, folder, target) from error
     return str(done.commit_url)
 
 
 def _explained(error: Exception, folder: Path, target: Target) -> PushError:
     """Return the error for the user, without the token."""
-    told = " ".join(str(error).split()) or type(error).__name__
+    reason = " ".join(str(error).split()) or type(error).__name__
     token = get_token()
-    told = told.replace(token, "***") if token else told
+    reason = reason.replace(token, "***") if token else reason
     status = error.response.status_code if isinstance(error, hub_errors.HfHubHTTPError) else None
-    key, what, hint = "push", f"the hub rejects the upload ({told})", ""
+    key, what, hint = "push", f"the hub rejects the upload ({reason})", ""
     if status == 401:
         key, what, hint = "HF_TOKEN", "the hub does not accept the token (HTTP 401)", f"{LOGIN} "
     elif status == 403:
         what = "the token may not write there (HTTP 403)"
         hint = "Check the owner and the permissions of the token. "
     elif status is None and not isinstance(error, ValueError):
-        key, what = "HF_ENDPOINT", f"{constants.ENDPOINT} cannot be reached ({told})"
+        key, what = "HF_ENDPOINT", f"{constants.ENDPOINT} cannot be reached ({reason})"
         hint = "Check the network and HF_ENDPOINT. "
     again = f"The export stays in {folder}; push it with `{target.command(folder)}`."
     return PushError(f"--push {target.repo}: {what}.", key=key, hint=f"{hint}{again}")

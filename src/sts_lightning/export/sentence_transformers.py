@@ -1,4 +1,4 @@
-"""Export of an encoder as a folder that the library sentence-transformers reads."""
+"""Export of an encoder for the library sentence-transformers."""
 
 from __future__ import annotations
 
@@ -15,23 +15,15 @@ from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.pooling import Pooling
 
-POOLING: dict[Pooling, str] = {
-    "cls": "cls",
-    "mean": "mean",
-    "last_token": "lasttoken",
-    "mask_token": "mean",  # TemplateTransformer leaves only the mask token visible to it
-}
-"""Pooling mode of the library by that of the encoder."""
-
 
 def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: str) -> None:
     """Write an encoder as a transformer, a pooling and, with a projection, dense modules.
 
-    With a template or edited sentences, the transformer is a `TemplateTransformer`, whose source file is
-    copied into the folder, so that it loads without this project.
+    With a template or edited sentences, the transformer is a `TemplateTransformer`. Its source file is copied
+    into the folder, which thus loads without this project.
 
     Args:
-        encoder: Encoder; its backbone is changed in place and must not be used afterwards.
+        encoder: Encoder; it must not be used afterwards, since its backbone is changed in place.
         folder: Output folder, empty.
         name: Name of the base model, which this format does not store.
 
@@ -79,36 +71,37 @@ def write_sentence_transformers(encoder: SentenceEncoder, folder: Path, name: st
         if encoder.normalize:
             modules.append(Normalize())
         model = SentenceTransformer(modules=modules, device="cpu")
-        model.model_card_data.local_files_only = True  # an export waits for no hub
+        model.model_card_data.local_files_only = True  # or the card would ask the hub for the base model
         model.save(str(folder))
     if isinstance(first, template_transformer.TemplateTransformer):
         _add_source(folder, Path(template_transformer.__file__), type(first).__name__)
 
 
-def _check_representable(encoder: SentenceEncoder) -> None:
-    """Reject an encoder whose vectors the library cannot compute.
+POOLING: dict[Pooling, str] = {
+    "cls": "cls",
+    "mean": "mean",
+    "last_token": "lasttoken",
+    "mask_token": "mean",  # TemplateTransformer leaves only the mask token visible to it
+}
+"""Pooling mode of the library by that of the encoder."""
 
-    Raises:
-        ConfigError: A setting has no equivalent.
-    """
-    wrong = [
-        setting
-        for setting, is_wrong in {
-            "model.pooling=first_last_mean": encoder.pooling == "first_last_mean",
-            f"prompt.layer={encoder.layer}": encoder.layer != -1,
-            "prompt.denoise_evaluation=true": encoder.denoise_evaluation,
-            f"model.bidirectional_layers={encoder.bidirectional_layers}": encoder.bidirectional_layers != 0,
-        }.items()
-        if is_wrong
-    ]
-    if wrong:
-        raise ConfigError(f"sentence-transformers has no form for {', '.join(wrong)}; use --format merged.")
+
+def _check_representable(encoder: SentenceEncoder) -> None:
+    """Reject an encoder whose vectors the library cannot compute."""
+    settings = {
+        "model.pooling=first_last_mean": encoder.pooling == "first_last_mean",
+        f"prompt.layer={encoder.layer}": encoder.layer != -1,
+        "prompt.denoise_evaluation=true": encoder.denoise_evaluation,
+        f"model.bidirectional_layers={encoder.bidirectional_layers}": encoder.bidirectional_layers != 0,
+    }
+    if wrong := ", ".join(setting for setting, is_set in settings.items() if is_set):
+        raise ConfigError(f"sentence-transformers cannot represent {wrong}; use --format merged.")
 
 
 def _add_source(folder: Path, source: Path, class_name: str) -> None:
-    """Copy a module's source file into a saved model, and name it as the class of the first module."""
+    """Copy a module's source file into a saved model, and make its class that of the first module."""
     shutil.copy(source, folder / source.name)
     path = folder / "modules.json"
-    listed = json.loads(path.read_text("utf-8"))
-    listed[0]["type"] = f"{source.stem}.{class_name}"
-    path.write_text(json.dumps(listed, indent=2) + "\n", "utf-8")
+    modules = json.loads(path.read_text("utf-8"))
+    modules[0]["type"] = f"{source.stem}.{class_name}"  # else the name of the class in this project
+    path.write_text(json.dumps(modules, indent=2) + "\n", "utf-8")

@@ -20,8 +20,8 @@ class AnglELoss(CoSENTLoss):
     cosine is AnglE's angle term; AnglE's full objective is the sum of CoSENT, this term and `IBNLoss`, which
     ``experiment=angle_llama`` builds with `MixLoss`.
 
-    Use it when the cosine saturates (pairs near +1 or -1 hardly move) and together with CoSENT, as AnglE
-    does, rather than alone.
+    Use it when the cosine saturates (pairs near +1 or -1 hardly move), together with CoSENT, as in AnglE,
+    rather than alone.
 
     The default of tau is that of `AnglE's training code
     <https://github.com/SeanLee97/AnglE/blob/5155458cfa6f7fbc7a8a19a66960cd86eadfd534/angle_emb/angle.py#L588>`_;

@@ -13,11 +13,7 @@ from torch.nn import functional as F
 from sts_lightning.core.choices import LabelKind
 from sts_lightning.core.errors import ConfigError
 
-LABEL_WORDS: dict[LabelKind, str] = {
-    "none": "no label",
-    "score": "a similarity score",
-    "class": "a class",
-}
+LABEL_WORDS: dict[LabelKind, str] = {"none": "no label", "score": "a similarity score", "class": "a class"}
 
 TOP_SCORE = 5.0
 """The highest similarity score; the lowest is 0."""
@@ -26,24 +22,23 @@ TOP_SCORE = 5.0
 class Loss(nn.Module, ABC):
     """Base class of losses: functions of the embeddings of a batch and, if any, its labels.
 
-    A subclass declares the views and labels it needs, so that a configuration that pairs it with data it
-    cannot use is rejected before any weights are loaded. A loss that needs the size D of an embedding or the
-    highest label, as one with a head does, has the constructor arguments ``dimension`` and ``top_label``.
-    They follow from the model and the data and are no settings.
+    A subclass declares the views and labels that it needs. A configuration that combines it with other data
+    is thus rejected before any weights are loaded. A loss that needs the size D of an embedding or the
+    highest label, as with a head, has the constructor arguments ``dimension`` and ``top_label``. They follow
+    from the model and the data and are not settings.
 
     Attributes:
         views: Numbers of views V that the loss accepts.
-        more_views: Whether it also accepts every larger number, as a loss with any number of hard negatives.
-        labels: Kinds of label that the loss accepts.
-        takes: Names of further arguments of `forward` that the batch (``sentence_ids``), a queue
-            or an auxiliary model supplies (``negatives``).
-        requires: Those without which the loss cannot be computed.
-        least_batch: Number of rows below which the loss has no gradient: 2 for one that compares rows, 1 for
-            one of each row alone, which is defined on equal labels, too.
-        least_rows: Number of rows below which it may have no value.
+        more_views: Whether it accepts every larger number too, as with any number of hard negatives.
+        labels: Labels that the loss accepts.
+        takes: Names of further arguments of `forward`, from the batch (``sentence_ids``), a queue
+            (``negatives``) or an auxiliary model (``teacher``).
+        requires: Those of them without which the loss cannot be computed.
+        least_batch: Smallest number of rows with a gradient: 2 for a loss that compares rows, 1 for a loss of
+            each row alone.
+        least_rows: Smallest number of rows for which it is defined.
         compares: Whether it compares the labels of a batch, and so has no gradient where all are equal.
-        observed: Quantities of the last call besides the loss, such as the accuracy of a head; logged in
-            training.
+        observed: Further quantities of the last call, such as the accuracy of a head; logged in training.
     """
 
     views: tuple[int, ...]
@@ -61,19 +56,12 @@ class Loss(nn.Module, ABC):
 
     def needs(self) -> str:
         """Return the accepted views and labels in words, for messages."""
-        kinds = " or ".join(LABEL_WORDS[kind] for kind in self.labels)
+        labels = " or ".join(LABEL_WORDS[label] for label in self.labels)
         views = f"{min(self.views)} or more" if self.more_views else " or ".join(map(str, self.views))
-        return f"{views} views and {kinds}"
+        return f"{views} views and {labels}"
 
     def check_dimension(self, dimension: int) -> None:
-        """Reject embeddings of a size that the loss cannot read; most losses read any.
-
-        Args:
-            dimension: D, the size of an embedding.
-
-        Raises:
-            ValueError: The loss cannot read it.
-        """
+        """Raise a ValueError if the loss cannot read embeddings of this size; most losses read any."""
 
     @abstractmethod
     def forward(self, views: Tensor, labels: Tensor | None = None) -> Tensor:
@@ -94,22 +82,22 @@ def accepts(loss: Loss | type[Loss], num_views: int) -> bool:
 
 
 def repeats(views: Tensor, sentence_ids: Tensor | None) -> Tensor:
-    """Find the candidates that are no negatives, since their text is that of the positive or the anchor.
+    """Find the candidates that are not negatives, since their text is that of the positive or the anchor.
 
     Args:
         views: Anchors, positives[, hard negatives ...], (V, B, D).
         sentence_ids: Numbers of the sentences, (V, B), equal for equal texts; None finds nothing.
 
     Returns:
-        A mask (B, (V - 1) * B) of anchors by candidates, in the order of ``views[1:].flatten(0, 1)``. An
-        anchor's own positive is never in it, its own hard negative may be.
+        A mask (B, (V - 1) * B) of anchors by candidates, in the order of ``views[1:].flatten(0, 1)``. It
+        never includes the positive of an anchor, but may include its hard negative.
     """
     count, size = len(views) - 1, views.shape[1]
     if sentence_ids is None:
         return torch.zeros(size, count * size, dtype=torch.bool, device=views.device)
     candidates = sentence_ids[1:].flatten()
-    found = (candidates == sentence_ids[0, :, None]) | (candidates == sentence_ids[1, :, None])
-    return found & ~torch.eye(size, count * size, dtype=torch.bool, device=views.device)
+    equal = (candidates == sentence_ids[0, :, None]) | (candidates == sentence_ids[1, :, None])
+    return equal & ~torch.eye(size, count * size, dtype=torch.bool, device=views.device)
 
 
 def upcast(tensor: Tensor) -> Tensor:
@@ -128,11 +116,7 @@ def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:
 
 
 def require(loss: Loss, **given: Tensor | None) -> Tensor:
-    """Return the one argument that is named.
-
-    Raises:
-        ValueError: It is None.
-    """
+    """Return the named argument; raise a ValueError if it is None."""
     ((name, value),) = given.items()
     if value is None:
         raise ValueError(f"{type(loss).__name__} needs {name}, but got none.")
@@ -146,7 +130,7 @@ def require_negatives(loss: Loss, views: Tensor) -> None:
 
 
 def check(holds: bool, must: str, **argument: object) -> None:
-    """Raise a `ValueError` that begins with the name of the argument, unless the condition holds."""
+    """Raise a ValueError that begins with the name of the argument, unless the condition holds."""
     ((name, value),) = argument.items()
     if not holds:
         raise ValueError(f"{name} must {must}, got {value!r}.")
@@ -171,32 +155,32 @@ def one_of(choices: Any, **arguments: object) -> None:
 
 
 def check_declared(loss: Loss) -> None:
-    """Reject a loss that does not say which views and labels it accepts, as tuples.
+    """Reject a loss that does not declare the views and labels that it accepts, as tuples.
 
     Raises:
-        ConfigError: See above; the message says what to add to the class.
+        ConfigError: A declaration is missing; the message says what to add to the class.
     """
     views, labels = getattr(loss, "views", None), getattr(loss, "labels", None)
-    kinds = ", ".join(map(repr, LABEL_WORDS))
+    known = ", ".join(map(repr, LABEL_WORDS))
     if not (views and isinstance(views, tuple) and all(type(number) is int for number in views)):
         text = f"the numbers of views that it accepts, as in views = (2,); it has {views!r}."
     elif not (labels and isinstance(labels, tuple) and set(labels) <= LABEL_WORDS.keys()):
-        text = f"the labels that it accepts, some of {kinds}, as in labels = ('score',); it has {labels!r}."
+        text = f"the labels that it accepts, some of {known}, as in labels = ('score',); it has {labels!r}."
     else:
         return
     raise ConfigError(f"the class {type(loss).__name__} must declare {text}", key="loss")
 
 
 def check_scalar(value: object, part: nn.Module, trains: bool = False) -> None:
-    """Reject what a loss or a regularizer returned that is not one number, or from which none can be trained.
+    """Reject a value of a loss or regularizer that is not a scalar, or has no gradient in training.
 
     Args:
-        value: What it returned.
+        value: Returned value.
         part: The loss or the regularizer.
-        trains: Whether a gradient must lead from it to the embeddings.
+        trains: Whether the value must have a gradient.
 
     Raises:
-        ConfigError: See above.
+        ConfigError: The value is rejected; the message says why.
     """
     if isinstance(value, Tensor) and value.ndim == 0 and (value.requires_grad or not trains):
         return

@@ -15,10 +15,10 @@ class ContrastiveTensionLoss(Loss):
     .. math:: L = -\frac1B \sum_i \begin{cases} \log \sigma(f_1(s_i) \cdot f_2(s_i)) & i \in P \\
         \log \bigl(1 - \sigma(f_1(s_i) \cdot f_2(s_{n(i)}))\bigr) & i \notin P \end{cases}
 
-    Of every K rows in turn the first is a positive pair, the same sentence for both encoders, and K - 1 are
-    negative pairs of different sentences: n(i) is the next row that is not in P, and the last one's is the
-    first. A negative pair of two equal sentences has no term (``mask_repeats``). The vectors are neither
-    normalised nor scaled. ``observed`` has the mean loss of each kind.
+    The first of every K rows is a positive pair, the same sentence for both encoders. The others are negative
+    pairs of different sentences: n(i) is the next row that is not in P, and after the last row the first. A
+    negative pair of two equal sentences has no term (``mask_repeats``). The vectors are neither normalised
+    nor scaled. ``observed`` has the mean loss of the positive and of the negative pairs.
 
     Use it with ``auxiliary=second_encoder`` and one view (``data.views=1``): without labels, from
     a model whose vectors are already apart, such as Sentence-BERT (CT-SBERT), or from a pre-trained one.
@@ -31,7 +31,7 @@ class ContrastiveTensionLoss(Loss):
 
     Args:
         group: K, at least 2; the paper's is 8 in batches of 16.
-        mask_repeats: Whether two rows with the same sentence are no negative pair.
+        mask_repeats: Whether to leave out negative pairs of two equal sentences.
 
     Raises:
         ValueError: The group is too small.
@@ -84,7 +84,7 @@ class ContrastiveTensionLoss(Loss):
 
 
 def contrast_pairs(size: int, group: int) -> tuple[Tensor, Tensor]:
-    """Pair the rows of a batch: the first of every group with itself, the others with one another.
+    """Pair the rows of a batch: the first of every group with itself, the others among themselves.
 
     Args:
         size: B, number of rows.

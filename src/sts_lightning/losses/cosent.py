@@ -14,7 +14,7 @@ class CoSENTLoss(Loss):
     .. math:: L = \log\Bigl(1 + \sum_{i,j:\, y_i < y_j} e^{s (x_i - x_j)}\Bigr)
 
     with x the cosine of a pair and y its score, of which only the order matters. L is 0 on a batch of
-    equal scores. Computed in O(B log B) time and O(B) memory, where the usual form takes O(B^2).
+    equal scores. It is computed in O(B log B) time and O(B) memory, where the usual form takes O(B^2).
 
     Use it when the scores rank the pairs but their distances mean little, or when the labels are ordered
     classes. `AnglELoss` is CoSENT with another similarity, `RankMarginLoss` compares only pairs that are far
@@ -22,7 +22,7 @@ class CoSENTLoss(Loss):
     measures it over the whole batch; `PearsonLoss` uses the values of the scores.
 
     Args:
-        scale: s, positive; the inverse of a temperature.
+        scale: s, positive; the inverse of a temperature. The author's code: 20.
 
     Example:
         >>> loss = CoSENTLoss()

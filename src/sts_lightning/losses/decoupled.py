@@ -34,7 +34,7 @@ class DecoupledLoss(Loss):
     Args:
         temperature: tau, positive.
         uniformity_weight: w, not negative; 1 is the published loss.
-        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
+        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:
         >>> loss = DecoupledLoss()
@@ -65,10 +65,10 @@ class DecoupledLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
 
         Raises:
-            ValueError: The batch is one row without hard negatives, so it has no negatives.
+            ValueError: A batch of one row without hard negatives has no negatives.
         """
         require_negatives(self, views)
         alignment = -cosine_rows(views[0], views[1]).mean() / self.temperature

@@ -1,4 +1,4 @@
-"""A loss of each of several parts of the batch."""
+"""Mean of a loss over parts of the batch."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from sts_lightning.core.distributed import Shard
 from sts_lightning.losses.base import Loss, check
 
 DIVIDED = ("sentence_ids",)
-"""Further arguments of a loss that are of single examples, (V, B), and so are divided like the views."""
+"""Further arguments of a loss with a value for each example, (V, B), which are divided like the views."""
 
 
 class DividedLoss(Loss):
-    r"""Mean of a loss over equal parts of the batch, whose examples are not compared across parts.
+    r"""Mean of a loss over equal parts of the batch; examples of different parts are not compared.
 
     .. math:: L = \frac{1}{P} \sum_{p=1}^P L_{\text{inner}}(\text{part } p)
 
-    This is what data-parallel training on P devices computes where each device takes its negatives from its
-    own part of the batch, as the code of `AnglE
+    Data-parallel training on P devices computes it where each device takes its negatives from its part of
+    the batch, as the code of `AnglE
     <https://github.com/SeanLee97/AnglE/blob/f0efcb75c668d41510f9f70fc9db44c9966e1d16/angle_emb/angle.py#L402-L407>`_
-    and BeLLM does on four. The parts are consecutive examples, on any number of devices here; their sizes
-    differ by at most one. ``observed`` has the means of what the inner loss observes.
+    and BeLLM on four devices. Here the parts are consecutive examples, on any number of devices; their sizes
+    differ by at most one. ``observed`` has the means of the inner loss's quantities.
 
-    Use it to repeat such a published run on other hardware. Everywhere else the whole batch has more to
-    compare at the same cost.
+    Use it to repeat such a published run on other hardware. Otherwise the whole batch has more to compare at
+    the same cost.
 
     Args:
-        inner: The loss. Further arguments that it cannot do without (a teacher, a queue) rule it out.
+        inner: The loss; it must not require arguments of the whole batch (a teacher, a queue).
         parts: P, at least 1.
 
     Raises:
@@ -76,11 +76,10 @@ class DividedLoss(Loss):
         parts = min(self.parts, max(1, views.shape[1] // self.inner.least_rows))
         for part in range(parts):
             rows = Shard(part, parts).slice_of(views.shape[1])
-            own = {name: value[:, rows] for name, value in further.items()}
-            values.append(self.inner(views[:, rows], None if labels is None else labels[rows], **own))
+            arguments = {name: value[:, rows] for name, value in further.items()}
+            values.append(self.inner(views[:, rows], None if labels is None else labels[rows], **arguments))
             observed.append(self.inner.observed)
         self.observed = {
-            name: torch.stack([seen[name].float() for seen in observed]).mean()
-            for name in self.inner.observed
+            name: torch.stack([of_part[name].float() for of_part in observed]).mean() for name in observed[0]
         }
         return torch.stack(values).mean()

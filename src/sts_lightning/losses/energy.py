@@ -24,8 +24,8 @@ class EnergyLoss(Loss):
     which multiplies the temperature out of its cosines first.
 
     Args:
-        margin: m, in cosines, not negative.
-        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
+        margin: m, in cosines, not negative; PromCSE: 0.2.
+        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:
         >>> loss = EnergyLoss()
@@ -52,10 +52,10 @@ class EnergyLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
 
         Raises:
-            ValueError: The batch is one row without hard negatives, so it has no negatives.
+            ValueError: A batch of one row without hard negatives has no negatives.
         """
         require_negatives(self, views)
         cosines = torch.cat([cosine_matrix(views[0], other) for other in views[1:]], dim=1)

@@ -17,7 +17,7 @@ class GatedAngleLoss(CoSENTLoss):
         \theta = \arccos(x)
 
     with x the cosine of a pair, y its label and t the teacher's similarity of the pair. The angle, unlike the
-    cosine, does not saturate near 0 and pi. The gate t drops pairs of pairs whose order the teacher
+    cosine, does not saturate near 0 and pi. The gate t drops every two pairs whose order the teacher
     contradicts, such as a neutral pair that is more similar than an entailment; without a teacher
     (``auxiliary=none``) all are kept. Time and memory are O(B^2). RAOE adds this term to `RankMarginLoss` on
     NLI pairs that have both a class and a similarity of another model (Zhou et al. 2025).
@@ -52,12 +52,12 @@ class GatedAngleLoss(CoSENTLoss):
         """
         y = require(self, labels=labels)
         s = self.scale * self.similarity(views[0], views[1])
-        counted = y[:, None] < y[None, :]
+        compared = y[:, None] < y[None, :]
         if teacher is not None:
             t = teacher.diagonal()
-            counted = counted & (t[:, None] < t[None, :])
-        terms = (s[:, None] - s[None, :]).masked_fill(~counted, -torch.inf).flatten()
-        # exp(0) is the 1 in the logarithm; 0 * s propagates a NaN even where nothing is counted.
+            compared = compared & (t[:, None] < t[None, :])
+        terms = (s[:, None] - s[None, :]).masked_fill(~compared, -torch.inf).flatten()
+        # exp(0) is the 1 in the logarithm; 0 * s propagates a NaN even where nothing is compared.
         return torch.cat([0 * s.sum().reshape(1), terms]).logsumexp(0)
 
     def similarity(self, first: Tensor, second: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""InfoNCE without the negatives that a guide takes for positives."""
+"""InfoNCE without the negatives that a guide considers positives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from sts_lightning.losses.base import Loss, check, cosine_matrix, one_of, positive, repeats, require, upcast
 
 Guide = Literal["self", "teacher"]
-"""Whose similarities tell false negatives: those of the model in training, or of a teacher."""
+"""Source of the similarities that reveal false negatives: the model in training, or a teacher."""
 
 
 class GISTLoss(Loss):
@@ -22,27 +22,27 @@ class GISTLoss(Loss):
         n \notin N_i \iff g_{in} > g_{ii} + m
 
     where the candidates are all positives of the batch and, with V > 2 views, all hard negatives. A candidate
-    that the guide's similarities g place above the positive by more than a margin m is left out. The positive
-    itself and the anchor's own hard negative, which the data vouch for, never are. The guide does not find
-    copies of the positive, whose similarity is g_ii itself: those are found by their text (``mask_repeats``).
-    ``observed`` has the fraction of the other candidates that are masked, by either.
+    is left out if its similarity g by the guide exceeds that of the positive by more than a margin m. The
+    positive and the hard negative of the same row never are, since the data vouch for them. Copies of the
+    positive have the similarity g_ii itself; they are recognised by their text (``mask_repeats``).
+    ``observed`` has the masked fraction of the other candidates.
 
     The guide is the model itself (``guide=self``; its similarities have no gradient here), as in Qwen3
     Embedding with m = 0.1 (arXiv 2506.05176); or a frozen teacher (``guide=teacher auxiliary=teacher``), as
     in GISTEmbed with m = 0 (arXiv 2402.16829), which knows false negatives before the model does. A teacher
-    has read anchors and positives alone, so it masks no hard negatives. GISTEmbed's further blocks (anchors
-    against anchors, positives against positives) are left out, so that with nothing masked this is
+    reads anchors and positives only, so it masks no hard negatives. GISTEmbed's further blocks (anchors
+    against anchors, positives against positives) are absent, so that with nothing masked this is
     `InfoNCELoss`.
 
-    Use it when batches contain paraphrases, as large batches of captions or questions do. For copies alone
-    `InfoNCELoss` is enough, which masks them too.
+    Use it when batches contain paraphrases, as large batches of captions or questions do. Against copies
+    `InfoNCELoss` is enough.
     `HardnessLoss` does the opposite and raises the weight of similar negatives.
 
     Args:
         temperature: tau, positive.
         guide: Source of g.
         margin: m, in cosines, in (-2, 2).
-        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
+        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:
         >>> loss = GISTLoss()
@@ -55,11 +55,7 @@ class GISTLoss(Loss):
     takes: tuple[str, ...] = ("teacher", "sentence_ids")
 
     def __init__(
-        self,
-        temperature: float = 0.05,
-        guide: Guide = "self",
-        margin: float = 0.1,
-        mask_repeats: bool = True,
+        self, temperature: float = 0.05, guide: Guide = "self", margin: float = 0.1, mask_repeats: bool = True
     ) -> None:
         super().__init__()
         positive(temperature=temperature)
@@ -85,7 +81,7 @@ class GISTLoss(Loss):
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             teacher: The teacher's similarities of anchors to positives, (B, B).
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
 
         Raises:
             ValueError: The guide is a teacher, but there is none.
@@ -93,11 +89,11 @@ class GISTLoss(Loss):
         cosines = cosine_matrix(views[0], views[1:].flatten(0, 1))  # (B, (V - 1) B)
         size = len(cosines)
         guide = cosines.detach() if self.guide == "self" else upcast(require(self, teacher=teacher))
-        own = torch.eye(size, dtype=torch.bool, device=cosines.device).repeat(1, len(views) - 1)
-        masked = torch.zeros_like(own)
+        same_row = torch.eye(size, dtype=torch.bool, device=cosines.device).repeat(1, len(views) - 1)
+        masked = torch.zeros_like(same_row)
         known = guide.shape[1]  # candidates that the guide has read
         masked[:, :known] = guide > guide.diagonal()[:, None] + self.margin
-        masked = (masked & ~own) | repeats(views, sentence_ids if self.mask_repeats else None)
-        self.observed = {"masked": (masked & ~own).sum() / (~own).sum().clamp(min=1)}
+        masked = (masked & ~same_row) | repeats(views, sentence_ids if self.mask_repeats else None)
+        self.observed = {"masked": (masked & ~same_row).sum() / (~same_row).sum().clamp(min=1)}
         logits = cosines.masked_fill(masked, -torch.inf) / self.temperature
         return F.cross_entropy(logits, torch.arange(size, device=logits.device))

@@ -1,4 +1,4 @@
-"""Contrastive learning with hard negatives by weighting."""
+"""Contrastive learning with weighted hard negatives."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class HardnessLoss(Loss):
         temperature: tau, positive.
         hardness: beta, not negative; 0 weighs all negatives alike.
         prior: pi in [0, 1).
-        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
+        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:
         >>> loss = HardnessLoss()
@@ -57,11 +57,7 @@ class HardnessLoss(Loss):
     takes = ("sentence_ids",)
 
     def __init__(
-        self,
-        temperature: float = 0.05,
-        hardness: float = 1.0,
-        prior: float = 0.0,
-        mask_repeats: bool = True,
+        self, temperature: float = 0.05, hardness: float = 1.0, prior: float = 0.0, mask_repeats: bool = True
     ) -> None:
         super().__init__()
         positive(temperature=temperature)
@@ -80,14 +76,14 @@ class HardnessLoss(Loss):
         Args:
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
 
         Raises:
-            ValueError: The batch is one row without hard negatives, so it has no negatives.
+            ValueError: A batch of one row without hard negatives has no negatives.
         """
         require_negatives(self, views)
         logits = cosine_matrix(views[0], views[1:].flatten(0, 1)) / self.temperature
-        positive = logits.diagonal()
+        positives = logits.diagonal()
         left_out = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
         left_out = left_out | repeats(views, sentence_ids if self.mask_repeats else None)
         empty = left_out.all(dim=1)
@@ -97,8 +93,9 @@ class HardnessLoss(Loss):
         weights = (self.hardness * logits).masked_fill(left_out, -torch.inf).logsumexp(dim=1)
         mean = ((1 + self.hardness) * negative).logsumexp(dim=1) - weights
         # In logarithms: exp(mean) - prior exp(positive) = exp(mean) (1 - prior exp(positive - mean)).
-        share = self.prior * (positive - mean).clamp(max=80).exp()
+        # The last exponential is clamped, since from exp(89) on it is infinite in float32.
+        share = self.prior * (positives - mean).clamp(max=80).exp()
         rest = mean + torch.log1p(-torch.where(share < 1, share, 0.0)) - math.log1p(-self.prior)
         least = torch.full_like(rest, -1 / self.temperature)
         hard = torch.where(share >= 1, least, torch.maximum(rest, least))
-        return F.softplus(log_count + hard - positive).masked_fill(empty, 0.0).mean()
+        return F.softplus(log_count + hard - positives).masked_fill(empty, 0.0).mean()

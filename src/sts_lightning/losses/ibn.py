@@ -10,7 +10,7 @@ from torch import Tensor
 from sts_lightning.losses.base import TOP_SCORE, Loss, check, cosine_matrix, one_of, positive, require
 
 EqualSentences = Literal["negatives", "positives"]
-"""What a sentence is to another one with the same text."""
+"""Relation of two sentences with the same text."""
 
 
 class IBNLoss(Loss):
@@ -19,12 +19,12 @@ class IBNLoss(Loss):
     .. math:: L = -\frac{1}{2B} \sum_{i \in P} \log
         \frac{e^{s \cos(z_i, z_{i'})}}{\sum_{j \ne i} e^{s \cos(z_i, z_j)}}
 
-    where P are the sentences of the positive pairs and i' is the other sentence of i's pair. The mean is
-    over all 2B sentences, and those of negative pairs contribute 0, as in `AnglE's code
+    where P are the sentences of the positive pairs and i' is the other sentence of i's pair. The mean is over
+    all 2B sentences; those of negative pairs contribute 0, as in `AnglE's code
     <https://github.com/SeanLee97/AnglE/blob/5155458cfa6f7fbc7a8a19a66960cd86eadfd534/angle_emb/loss.py#L96-L144>`_.
 
     With ``equal_sentences=positives`` the sum over i has a further term for every two sentences with the same
-    text, those of negative pairs too, as in `AnglE's code of 2023
+    text, in negative pairs too, as in `AnglE's code of 2023
     <https://github.com/SeanLee97/AnglE/blob/f0efcb75c668d41510f9f70fc9db44c9966e1d16/angle_emb/angle.py#L320-L328>`_.
     With ``negatives`` they are negatives of each other, although their cosine is 1 but for dropout.
 
@@ -72,12 +72,12 @@ class IBNLoss(Loss):
         """
         sentences = views.flatten(0, 1)
         logits = self.scale * cosine_matrix(sentences, sentences)
-        itself = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-        partners = itself.roll(views.shape[1], dims=1)
-        rows = logits.masked_fill(itself, -torch.inf).log_softmax(dim=1)
-        positive = require(self, labels=labels) >= self.positive_from
-        targets = (partners & positive.repeat(2)[:, None]).to(rows.dtype)
+        diagonal = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+        partners = diagonal.roll(views.shape[1], dims=1)
+        rows = logits.masked_fill(diagonal, -torch.inf).log_softmax(dim=1)
+        positives = require(self, labels=labels) >= self.positive_from
+        targets = (partners & positives.repeat(2)[:, None]).to(rows.dtype)
         if self.equal_sentences == "positives":
             numbers = require(self, sentence_ids=sentence_ids).flatten()
-            targets = targets + ((numbers[:, None] == numbers) & ~itself)
-        return -(rows.masked_fill(itself, 0) * targets).sum(dim=1).mean()
+            targets = targets + ((numbers[:, None] == numbers) & ~diagonal)
+        return -(rows.masked_fill(diagonal, 0) * targets).sum(dim=1).mean()  # -inf * 0 would be NaN

@@ -1,4 +1,4 @@
-"""InfoCSE: InfoNCE with the loss of an auxiliary network."""
+"""InfoCSE: InfoNCE with the loss of an auxiliary masked language model."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class InfoCSELoss(Loss):
     The second term comes from an auxiliary network that predicts masked words from the sentence's vector
     (``auxiliary=masked_lm``, `MaskedLanguageModel`). ``observed`` has both terms.
 
-    Use it when training a BERT without labels: the second term keeps in the vector what a sentence says,
-    which a different dropout mask alone does not ask for. Without it, use `InfoNCELoss`.
+    Use it when training a BERT without labels: the second term keeps the content of a sentence in its vector,
+    which another dropout mask alone does not require. Without this term it is `InfoNCELoss`.
 
     Args:
         temperature: tau of InfoNCE, positive.
         masked_lm_weight: w, not negative.
-        mask_repeats: That of `InfoNCELoss`.
+        mask_repeats: As in `InfoNCELoss`.
 
     Raises:
         ValueError: A value is out of range.

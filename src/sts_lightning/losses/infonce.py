@@ -25,19 +25,19 @@ class InfoNCELoss(Loss):
     <https://github.com/ZBWpro/CoT-BERT/blob/3aa7bb44e3836c67a35a16ca8feee4bf29d8a900/models.py#L296-L298>`_).
 
     A positive or hard negative of another row with the text of z_i^+ or z_i is left out of the denominator
-    of row i, and so is a hard negative of its own (``mask_repeats``): where many rows share few answers,
-    equal texts would be pushed apart. The further negatives q are not compared.
+    of row i, and so is such a hard negative of row i itself (``mask_repeats``): where many rows share few
+    answers, equal texts would be pushed apart. The further negatives q are not compared.
 
     Use it when there are positives but no scores: similar pairs, sentences encoded twice, or NLI triplets.
     `DecoupledLoss` leaves the positive out of the denominator, `MixCSELoss` adds harder negatives,
-    `HardnessLoss` weights the hard ones, `GISTLoss` drops false ones, `EnergyLoss` adds a margin to the
+    `HardnessLoss` weights hard negatives, `GISTLoss` drops false ones, `EnergyLoss` has a margin to the
     hardest one, `SigmoidLoss` judges each pair by itself, and `IBNLoss` is the form for scored pairs.
 
     Args:
         temperature: tau, positive.
-        hard_negative_weight: w, added to the logit of an anchor's own hard negative.
-        positive_negatives: Add the similarities of positives to hard negatives to the denominator.
-        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
+        hard_negative_weight: w, added to the logit of the hard negative of the same row.
+        positive_negatives: Whether the denominator has the similarities of positives to hard negatives too.
+        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:
         >>> loss = InfoNCELoss()
@@ -77,13 +77,13 @@ class InfoNCELoss(Loss):
             views: Anchors, positives[, hard negatives ...].
             labels: Ignored.
             negatives: Further negatives of every anchor, (N, D); may be empty.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
         """
         size = views.shape[1]
         repeated = repeats(views, sentence_ids if self.mask_repeats else None)
         logits = [cosine_matrix(views[0], views[1]) / self.temperature]  # (B, B)
-        own_weight = self.hard_negative_weight * torch.eye(size, device=views.device)
-        logits += [cosine_matrix(views[0], hard) / self.temperature + own_weight for hard in views[2:]]
+        weight = self.hard_negative_weight * torch.eye(size, device=views.device)
+        logits += [cosine_matrix(views[0], hard) / self.temperature + weight for hard in views[2:]]
         if self.positive_negatives:
             logits += [cosine_matrix(views[1], hard) / self.temperature for hard in views[2:]]
             repeated = torch.cat([repeated, repeated[:, size:]], dim=1)

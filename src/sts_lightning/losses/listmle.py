@@ -13,9 +13,9 @@ class ListMLELoss(Loss):
 
     .. math:: L = -\frac1B \sum_i \log \frac{e^{s x_i}}{\sum_{j:\, y_j \le y_i} e^{s x_j}}
 
-    with x the cosine of a pair and y its score, of which only the order matters: pairs are drawn one after
-    another without replacement, each with a probability proportional to exp(s x), and L is the surprise at
-    drawing them by falling score, as a mean over ranks. The batch is one list.
+    with x the cosine of a pair and y its score, of which only the order matters. Pairs are drawn without
+    replacement, each with a probability proportional to exp(s x); L is the negative log-probability of
+    drawing them by descending score, as a mean over ranks. The batch is a single list.
 
     Pairs of equal score have no order. Each of them competes with all pairs of its score, which is Breslow's
     (1974) form of the likelihood: it does not depend on the order of the batch, and it is lowest where pairs

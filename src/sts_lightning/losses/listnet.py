@@ -14,11 +14,11 @@ class ListNetLoss(Loss):
     .. math:: L = -\sum_i \sigma_i(y / t) \log \sigma_i(s\,x)
 
     with x the cosine of a pair, y its score in [0, 5], and :math:`\sigma` the softmax over the batch: the
-    probability that a pair is ranked first. The batch is one list. L is at least the entropy of
+    probability that a pair is ranked first. The batch is a single list. L is at least the entropy of
     :math:`\sigma(y / t)`, which it reaches where s x and y / t differ by a constant.
 
-    Use it when the highest scores matter most: a pair counts by its probability of being first, so that the
-    order of low scores has little weight. `ListMLELoss` weighs the whole order; `PearsonLoss` also asks for a
+    Use it when the highest scores matter most: a pair counts by its probability of being first, and the order
+    of low scores has little weight. `ListMLELoss` weighs the whole order; `PearsonLoss` also asks for a
     linear relation of cosine and score, but measures it alike at all scores; `RankCSELoss` has ListNet for
     lists of a teacher.
 

@@ -13,7 +13,7 @@ from sts_lightning.losses.base import Loss
 from sts_lightning.losses.vector_distillation import VectorDistillationLoss
 
 EMBEDDINGS = ("negatives", "second")
-"""Further arguments of a loss that are embeddings, and so are cut like the views."""
+"""Further arguments of a loss that are embeddings, and so are truncated like the views."""
 
 
 class MatryoshkaLoss(Loss):
@@ -21,13 +21,13 @@ class MatryoshkaLoss(Loss):
 
     .. math:: L = \sum_{d \in M} c_d\, L_{\text{inner}}\bigl(z_{1:d}\bigr)
 
-    so that the first d values of a vector are an embedding of their own, for every d in M. ``observed`` has
-    the inner loss of each size, and what it observes at the largest. The inner loss may be any other one,
-    ``loss=mix`` included, but none with a head, since a head has weights for all D values, and not
-    `VectorDistillationLoss`, which compares whole vectors.
+    so that the first d values of a vector are themselves an embedding, for every d in M. ``observed`` has the
+    inner loss of each size, and its further quantities at the largest. The inner loss may be any loss without
+    a head, which has weights for all D values, ``loss=mix`` included; but not `VectorDistillationLoss`, which
+    compares whole vectors.
 
-    Use it when vectors will be stored or compared at several sizes. Name D itself among the sizes, unless the
-    whole vector is not used.
+    Use it when vectors will be stored or compared at several sizes. Include D in the sizes if the whole
+    vector will be used.
 
     Args:
         inner: The loss.
@@ -96,8 +96,8 @@ class MatryoshkaLoss(Loss):
         """
         values, observed = {}, {}
         for size in self.dimensions:
-            cut = {name: further[name][..., :size] for name in EMBEDDINGS if name in further}
-            values[size] = self.inner(views[..., :size], labels, **further | cut)
+            truncated = {name: further[name][..., :size] for name in EMBEDDINGS if name in further}
+            values[size] = self.inner(views[..., :size], labels, **further | truncated)
             if size == max(self.dimensions):
                 observed = self.inner.observed
         self.observed = {**{f"first_{size}": value.detach() for size, value in values.items()}, **observed}

@@ -21,8 +21,8 @@ class MixLoss(Loss):
 
     .. math:: L = \sum_k w_k L_k
 
-    ``observed`` has the value of each term and the quantities that the terms observe, with the name of the
-    term before those that several of them do.
+    ``observed`` has the value of each term and the further quantities of the terms; those that occur in more
+    than one term are preceded by its name.
 
     Use it when an objective has several terms, as those of AnglE (``experiment=angle_llama``) and PromCSE
     (``experiment=promcse_sup``) have. The terms must accept the same views and labels.
@@ -60,23 +60,22 @@ class MixLoss(Loss):
             raise ValueError(
                 f"weights must be finite, not negative and not all 0, got {wrong or dict(weights)}."
             )
+        # A ModuleDict cannot hold a module under the name of one of its methods, such as "keys".
         taken = sorted(name for name in terms if name in RESERVED or hasattr(nn.ModuleDict(), name))
         if taken:
-            raise ValueError(
-                f"terms must have other names than {', '.join(taken)}, which mean something else."
-            )
+            raise ValueError(f"terms must have other names than {', '.join(taken)}, which are reserved.")
         self.terms = nn.ModuleDict(terms)
         self.weights = dict(weights)
         losses = list(terms.values())
-        known = dict.fromkeys(number for other in losses for number in other.views)
-        self.views = tuple(v for v in known if all(accepts(other, v) for other in losses))
-        self.more_views = all(other.more_views for other in losses)
-        self.labels = tuple(k for k in losses[0].labels if all(k in other.labels for other in losses))
-        self.takes = tuple(dict.fromkeys(name for other in losses for name in other.takes))
-        self.requires = tuple(dict.fromkeys(name for other in losses for name in other.requires))
-        self.least_batch = max(other.least_batch for other in losses)
-        self.least_rows = max(other.least_rows for other in losses)
-        self.compares = all(other.compares for name, other in terms.items() if weights[name])
+        known = dict.fromkeys(number for loss in losses for number in loss.views)
+        self.views = tuple(number for number in known if all(accepts(loss, number) for loss in losses))
+        self.more_views = all(loss.more_views for loss in losses)
+        self.labels = tuple(k for k in losses[0].labels if all(k in loss.labels for loss in losses))
+        self.takes = tuple(dict.fromkeys(name for loss in losses for name in loss.takes))
+        self.requires = tuple(dict.fromkeys(name for loss in losses for name in loss.requires))
+        self.least_batch = max(loss.least_batch for loss in losses)
+        self.least_rows = max(loss.least_rows for loss in losses)
+        self.compares = all(loss.compares for name, loss in terms.items() if weights[name])
         if not self.views or not self.labels:
             raise ValueError(
                 "terms cannot read the same batches: "
@@ -102,12 +101,13 @@ class MixLoss(Loss):
             for name, term in self._items()
         }
         self.observed = {name: value.detach() for name, value in values.items()}
-        seen = Counter(key for _, term in self._items() for key in term.observed)
+        counts = Counter(key for _, term in self._items() for key in term.observed)
         for name, term in self._items():
             for key, value in term.observed.items():
-                shared = seen[key] > 1 or key in values
+                shared = counts[key] > 1 or key in values
                 self.observed[f"{name}/{key}" if shared else key] = value
         return torch.stack([self.weights[name] * value for name, value in values.items()]).sum()
 
     def _items(self) -> list[tuple[str, Loss]]:
+        # The test is for the type checker, to which the values of a ModuleDict are modules.
         return [(name, term) for name, term in self.terms.items() if isinstance(term, Loss)]

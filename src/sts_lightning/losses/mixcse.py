@@ -16,9 +16,9 @@ class MixCSELoss(Loss):
         L = -\frac1B \sum_i \log \frac{e^{\cos(z_i, z_i^+) / \tau}}
         {\sum_j e^{\cos(z_i, z_j^+) / \tau} + \sum_{j \neq i-1} e^{\cos(z_i, m_j) / \tau}}
 
-    with unit vectors z, j + 1 modulo B, and no gradient through m. The mixture j = i - 1 is left out since
-    most of it is the positive of i itself; and so is, with ``mask_repeats``, every j where z_{j+1}^+ has the
-    text of the positive or the anchor of i.
+    with unit vectors z, j + 1 modulo B, and no gradient through m. The mixture j = i - 1 is left out, since
+    it is mostly the positive of i. With ``mask_repeats`` every j is left out where z_{j+1}^+ has the text of
+    the positive or the anchor of i.
 
     Use it when training without labels or hard negatives. It is `InfoNCELoss` on two views with B - 1 more
     negatives for each anchor; with triplets, use the real hard negatives of `InfoNCELoss` instead.
@@ -35,9 +35,9 @@ class MixCSELoss(Loss):
 
     Args:
         temperature: tau, positive.
-        mix: lambda in [0, 1], the weight of the positive in a mixture.
-        official: Reproduce the paper's code, which masks no copies.
-        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
+        mix: lambda in [0, 1], the weight of the positive in a mixture; 0.2 in the paper's script.
+        official: Whether to reproduce the paper's code, which masks no copies.
+        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:
         >>> loss = MixCSELoss()
@@ -49,11 +49,7 @@ class MixCSELoss(Loss):
     takes = ("sentence_ids",)
 
     def __init__(
-        self,
-        temperature: float = 0.05,
-        mix: float = 0.2,
-        official: bool = False,
-        mask_repeats: bool = True,
+        self, temperature: float = 0.05, mix: float = 0.2, official: bool = False, mask_repeats: bool = True
     ) -> None:
         super().__init__()
         positive(temperature=temperature)
@@ -71,7 +67,7 @@ class MixCSELoss(Loss):
         Args:
             views: Anchors and positives.
             labels: Ignored.
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
         """
         first, second = upcast(views[0]), upcast(views[1])
         if not self.official:

@@ -32,7 +32,7 @@ class PearsonLoss(Loss):
     form.
 
     Args:
-        official: Compute the paper's 1 - r (B - 1) / B.
+        official: Whether to compute 1 - r (B - 1) / B, as in the paper's code.
 
     Example:
         >>> loss = PearsonLoss()

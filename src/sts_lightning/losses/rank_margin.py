@@ -17,9 +17,9 @@ class RankMarginLoss(CoSENTLoss):
     .. math:: L = \log\Bigl(1 + \sum_{i,j:\, R(y)_j - R(y)_i > g} e^{s (x_i - x_j)}\Bigr)
 
     with x the cosine of a pair and R(y) the rank of its score in the batch. Scores that differ little are
-    often in the wrong order; with a least gap g their order is not learned. With g = 0 it is `CoSENTLoss`. A
-    batch of at most g + 1 pairs has no two pairs to compare, so that L is 0; the gap has to be seen in
-    proportion to ``data.batch_size``. ``observed`` has the fraction of all pairs of pairs that are compared.
+    often in the wrong order, which the gap g keeps out. With g = 0 it is `CoSENTLoss`. A batch of at most
+    g + 1 pairs has nothing to compare, so that L is 0: choose the gap in proportion to ``data.batch_size``.
+    ``observed`` has the fraction of comparisons that the gap leaves.
 
     The equation is that of `the authors' code
     <https://github.com/Shengjingwa/RAOE/blob/c8d14d57eb47a8d3995e332f99bf4f1bd79f59be/RAOE/loss.py#L6-L41>`_,

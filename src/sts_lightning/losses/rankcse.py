@@ -36,8 +36,8 @@ class RankCSELoss(Loss):
     .. math:: L = L_{\text{InfoNCE}} + \beta \frac1B \sum_i \mathrm{JS}(P_i \,\|\, Q_i)
         + \gamma L_{\text{rank}}
 
-    where P_i and Q_i are the softmax of the similarities of sentence i to all others, read from its first
-    and from its second view: :math:`P_i = \sigma_j(\cos(z_i, z_j^+) / \tau)` and
+    where P_i and Q_i are the softmax of the similarities of sentence i to all sentences, from its first and
+    from its second view: :math:`P_i = \sigma_j(\cos(z_i, z_j^+) / \tau)` and
     :math:`Q_i = \sigma_j(\cos(z_i^+, z_j) / \tau)`. The third term compares the student's list
     :math:`s_{ij} = \cos(z_i, z_j^+) / \tau_2` with the teacher's similarities t:
 
@@ -57,9 +57,9 @@ class RankCSELoss(Loss):
 
     Copies of a sentence are no negatives in InfoNCE (``mask_repeats``), and keep their places in the lists.
 
-    Use it when there are no labels but a better encoder than the one to train: a run of this project, a model
-    of the hub or stored vectors (``auxiliary=teacher``). Without a teacher (gamma 0) it is `InfoNCELoss` on
-    two views with the consistency term.
+    Use it when there are no labels, but a better encoder: a run of this project, a model of the hub, or
+    stored vectors (``auxiliary=teacher``). Without a teacher (gamma 0) it is `InfoNCELoss` on two views with
+    the consistency term.
 
     Args:
         temperature: tau, of InfoNCE and of the consistency, positive.
@@ -68,10 +68,10 @@ class RankCSELoss(Loss):
         distillation_weight: gamma, not negative; 0 for no teacher.
         student_temperature: tau_2, positive.
         teacher_temperature: tau_3, positive; read by ListNet alone. Published: half of tau_2.
-        positive_in_lists: Whether the lists of the third term contain the sentence's own positive.
-        official: Whether to compute consistency and ListMLE as the public re-implementation does, which masks
+        positive_in_lists: Whether the lists of the third term contain the positive.
+        official: Whether to compute consistency and ListMLE as in the public re-implementation, which masks
             no copies.
-        mask_repeats: Whether candidates with the text of the positive or of the anchor are no negatives.
+        mask_repeats: Whether to leave out candidates with the text of the positive or of the anchor.
 
     Example:
         >>> loss = RankCSELoss()
@@ -125,7 +125,7 @@ class RankCSELoss(Loss):
             views: The two views of each sentence.
             labels: Ignored.
             teacher: The teacher's similarities of sentence i to sentence j, (B, B).
-            sentence_ids: Number of each sentence, (V, B), equal for equal texts; if absent, none is masked.
+            sentence_ids: Number of each sentence, (V, B), equal for equal texts; None leaves out nothing.
 
         Raises:
             ValueError: The distillation lacks a teacher, or a list would be empty.
@@ -180,7 +180,7 @@ def list_mle(scores: Tensor, reference: Tensor) -> Tensor:
 
 
 def negative_entropy(first: Tensor, second: Tensor) -> Tensor:
-    r"""Compute what is left of the divergence in the re-implementation: (B, N), (B, N) -> (B,).
+    r"""Compute the re-implementation's form of the divergence: (B, N), (B, N) -> (B,).
 
     .. math:: \frac12 \sum_{p \in \{P, Q\}} \sum_j p_j (\log p_j - 10^{-7}), \quad p_j \ge 10^{-7}
     """

@@ -9,12 +9,12 @@ from sts_lightning.losses.base import Loss, cosine_rows, require
 
 
 class ScoreDistillationLoss(Loss):
-    r"""Mean squared difference of the cosine of a pair and the teacher's similarity of it.
+    r"""Mean squared difference of the cosine and the teacher's similarity of a pair.
 
     .. math:: L = \frac1B \sum_i \bigl(\cos(u_i, v_i) - t_i\bigr)^2
 
-    It is `CosineMSELoss` with the teacher's similarity in place of a score; labels, if there are any, are
-    ignored, so that unlabelled pairs serve as well.
+    It is `CosineMSELoss` with the teacher's similarity in place of a score. Labels are ignored, so unlabelled
+    pairs do as well.
 
     Use it with ``auxiliary=teacher`` when pairs have no scores, or in ``loss=mix`` beside a loss that reads
     the scores. `SimilarityDistillationLoss` compares every two sentences of a batch, and learns more from the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,11 @@ from sts_lightning.losses.base import Loss, one_of, positive, require, upcast
 Features = Literal["u_v", "diff", "u_v_diff", "cosine"]
 """Input of a head: [u; v], |u - v|, or [u; v; |u - v|] (STS-Regression, Table 6), or cos(u, v).
 
-With the cosine, which the paper does not have, what is trained is what is evaluated.
+The paper does not have the cosine, with which training optimises the number that is evaluated.
 """
 
 Clamp = Literal["none", "left", "both"]
-"""Ends of the label range that bound a prediction."""
+"""Ends of the label range at which a prediction is clamped."""
 
 
 def pair_features(first: Tensor, second: Tensor, features: Features) -> Tensor:
@@ -31,13 +31,8 @@ def pair_features(first: Tensor, second: Tensor, features: Features) -> Tensor:
 
 
 def features_size(features: Features, dimension: int) -> int:
-    """Return M, the size of `pair_features`: 2 D, D or 3 D, and 1 for the cosine.
-
-    Raises:
-        ValueError: Unknown features.
-    """
-    if features not in get_args(Features):
-        raise ValueError(f"features must be one of {', '.join(get_args(Features))}, got {features!r}.")
+    """Return M, the size of `pair_features`: 2 D, D or 3 D, and 1 for the cosine."""
+    one_of(Features, features=features)
     return 1 if features == "cosine" else {"u_v": 2, "diff": 1, "u_v_diff": 3}[features] * dimension
 
 
@@ -69,9 +64,9 @@ class SiameseRegressionLoss(Loss):
         features: Input of the head: ``u_v``, ``diff``, ``u_v_diff``, or ``cosine``, whose head starts at
             d times the highest label times the cosine.
         spacing: d, the distance of neighbouring nodes, positive.
-        clamp: End nodes that bound a prediction: ``none``; ``both``, as in the paper for the losses with a
-            buffer zone; ``left``, as in its code.
-        official: Floor the labels and cut the gradient of clamped predictions.
+        clamp: End nodes at which a prediction is clamped: ``none``; ``both``, as in the paper for the losses
+            with a buffer zone; ``left``, as in its code.
+        official: Whether to floor the labels and to stop the gradient of clamped predictions.
     """
 
     views = (2,)
@@ -127,7 +122,7 @@ class SiameseRegressionLoss(Loss):
         if self.official:
             return clamped
         # Value of the clamped, gradient of the free prediction: a label elsewhere still pulls it back, and a
-        # label at this end has zero error and thus zero gradient.
+        # label at this end has no error and thus no gradient.
         return prediction + (clamped - prediction).detach()
 
 
@@ -135,21 +130,22 @@ class ZeroZoneLoss(SiameseRegressionLoss):
     """Regression with a penalty that is zero near the label.
 
     Args:
-        dimension: Size of an embedding; see `SiameseRegressionLoss` for this and what is not said here.
+        dimension: Size of an embedding; see `SiameseRegressionLoss` for this and the other arguments.
         top_label: Highest label.
         k: Growth rate of the penalty beyond x0, positive; null for ``default_k``.
         x0: Largest error without penalty, at most half of ``spacing``, where the zones of neighbouring
             labels would begin to overlap.
         features: Input of the head.
         spacing: Distance of neighbouring nodes.
-        clamp: End nodes that bound a prediction.
-        official: Reproduce the paper's code.
+        clamp: End nodes at which a prediction is clamped.
+        official: Whether to reproduce the paper's code.
 
     Raises:
         ValueError: k or x0 is out of range.
     """
 
     default_k = 2.0
+    """The paper's k of Smooth K2 on BERT (Table 2); its x0 is 0.25."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ TEMPERATURE = 0.05
 """Usual temperature of student and teacher."""
 
 Comparison = Literal["kl", "mse"]
-"""How similarities are compared: as distributions over each row, or number by number."""
+"""Comparison of similarities: of the distributions over each row, or number by number."""
 
 
 class SimilarityDistillationLoss(Loss):
@@ -23,15 +23,15 @@ class SimilarityDistillationLoss(Loss):
         \mathrm{KL}\bigl(\sigma(t_i / \tau_t) \,\|\, \sigma(s_i / \tau)\bigr),
         \quad L_{\text{mse}} = \frac{1}{B^2} \sum_{ij} (s_{ij} - t_{ij})^2
 
-    with :math:`s_{ij} = \cos(u_i, v_j)`, t the same of the teacher, and :math:`\sigma` the softmax over j.
+    with :math:`s_{ij} = \cos(u_i, v_j)`, t the teacher's similarities, and :math:`\sigma` the softmax over j.
     The first is the loss of SEED (Fang et al. 2021, arXiv 2101.04731) on a batch instead of a queue; the
     second compares the matrices themselves, in the manner of similarity-preserving distillation (Tung and
-    Mori 2019), which scales each row to unit length first. No sizes need to match, since vectors of student
-    and teacher are never compared. Labels, if there are any, are ignored.
+    Mori 2019), which scales each row to unit length first. Vectors of student and teacher are never compared,
+    so their sizes may differ. Labels are ignored.
 
     Use it with ``auxiliary=teacher`` to train a small encoder on plain sentences or pairs. The listnet form
-    of `RankCSELoss` is the first plus a constant, beside a contrastive loss; `ScoreDistillationLoss` reads
-    the pairs of the data alone.
+    of `RankCSELoss` is the first plus a constant, beside a contrastive loss; `ScoreDistillationLoss` compares
+    only the pairs of the data.
 
     Args:
         comparison: Form of the loss.
@@ -77,6 +77,6 @@ class SimilarityDistillationLoss(Loss):
         teacher = teacher.to(student.dtype)
         if self.comparison == "mse":
             return F.mse_loss(student, teacher)
-        wanted = (teacher / self.teacher_temperature).log_softmax(dim=1)
-        found = (student / self.temperature).log_softmax(dim=1)
-        return F.kl_div(found, wanted, reduction="batchmean", log_target=True)
+        target = (teacher / self.teacher_temperature).log_softmax(dim=1)
+        prediction = (student / self.temperature).log_softmax(dim=1)
+        return F.kl_div(prediction, target, reduction="batchmean", log_target=True)

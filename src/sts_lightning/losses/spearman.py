@@ -52,12 +52,12 @@ class SpearmanLoss(Loss):
 def in_deviations(values: Tensor) -> Tensor:
     """Divide values by their standard deviation, (B,) -> (B,); constant ones become 0, without gradient."""
     variance = values.var(correction=0)
-    constant = variance <= RESOLUTION**2  # but for rounding, which ranks would scale up
+    constant = variance <= RESOLUTION**2  # up to rounding, which the ranks would amplify
     return torch.where(constant, 0.0, values / torch.where(constant, 1.0, variance).sqrt())
 
 
 def soft_ranks(values: Tensor, temperature: float) -> Tensor:
-    """Compute differentiable ranks, (B,) -> (B,); they sum to that of 1 to B at any temperature."""
+    """Compute differentiable ranks, (B,) -> (B,); their sum is that of 1 to B at any temperature."""
     return 0.5 + torch.sigmoid((values[:, None] - values[None, :]) / temperature).sum(dim=1)
 
 

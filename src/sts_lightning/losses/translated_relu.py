@@ -26,6 +26,7 @@ class TranslatedReLULoss(ZeroZoneLoss):
     """
 
     default_k = 2.5
+    """The paper's k of Translated ReLU on BERT (Table 2)."""
 
     def penalty(self, error: Tensor) -> Tensor:
         """Compute the penalty of absolute errors; see `SiameseRegressionLoss.penalty`."""

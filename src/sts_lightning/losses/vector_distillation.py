@@ -15,12 +15,11 @@ class VectorDistillationLoss(Loss):
 
     which is half the squared distance of the normalised vectors, the mean squared error that Reimers and
     Gurevych (2020, arXiv 2004.09813) minimise but for scale. W maps the student's D values to the teacher's;
-    without it, which needs equal sizes, the student's own vectors take the teacher's place. Labels, if there
-    are any, are ignored.
+    without W, which needs equal sizes, the student's vectors are compared as they are. Labels are ignored.
 
     Use it with ``auxiliary=teacher_vectors`` on any text. A vector tells a student more than the similarities
-    of a batch do (`SimilarityDistillationLoss`), at any batch size; but with W the cosines of the student
-    itself are only as good as W is close to a rotation.
+    of a batch (`SimilarityDistillationLoss`), at any batch size; but with W the student's cosines are only as
+    good as W is close to a rotation.
 
     Args:
         teacher_dimension: Size of the teacher's vectors, at least 1, which adds W; null for no W.

@@ -18,8 +18,7 @@ from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import training_chunk_tokens
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.data.collate import Batch, ViewCollator
-from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.senteval_module import SentEvalData
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import values_of
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.text.tokenizer import Prepare, TokenizedBatch
@@ -265,7 +264,7 @@ class Blueprint:
     """
 
     module: STSModule
-    data: SentenceDataModule
+    data: DataModule
     depth: int | None
     notes: tuple[str, ...]
 
@@ -325,7 +324,7 @@ class Workload:
 def measure(
     cfg: DictConfig,
     module: STSModule,
-    data: SentenceDataModule,
+    data: DataModule,
     prepare: Callable[[SentenceEncoder, bool], Prepare],
 ) -> Workload:
     """Count the steps and tokens of a run.
@@ -353,7 +352,7 @@ def measure(
         row = SENTENCE_TOKENS + encoder.tokenizer.added
         padded = kept = float(rows * row)
         pairs = DEV_PAIRS
-        sentences = REPORT_SENTENCES if final and isinstance(data, SentEvalData) else DEV_SENTENCES
+        sentences = REPORT_SENTENCES if final else DEV_SENTENCES
         notes: tuple[str, ...] = (
             f"{examples:,} examples as published, of about {row} tokens; the data is not here",
         )

@@ -1,1 +1,1 @@
-"""Regularization terms: embeddings in, a scalar to add to the loss out."""
+"""Regularizers: embeddings in, a scalar to add to the loss out."""

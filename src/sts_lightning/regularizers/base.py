@@ -12,12 +12,12 @@ class Regularizer(nn.Module, ABC):
 
     @property
     def least_views(self) -> int:
-        """Return the number of views that the term reads at least."""
+        """Return the smallest number of views that the term can read."""
         return 1
 
     @property
     def needs_phases(self) -> bool:
-        """Return whether a `RankMonitor` has to find the phases of training for the term."""
+        """Return whether the term needs a `RankMonitor` to detect the phases of training."""
         return False
 
     @abstractmethod

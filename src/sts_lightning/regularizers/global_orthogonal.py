@@ -1,4 +1,4 @@
-"""Global orthogonal regularization: sentences that do not match are as good as orthogonal."""
+"""Global orthogonal regularization: sentences that do not match become nearly orthogonal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class GlobalOrthogonal(Regularizer):
     have mean cosine 0 and mean squared cosine 1/D; the term draws the batch towards these. It is 0 on a batch
     of one row.
 
-    Use it when embeddings crowd in a cone, or are to be quantised. It adds to any loss, also on scored pairs,
-    where the sentences of other rows are unrelated. `RankReduction` acts the other way.
+    Use it when embeddings crowd in a cone, or will be quantised. It can be added to any loss, also on scored
+    pairs, where the sentences of other rows are unrelated. `RankReduction` acts in the opposite direction.
 
     Args:
         coefficient: alpha, not negative.
@@ -50,10 +50,10 @@ class GlobalOrthogonal(Regularizer):
         """Compute the term of embeddings (V, B, D), V at least 2, at least in float32."""
         vectors = views if views.dtype == torch.float64 else views.float()
         size, dimension = vectors.shape[1:]
-        if size == 1:
+        if size == 1:  # no cosines; this 0 has a gradient, and a NaN stays a NaN
             return 0 * vectors.sum()
         first, second = F.normalize(vectors[0], dim=-1), F.normalize(vectors[1], dim=-1)
-        own = torch.eye(size, dtype=torch.bool, device=vectors.device)
-        cosines = (first @ second.T)[~own]
+        matching = torch.eye(size, dtype=torch.bool, device=vectors.device)
+        cosines = (first @ second.T)[~matching]
         mean, square = cosines.mean(), cosines.square().mean()
         return self.coefficient * (mean.square() + F.relu(square - 1 / dimension))

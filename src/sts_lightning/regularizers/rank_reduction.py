@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from sts_lightning.losses.base import check, one_of
 from sts_lightning.regularizers.base import Regularizer
 
-Which = Literal["first", "second", "both", "each"]
-"""Rows to read: those of the first view, of the second, of both together, or of each separately."""
+Rows = Literal["first", "second", "both", "each"]
+"""Rows of the matrix: those of the first view, of the second, of both together, or of each separately."""
 
 Direction = Literal["decrease", "increase", "none"]
 
@@ -36,13 +36,13 @@ class RankReduction(Regularizer):
     The direction can differ between phase 1 (the rank rises) and phase 2 (it falls) of training, as in the
     paper's Table 1; `RankMonitor` detects the switch during training and sets ``phase``.
 
-    Use it when contrastive training leaves embeddings of higher rank than the task needs. It adds to any
-    loss, and its coefficient is tuned on dev data. `GlobalOrthogonal` acts the other way: it spreads the
-    embeddings out.
+    Use it when contrastive training leaves embeddings of higher rank than the task needs. It can be added to
+    any loss; tune its coefficient on dev data. `GlobalOrthogonal` acts in the opposite direction: it spreads
+    the embeddings out.
 
     Args:
         coefficient: gamma, not negative. The paper uses 1e-3 for most models, and 1e-4 to 3e-3.
-        views: Rows to read.
+        views: Rows of Z.
         phase1: Direction while the rank rises.
         phase2: Direction after its peak.
 
@@ -59,23 +59,23 @@ class RankReduction(Regularizer):
     def __init__(
         self,
         coefficient: float = 1e-3,
-        views: Which = "both",
+        views: Rows = "both",
         phase1: Direction = "decrease",
         phase2: Direction = "decrease",
     ) -> None:
         super().__init__()
         must = "be finite and not negative; to raise the rank, set phase1=increase and phase2=increase"
         check(0 <= coefficient < math.inf, must, coefficient=coefficient)
-        one_of(Which, views=views)
+        one_of(Rows, views=views)
         one_of(Direction, phase1=phase1, phase2=phase2)
         self.coefficient = coefficient
-        self.views: Which = views
+        self.views: Rows = views
         self.directions = (phase1, phase2)
         self.register_buffer("phase", torch.ones((), dtype=torch.int64))
 
     @property
     def least_views(self) -> int:
-        """Return the number of views from which the rows come."""
+        """Return the number of views that have the rows."""
         return 1 if self.views in ("first", "both") else 2
 
     @property
@@ -89,26 +89,26 @@ class RankReduction(Regularizer):
         if sign == 0 or self.coefficient == 0:
             return views.new_zeros((), dtype=torch.float32)
         if self.views == "both":
-            parts = [views[:2].flatten(0, 1)]
+            matrices = [views[:2].flatten(0, 1)]
         elif self.views == "each":
-            parts = list(views[:2])
+            matrices = list(views[:2])
         else:
-            parts = [views[0 if self.views == "first" else 1]]
-        entropy = torch.stack([von_neumann_entropy(part) for part in parts]).mean()
+            matrices = [views[0 if self.views == "first" else 1]]
+        entropy = torch.stack([von_neumann_entropy(vectors) for vectors in matrices]).mean()
         return sign * self.coefficient * entropy
 
 
 def von_neumann_entropy(vectors: Tensor) -> Tensor:
     """Compute the entropy of the eigenvalues of Z^T Z / N, rows Z of unit length: (N, D) -> scalar.
 
-    The entropy lies in [0, log min(N, D)]. The eigenvalues are those of the smaller of the two Gram matrices,
-    in float64; eigenvalues that are zero up to rounding are left out, since they contribute nothing to
-    entropy or gradient.
+    The entropy lies in [0, log min(N, D)]. The eigenvalues are computed from the smaller of the two Gram
+    matrices, in float64.
     """
     unit = F.normalize(vectors.double(), dim=-1)
     size, dimension = unit.shape
     gram = (unit @ unit.T if size <= dimension else unit.T @ unit) / size
     eigenvalues = torch.linalg.eigvalsh(gram)
+    # Eigenvalues that are 0 up to rounding have no entropy, but their logarithm has an infinite gradient.
     zero = eigenvalues <= 1e-12
     safe = torch.where(zero, 1.0, eigenvalues)
     entropy = -torch.where(zero, 0.0, safe * safe.log()).sum()

@@ -15,21 +15,15 @@ from sts_lightning.config.build import takes
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.ceiling import ceiling
-from sts_lightning.evaluation.leaks import clean_average, published_leaks
+from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
 from sts_lightning.reproduce.plan import Cell, Planned, Table
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.metrics import TrainedOn
+from sts_lightning.runs.metrics import MODEL_SETTINGS, UNKNOWN, TrainedOn, evaluation_text, in_words
 from sts_lightning.runs.predictions import comparable_predictions
 
-UNKNOWN = "unknown"
-"""Value of what a run does not state."""
-
 UNTRAINED = "not trained"
-
-MODEL_SETTINGS = ("max_length", "precision", "quantization")
-"""Settings that a table states of the evaluation and of the training."""
 
 DEV_SETS = {"stsb": "STS-B dev", "stsb_clean": "STS-B dev without test pairs", "suite": "dev suite"}
 """Values of `DevSet` in words."""
@@ -185,7 +179,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
             predictions = _readable(problems, comparable_predictions, run.results)
             if predictions is not None:
                 system.predictions.append(predictions)
-                clean = clean_average(predictions, published_leaks())
+                clean = leak_free_average(predictions, published_leaks())
                 system.clean += [] if clean is None else [clean]
         history = _readable(problems, RunFolder.history, run.results)
         watched = [step for step in history or () if "rank/energy" in step]
@@ -270,23 +264,12 @@ def rank_summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]
     }
 
 
-def evaluation_text(details: Mapping[str, Any]) -> str:
-    """Return in words what evaluation did: the text that was read, precision and quantisation.
-
-    Args:
-        details: Further entries of the run's metrics.
-    """
-    text = details.get("senteval_text")
-    found = "" if text is None else f"senteval_text={text}, "
-    return found + _in_words(details, "text_edit", *MODEL_SETTINGS)
-
-
 def _settings(details: Mapping[str, Any]) -> dict[str, str]:
     evaluation, training = evaluation_text(details), details.get("training", {})
     if training is None:
         return {"evaluation": evaluation, "training": UNTRAINED, "seed": UNTRAINED}
     seed = str(details.get("seed", UNKNOWN))
-    return {"evaluation": evaluation, "training": _in_words(training, *MODEL_SETTINGS), "seed": seed}
+    return {"evaluation": evaluation, "training": in_words(training, *MODEL_SETTINGS), "seed": seed}
 
 
 def selection_text(settings: Mapping[str, Any]) -> str:
@@ -305,8 +288,3 @@ def selection_text(settings: Mapping[str, Any]) -> str:
     if data.get("dev_fraction") is not None:
         return f"{100 * data['dev_fraction']:g} % of the training pairs"
     return f"dev pairs of {str(data.get('_target_', UNKNOWN)).rpartition('.')[2]}"
-
-
-def _in_words(values: Mapping[str, Any], *keys: str) -> str:
-    shown = ((key, values.get(key, UNKNOWN)) for key in keys)
-    return ", ".join(f"{key}={'no limit' if value is None else value}" for key, value in shown)

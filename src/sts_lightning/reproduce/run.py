@@ -14,10 +14,17 @@ from omegaconf.errors import OmegaConfBaseException
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job, compose_train, explain
 from sts_lightning.core.conf_folders import command_line, files_of
-from sts_lightning.core.errors import CheckpointError, ConfigError, FailedJobsError, RunningElsewhereError
+from sts_lightning.core.errors import (
+    CheckpointError,
+    ConfigError,
+    FailedJobsError,
+    RunningElsewhereError,
+    UserError,
+)
 from sts_lightning.core.text import counted
-from sts_lightning.reproduce.plan import VARYING, Planned, Table
+from sts_lightning.reproduce.plan import VARYING, Planned, Table, open_table
 from sts_lightning.reproduce.spec import CITED, RUNS, load_spec
+from sts_lightning.reproduce.tables import write_report
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.sweep.job import Job
 from sts_lightning.sweep.job_list import print_line, print_run
@@ -28,18 +35,25 @@ RunJobs = Callable[[Sequence[Job]], None]
 """Function that runs jobs and stores the outcome in each; raises `FailedJobsError` if some failed."""
 
 
-def reproduce(table: Table, launcher: str, settings: Sequence[str]) -> bool:
-    """Run the remaining runs of a table and return whether all of them have finished.
+def reproduce(
+    name: str, model: str | None, root: Path, launcher: str, settings: Sequence[str], resamples: int
+) -> None:
+    """Run what is left of a table, and report it.
 
     Args:
-        table: Table to run.
+        name: See `open_table`.
+        model: See `open_table`.
+        root: See `open_table`.
         launcher: See `open_launcher`.
         settings: See `open_launcher`.
+        resamples: Number of bootstrap resamples.
 
     Raises:
         ConfigError: The runs need GPUs and none is visible, or a setting is unknown.
         InterruptedRunError: The user stopped the runs.
+        UserError: Some have not finished.
     """
+    table = open_table(name, model, root)
     begun = any(run.done for group, _ in groups(table) for run in group)
     if launcher == "process" and table.needs.gpus and not begun:
         import torch  # not needed for a report
@@ -49,7 +63,12 @@ def reproduce(table: Table, launcher: str, settings: Sequence[str]) -> bool:
                 f"each run of this table needs {table.needs}, and no GPU is visible. --model minilm runs the "
                 "same rows at a small scale, and `reproduce plan` in place of `reproduce` shows the runs."
             )
-    return run_table(table, open_launcher(table, launcher, settings))
+    finished = run_table(table, open_launcher(table, launcher, settings))
+    write_report(table, name, resamples)
+    if not finished:
+        raise UserError(
+            "some runs have not finished; the messages above name them.", hint="The same command continues."
+        )
 
 
 def open_launcher(table: Table, name: str, settings: Sequence[str]) -> RunJobs:
@@ -140,16 +159,21 @@ def list_tables() -> None:
         count = sum(len(spec.seeds) if spec.rows[cell.row].trains else 1 for cell in cells)
         of = f" of {', '.join(spec.models)}" if spec.models else ""
         runs = f"{counted(count, 'run')}{of}; each: {spec.needs}"
-        print_line(f"{name:22}{spec.title}")
         shown = "; ".join(name for name, row in spec.rows.items() if row.shown)
         cited = (f"{CITED}: {name} ({spec.why[name]})" for name in spec.published.get(CITED, {}))
-        for line in (runs, f"{RUNS}: {shown}", *cited):
-            print_line(f"{'':22}{line}", style="dim")
+        print_entry(name, spec.title, (runs, f"{RUNS}: {shown}", *cited))
     scales = ", ".join(files_of("reproduce/scale"))
     print_line(
         "\nsts-lightning reproduce plan TABLE shows the runs, --model MODEL has the rows at a small "
         f"scale ({scales}).\n"
     )
+
+
+def print_entry(name: str, title: str, lines: Iterable[str]) -> None:
+    """Print a table or figure in a list: its name and title, and lines below."""
+    print_line(f"{name:22}{title}")
+    for line in lines:
+        print_line(f"{'':22}{line}", style="dim")
 
 
 def print_plan(table: Table, jobs: int | None, card: str | None) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import logging
 import math
 import os
 import statistics
@@ -12,12 +15,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sts_lightning.config.check import flat
+from omegaconf import OmegaConf
+from rich.console import Console
+from rich.table import Table
+
+from sts_lightning.config.build import takes
+from sts_lightning.config.check import flat, shown
 from sts_lightning.config.identity import without_volatile
 from sts_lightning.config.trust import stage_folders
 from sts_lightning.core.errors import CheckpointError, UserError
-from sts_lightning.runs.folder import RunFolder, State
-from sts_lightning.runs.metrics import RunMetrics
+from sts_lightning.core.files import write_atomic
+from sts_lightning.core.text import counted
+from sts_lightning.data.files import short_names
+from sts_lightning.runs.folder import RunFolder, State, check_distinct
+from sts_lightning.runs.metrics import RunMetrics, evaluation_text
+
+log = logging.getLogger(__name__)
 
 Settings = Mapping[str, Any]
 """Values by dotted key."""
@@ -256,13 +269,6 @@ def _as_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def shown(value: Any) -> str:
-    """Return a value as it is written on the command line."""
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def sort_groups(groups: Sequence[Group], column: str | None, scores: Sequence[str]) -> list[Group]:
     """Return groups with the highest score or the lowest cost first, those without a value last.
 
@@ -280,3 +286,135 @@ def sort_groups(groups: Sequence[Group], column: str | None, scores: Sequence[st
     by = column or ("average" if "average" in scores else "dev")
     sign = 1 if by in COST else -1
     return sorted(groups, key=lambda group: math.inf if (mean := group.mean(by)) is None else sign * mean)
+
+
+def fits(settings: Settings, conditions: Sequence[str]) -> bool:
+    """Return whether a run has settings given as ``KEY=VALUE``; a class may be given by its name alone.
+
+    Raises:
+        UserError: A condition is something else.
+    """
+    for condition in conditions:
+        key, equals, value = condition.partition("=")
+        if not equals:
+            raise UserError(f"--where {condition}: expected KEY=VALUE, such as optim.lr=5e-5.")
+        found = [settings[name] for name in (key, f"{key}._target_") if name in settings]
+        if not any(_same(one, value) for one in found):
+            return False
+    return True
+
+
+def _same(value: Any, text: str) -> bool:
+    wanted = OmegaConf.from_dotlist([f"value={text}"]).value
+    return bool(value == wanted) or str(value) == text or str(value).rpartition(".")[2] == text
+
+
+def best_on_dev(runs: Sequence[ListedRun]) -> ListedRun:
+    """Return the run with the best dev score.
+
+    Raises:
+        UserError: None has one, or they are of different dev pairs.
+    """
+    scored = [(one.metrics.scores["dev"], one) for one in runs if one.metrics and "dev" in one.metrics.scores]
+    if not scored:
+        raise UserError("no run has finished with a dev score.")
+    kinds = sorted({str(_dev_pairs(one.settings)) for _, one in scored})
+    if len(kinds) > 1:
+        raise UserError(
+            f"--best would compare scores on different dev pairs ({', '.join(kinds)}).",
+            hint="Choose runs by --where, as in --where dev=stsb.",
+        )
+    return max(scored, key=lambda pair: pair[0])[1]
+
+
+def _dev_pairs(settings: Settings) -> object:
+    """Return what decides the dev pairs of a run: a file, the choice ``dev``, or else the training data."""
+    own = " ".join(str(settings[key]) for key in ("data._target_", "path") if settings.get(key))
+    shared = settings.get("dev") if takes(settings.get("data._target_"), "dev") else own
+    return settings.get("data.dev_path") or shared
+
+
+def print_groups(groups: Sequence[Group], scores: Sequence[str], folder: Path) -> None:
+    """Print a row for each group."""
+    main = [name for name in ("dev", "average", "rank") if name in scores] or list(scores[:1])
+    table = Table(
+        title=f"{counted(sum(len(group.runs) for group in groups), 'run')} in {folder}", title_justify="left"
+    )
+    all_finished = all(group.state == "finished" for group in groups)
+    for heading in ("run", "settings", "seeds") if all_finished else ("run", "settings", "state", "seeds"):
+        table.add_column(heading, overflow="fold")
+    for heading in (*main, *COST):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for group in groups:
+        state = [] if all_finished else [group.state]
+        row = [group.name(folder), group.settings_text, *state, " ".join(map(str, group.seeds))]
+        table.add_row(*row, *(group.cell(name) or "-" for name in (*main, *COST)))
+    width = None if Console().is_terminal else 160
+    Console(width=width, markup=False, emoji=False).print(table)  # settings contain brackets
+
+
+def write_csv(path: Path, groups: Sequence[Group], scores: Sequence[str]) -> None:
+    """Write a row for each group, with all that distinguishes it, means and deviations."""
+    keys = list(dict.fromkeys(key for group in groups for key in group.settings))
+    columns = [*scores, *COST]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    heads = [head for name in columns for head in (name, f"{name} std")]
+    writer.writerow(["run", "runs", "state", "seeds", *keys, *heads])
+    for group in groups:
+        cells = [cell for name in columns for cell in (group.mean(name), group.deviation(name))]
+        settings = [group.settings.get(key, "") for key in keys]
+        first = str(group.runs[0].folder.path)
+        seeds = " ".join(map(str, group.seeds))
+        writer.writerow([first, len(group.runs), group.state, seeds, *settings, *cells])
+    write_atomic(path, text.getvalue())
+
+
+def mean_scores(folders: Sequence[Path]) -> dict[str, dict[str, float]]:
+    """Return the scores of runs by name, then their mean and sample standard deviation.
+
+    Raises:
+        UserError: There are fewer than two, or they were not evaluated alike.
+    """
+    if len(folders) < 2:
+        raise UserError("name at least two run folders.")
+    check_distinct(folders)
+    names = short_names(map(str, folders))
+    names |= {path: str(Path(path).resolve()) for path, name in names.items() if name in ("mean", "std")}
+    found = {names[str(folder)]: RunFolder(folder).last_stage() for folder in folders}
+    metrics = {name: run.metrics() for name, run in found.items()}
+    rows = {name: one.scores for name, one in metrics.items()}
+    if len({frozenset(row) for row in rows.values()}) > 1:
+        tasks = "; ".join(f"{name}: {', '.join(row)}" for name, row in rows.items())
+        raise UserError(f"the runs were reported on different tasks ({tasks}).")
+    how = {
+        name: f"aggregate={one.aggregate}, {evaluation_text(one.details)}" for name, one in metrics.items()
+    }
+    if len(set(how.values())) > 1:
+        ways = "; ".join(f"{name}: {way}" for name, way in how.items())
+        raise UserError(
+            f"the runs were evaluated differently ({ways}).", hint="Evaluate them alike with eval.py."
+        )
+    _warn_of_repeats(found)
+    return rows | summarise(list(rows.values()))
+
+
+def _warn_of_repeats(runs: Mapping[str, RunFolder]) -> None:
+    """Say which runs have one seed: repeats of a run, which deviate less than runs of several seeds."""
+    names: dict[object, list[str]] = {}
+    for name, run in runs.items():
+        seed = run.complete_settings().get("seed") if run.config_file.is_file() else None
+        if seed is not None:
+            names.setdefault(seed, []).append(name)
+    for seed, of_seed in names.items():
+        if len(of_seed) > 1:
+            log.warning("WARNING: %s have the same seed, %s; std is over seeds.", " and ".join(of_seed), seed)
+
+
+def summarise(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return mean and sample standard deviation of each score over at least two runs."""
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return {
+        "mean": {name: statistics.mean(values) for name, values in columns.items()},
+        "std": {name: statistics.stdev(values) for name, values in columns.items()},
+    }

@@ -1,11 +1,15 @@
-"""Results of a run, as stored in metrics.json."""
+"""Results of a run, as stored in metrics.json, and what they were made with."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import platform
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import (
     Annotated,
@@ -243,3 +247,87 @@ def _check_scores(values: Mapping[str, Any]) -> None:
     for name, task in (test or {"tasks": {}})["tasks"].items():
         if not {"spearman", "score"} & task.keys():
             raise ValueError(f"test.tasks.{name} lacks spearman")
+
+
+UNKNOWN = "unknown"
+"""Value of what a run does not state."""
+
+MODEL_SETTINGS = ("max_length", "precision", "quantization")
+"""Settings that a table states of the evaluation and of the training."""
+
+
+def evaluation_text(details: Mapping[str, Any]) -> str:
+    """Return in words what evaluation did: the text that was read, precision and quantisation.
+
+    Args:
+        details: Further entries of the run's metrics.
+    """
+    text = details.get("senteval_text")
+    found = "" if text is None else f"senteval_text={text}, "
+    return found + in_words(details, "text_edit", *MODEL_SETTINGS)
+
+
+def in_words(values: Mapping[str, Any], *keys: str) -> str:
+    """Return settings as ``KEY=VALUE``; those that are not known are `UNKNOWN`."""
+    shown = ((key, values.get(key, UNKNOWN)) for key in keys)
+    return ", ".join(f"{key}={'no limit' if value is None else value}" for key, value in shown)
+
+
+PACKAGES = (
+    "sts-lightning",
+    "torch",
+    "lightning",
+    "transformers",
+    "tokenizers",
+    "peft",
+    "bitsandbytes",
+    "datasets",
+    "scipy",
+    "numpy",
+)
+
+
+def peak_memory() -> dict[str, int]:
+    """Return the peak resident memory of the process and peak allocated memory of the GPU, in bytes."""
+    import torch  # not needed by a sweep, which starts other processes
+
+    peak = {}
+    if sys.platform != "win32":
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak["host"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    if torch.cuda.is_available():
+        peak["cuda"] = torch.cuda.max_memory_allocated()
+    return peak
+
+
+def environment() -> dict[str, Any]:
+    """Return versions, commit and platform, stored with the metrics of a run."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {"versions": versions, "git_commit": _git_commit(), "platform": platform.platform()}
+
+
+def _git_commit() -> str | None:
+    """Return the commit of the code, with ``+changes`` if files differ; None outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=False
+            )
+        except OSError:
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    # A site-packages folder may lie inside the checkout of another project.
+    if git("ls-files", "--error-unmatch", __file__) is None:
+        return None
+    commit = git("rev-parse", "HEAD")
+    return f"{commit}+changes" if commit and git("status", "--porcelain", "--untracked-files=no") else commit

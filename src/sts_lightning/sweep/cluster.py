@@ -1,23 +1,27 @@
 """Sweeps beyond one machine: jobs submitted to SLURM through submitit, or to a Ray cluster.
 
 A shared file system is required. A job runs in the working directory of the sweep, with the same Python, and
-its run folder is that of a local sweep, so that local and cluster sweeps resume each other's runs.
+its run folder is that of a local sweep, so that local and cluster sweeps resume each other's runs. Cores,
+memory, time limit and partition: ``conf/hydra/launcher/slurm.yaml`` and ``ray.yaml``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import logging
+import math
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from sts_lightning.core.errors import ConfigError, UserError
-from sts_lightning.core.signals import take_back
+from sts_lightning.core.signals import listen_again
 from sts_lightning.sweep.gpu_pool import gpus_for
 from sts_lightning.sweep.job import (
     FAILED,
@@ -33,7 +37,13 @@ from sts_lightning.sweep.job import (
 from sts_lightning.sweep.overview import conclude, interrupted, overview, report_job
 
 POLL = 1.0
-"""Seconds between two queries of the cluster."""
+"""Seconds between two queries of the jobs."""
+
+SQUEUE_POLL = 10.0
+"""Seconds between two calls of squeue; SLURM's manual asks not to call it in a tight loop."""
+
+FILE_DELAY = 15.0
+"""Seconds after which a file that a job has written must be seen on a shared file system."""
 
 
 class Handle(Protocol):
@@ -57,12 +67,7 @@ class Handle(Protocol):
 
 
 class RemoteJob:
-    """A job as a picklable function, which runs it as a process in the working directory of the sweep.
-
-    Args:
-        job: The job.
-        timeout_minutes: Time limit, after which the job is killed; None: no limit.
-    """
+    """A job as a picklable function, which runs it as a process in the working directory of the sweep."""
 
     def __init__(self, job: Job, timeout_minutes: float | None = None) -> None:
         self.job = dataclasses.replace(job, process=None)
@@ -72,7 +77,10 @@ class RemoteJob:
     def __call__(self) -> Job:
         """Run the job and return it with its outcome."""
         os.chdir(self.folder)
-        run_job(self.job, Resources({}), self.timeout_minutes)
+        try:
+            run_job(self.job, Resources({}), self.timeout_minutes)
+        except KeyboardInterrupt:  # Ray cancels the job, which saves its state first
+            self._stop()
         return dataclasses.replace(self.job, process=None)
 
     def checkpoint(self) -> Any:
@@ -83,15 +91,18 @@ class RemoteJob:
         """
         from submitit.helpers import DelayedSubmission
 
-        signal_job(self.job, signal.SIGTERM)
-        wait_for_exit(self.job, PATIENCE)
+        self._stop()
         again = RemoteJob(self.job, self.timeout_minutes)
         again.folder = self.folder
         return DelayedSubmission(again)
 
+    def _stop(self) -> None:
+        signal_job(self.job, signal.SIGTERM)
+        wait_for_exit(self.job, PATIENCE)
+
 
 def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = None) -> None:
-    """Wait until all submitted jobs have ended; Ctrl-C cancels them.
+    """Wait until all submitted jobs have ended; Ctrl-C cancels them and waits until they have saved.
 
     Args:
         jobs: Jobs of the sweep, updated in place.
@@ -118,6 +129,10 @@ def watch(jobs: Sequence[Job], handles: Sequence[Handle], at_once: int | None = 
     except KeyboardInterrupt as error:
         for handle in left.values():
             handle.cancel()
+        deadline = time.monotonic() + PATIENCE
+        with contextlib.suppress(KeyboardInterrupt):  # once more: do not wait until they have saved
+            while time.monotonic() < deadline and any(h.state() != "done" for h in left.values()):
+                time.sleep(POLL)
         raise interrupted(jobs, error) from None
     conclude(jobs, workers)
 
@@ -156,10 +171,11 @@ def submit_to_slurm(
         **parameters: Parameters of submitit's executor, such as ``timeout_min`` or ``slurm_partition``.
 
     Raises:
-        ConfigError: submitit is not installed, there is no SLURM, or a parameter is unknown.
+        ConfigError: submitit is not installed, there is no SLURM, or it rejects a parameter.
     """
     try:
         import submitit
+        from submitit.core.utils import FailedJobError
     except ImportError as error:
         raise ConfigError(
             "hydra/launcher=slurm needs submitit: pip install 'sts-lightning[slurm]'."
@@ -175,6 +191,7 @@ def submit_to_slurm(
         needs = needed[job.folder]
         return len(needs), _slurm_gpus(job, gpus_per_job), needs  # a stage needs fewer than what needs it
 
+    queue = _SlurmQueue()
     handles: dict[Path, _SlurmHandle] = {}
     for (_, gpus, needs), array in itertools.groupby(sorted(jobs, key=array_of), array_of):
         wanted = {**parameters, **({"gpus_per_node": gpus} if gpus else {})}  # some reject 0
@@ -188,10 +205,16 @@ def submit_to_slurm(
             executor.update_parameters(**wanted)
         except (RuntimeError, NameError, ValueError, TypeError) as error:
             raise ConfigError(f"hydra.launcher: {error}") from error
-        own = list(array)
-        with executor.batch():
-            submitted = [executor.submit(RemoteJob(job)) for job in own]
-        handles |= {job.folder: _SlurmHandle(one) for job, one in zip(own, submitted, strict=True)}
+        array_jobs = list(array)
+        try:
+            with executor.batch():
+                submitted = [executor.submit(RemoteJob(job)) for job in array_jobs]
+        except FailedJobError as error:  # sbatch says why: no such partition, no GPUs, no account
+            for handle in handles.values():
+                handle.cancel()
+            raise ConfigError(f"hydra.launcher: {' '.join(str(error).split())}") from error
+        for job, slurm_job in zip(array_jobs, submitted, strict=True):
+            handles[job.folder] = _SlurmHandle(slurm_job, queue)
     return [handles[job.folder] for job in jobs]
 
 
@@ -204,27 +227,63 @@ def _slurm_gpus(job: Job, per_job: int | None) -> int:
     return gpus_for(job.demand, per_job if per_job is not None else max(job.demand.gpus, 0), per_job)
 
 
+class _SlurmQueue:
+    """This user's jobs in SLURM's queue.
+
+    submitit asks sacct instead, which fails on a cluster without accounting: a job that is cancelled there
+    would be waited for without end. submitit also takes a job that has stored a result as ended, although
+    SLURM queues a preempted job again, which then resumes.
+    """
+
+    COMMAND = ("squeue", "--me", "--noheader", "--array", "--format=%i %T")
+    STATES = "--states=PENDING,RUNNING,SUSPENDED,COMPLETING"  # the default, which a variable may change
+
+    def __init__(self) -> None:
+        self._states: dict[str, str] | None = None
+        self._asked = -SQUEUE_POLL  # of a clock that starts at 0
+
+    def state(self, number: str) -> State:
+        """Return ``queued`` or ``running``; ``done`` if the job is no longer listed."""
+        if time.monotonic() >= self._asked + SQUEUE_POLL:
+            self._asked = time.monotonic()
+            done = subprocess.run([*self.COMMAND, self.STATES], capture_output=True, text=True, check=False)
+            if done.returncode == 0:  # else the controller does not answer, and the last answer stays
+                self._states = dict(map(str.split, done.stdout.splitlines()))
+        if self._states is None:
+            return "queued"
+        state = self._states.get(number)
+        return "done" if state is None else "queued" if state == "PENDING" else "running"
+
+
 class _SlurmHandle:
-    def __init__(self, job: Any) -> None:
+    def __init__(self, job: Any, queue: _SlurmQueue) -> None:
         self.job = job
+        self.queue = queue
+        self._ended: float | None = None
 
     def state(self) -> State:
-        if self.job.done():
-            return "done"
-        return "running" if self.job.state == "RUNNING" else "queued"
+        state = self.queue.state(self.job.job_id)
+        if state != "done":
+            self._ended = None
+            return state
+        self._ended = self._ended or time.monotonic()
+        late = time.monotonic() > self._ended + FILE_DELAY
+        return "done" if late or self.job.paths.result_pickle.exists() else "running"
 
     def result(self) -> Job:
-        from submitit.core.utils import FailedJobError, UncompletedJobError
+        from submitit.core.utils import FailedJobError
 
+        if not self.job.paths.result_pickle.exists():
+            printed = (self.job.stderr() or "it was cancelled, or its node failed").strip().splitlines()
+            raise UserError(f"SLURM job {self.job.job_id} ended without a result: {printed[-1]}")
         try:
-            found: Job = self.job.result()
-        except (FailedJobError, UncompletedJobError) as error:
-            lines = str(error).strip().splitlines()
-            raise UserError(f"SLURM job {self.job.job_id}, {self.job.state}: {lines[-1]}") from error
-        return found
+            returned: Job = self.job.result()
+        except FailedJobError as error:
+            raise UserError(f"SLURM job {self.job.job_id}: {str(error).strip().splitlines()[-1]}") from error
+        return returned
 
     def cancel(self) -> None:
-        self.job.cancel()
+        self.job.cancel(check=False)
 
 
 def submit_to_ray(
@@ -256,7 +315,7 @@ def submit_to_ray(
     if not ray.is_initialized():
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
-            take_back()  # Ray's own handler of SIGTERM would end the sweep without cancelling its jobs
+            listen_again()  # Ray's own handler of SIGTERM would end the sweep without cancelling its jobs
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ConfigError(f"hydra.launcher.address={address}: {str(error).splitlines()[0]}") from error
     room: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
@@ -277,7 +336,8 @@ def submit_to_ray(
     references: dict[Path, Any] = {}
     for job, count in zip(jobs, gpus, strict=True):
         stages = [references[need] for need in job.needs if need in references]  # Ray waits for arguments
-        remote = RemoteJob(job, timeout_minutes)
+        # Ray's interrupt reaches Python between two looks at a process with a limit, never in a wait without.
+        remote = RemoteJob(job, timeout_minutes or math.inf)
         references[job.folder] = task.options(num_gpus=count).remote(remote, threads, *stages)
     return [_RayHandle(references[job.folder]) for job in jobs]
 
@@ -296,12 +356,12 @@ class _RayHandle:
         import ray
 
         try:
-            found: Job = ray.get(self.reference)
+            returned: Job = ray.get(self.reference)
         except ray.exceptions.RayError as error:
             raise UserError(f"Ray: {str(error).strip().splitlines()[-1]}") from error
-        return found
+        return returned
 
     def cancel(self) -> None:
         import ray
 
-        ray.cancel(self.reference, force=True)
+        ray.cancel(self.reference)  # by force, Ray would kill the processes of the job too

@@ -1,4 +1,7 @@
-"""GPUs and cores: the demand of jobs, and the pool of one machine."""
+"""GPUs and cores: the demand of jobs, and the pool of this machine.
+
+What a job gets on a cluster is set in ``conf/hydra/launcher/slurm.yaml`` and ``ray.yaml``.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,7 @@ from sts_lightning.sweep.job import Demand, Job, Resources
 
 
 def demand_of(cfg: DictConfig) -> Demand:
-    """Return the GPUs requested by a composed configuration.
-
-    Args:
-        cfg: Configuration of ``train.py`` or ``eval.py``.
+    """Return the GPUs requested by a composed configuration of ``train.py`` or ``eval.py``.
 
     Raises:
         ConfigError: The configuration asks for several machines.
@@ -37,9 +37,9 @@ def demand_of(cfg: DictConfig) -> Demand:
 
 def largest(demands: Iterable[Demand]) -> Demand:
     """Return the demand that satisfies each of several, of which at most one runs at a time."""
-    found = list(demands)
-    gpus = [demand.gpus for demand in found]
-    return Demand(-1 if -1 in gpus else max(gpus, default=0), any(demand.required for demand in found))
+    several = list(demands)
+    gpus = [demand.gpus for demand in several]
+    return Demand(-1 if -1 in gpus else max(gpus, default=0), any(demand.required for demand in several))
 
 
 def gpus_for(demand: Demand, available: int, per_job: int | None = None) -> int:

@@ -58,19 +58,15 @@ class Grid:
             return compose("train", list(overrides), return_hydra_config=True)
 
         @functools.cache
-        def without_hydra(overrides: tuple[str, ...]) -> DictConfig:
-            return _own(with_hydra(overrides))
+        def stage(overrides: tuple[str, ...]) -> DictConfig:
+            return _without_hydra(with_hydra(overrides))
 
         # Jobs have stages in common, and composing one takes a third of a second.
         self._whole: Compose = lambda overrides: with_hydra(tuple(overrides))
-        self._stage: Compose = lambda overrides: without_hydra(tuple(overrides))
+        self._stage: Compose = lambda overrides: stage(tuple(overrides))
 
     def add(self, number: int, overrides: Sequence[str]) -> Job:
         """Compose a job.
-
-        Args:
-            number: Index in the sweep.
-            overrides: Command-line overrides.
 
         Returns:
             The job; that of an earlier call if the configuration is the same.
@@ -78,14 +74,14 @@ class Grid:
         Raises:
             ConfigError: The configuration is wrong; the message names the job.
         """
-        own = tuple(filter_overrides(overrides))
-        with named(own):
+        typed = tuple(filter_overrides(overrides))
+        with named(typed):
             composed = self.compose_job(list(overrides), number)
             folder = job_folder(composed)
             if folder in self.jobs:
                 self._check_equal(self.jobs[folder], composed)
                 return self.jobs[folder].job
-            job = Job(number, own, folder, added=options().of_jobs())
+            job = Job(number, typed, folder, added=options().of_jobs())
             job.trust = job_trust(composed, overrides, self._whole)
             with job_config(composed):
                 configs = self._configs(job, composed)
@@ -109,7 +105,7 @@ class Grid:
     def _configs(self, job: Job, composed: DictConfig) -> dict[str, DictConfig]:
         if not composed.get("stages"):
             job.demand = demand_of(composed)
-            return {"": _own(composed)}
+            return {"": _without_hydra(composed)}
         stages = compose_stages(composed, job.overrides, self._stage)
         return self.shared.add(job, stages, options().share_stages is not False)
 
@@ -127,7 +123,7 @@ class Grid:
         return [*stages, *(planned.job for planned in self.jobs.values())]
 
 
-def _own(composed: DictConfig) -> DictConfig:
+def _without_hydra(composed: DictConfig) -> DictConfig:
     """Return a copy without the ``hydra`` node."""
     cfg = copy.deepcopy(composed)
     with open_dict(cfg):
@@ -181,13 +177,13 @@ class SharedStages:
         if run.has_stages and run.state != "started":
             begun = {stage.path for stage in run.stages()}
             folders = {name: path for name, path in folders.items() if path in begun}
-        own = {name: cfg for name, cfg in stages.items() if name not in folders}
-        job.demand = largest(demand_of(cfg) for cfg in own.values())
+        unshared = {name: cfg for name, cfg in stages.items() if name not in folders}
+        job.demand = largest(demand_of(cfg) for cfg in unshared.values())
         job.added = (*job.added, "--share-stages" if share else "--no-share-stages")
         if not run.finished:
             for name, path in folders.items():
                 self._need(job, name, path, stages[name])
-        return own
+        return unshared
 
     def _need(self, job: Job, name: str, path: Path, cfg: DictConfig) -> None:
         stage = self.jobs.get(path)

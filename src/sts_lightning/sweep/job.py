@@ -21,7 +21,7 @@ from sts_lightning.config.identity import configuration_hash, defining
 from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, wanted
 from sts_lightning.core.conf_folders import VARIABLE as CONF_VARIABLE
-from sts_lightning.core.conf_folders import own_folder
+from sts_lightning.core.conf_folders import user_folder
 from sts_lightning.core.errors import FinishedRunError, RunningElsewhereError, UserError
 from sts_lightning.core.signals import KILL, PARENT
 from sts_lightning.runs.folder import RunFolder
@@ -98,7 +98,7 @@ class Job:
     demand: Demand = Demand()
     script: str = field(default_factory=lambda: sys.argv[0])
     trust: Trust = NOTHING
-    conf: str = field(default_factory=lambda: str(own_folder() or ""))
+    conf: str = field(default_factory=lambda: str(user_folder() or ""))
     added: tuple[str, ...] = ()
     needs: tuple[Path, ...] = ()
     stage: str | None = None
@@ -115,11 +115,7 @@ class Job:
         return RunFolder(self.folder)
 
     def title(self, without: Collection[str] = ()) -> str:
-        """Return the overrides of the job in one line.
-
-        Args:
-            without: Overrides to leave out.
-        """
+        """Return the overrides of the job in one line, those of `without` left out."""
         shown = self.overrides if self.shown is None else self.shown
         text = " ".join(text for text in shown if text not in without)
         return text if self.stage is None else f"{self.stage} of {text}" if text else self.stage
@@ -223,12 +219,7 @@ def _run(job: Job, resources: Resources, timeout_minutes: float | None) -> None:
 
 
 def _outcome(code: int, scored: bool) -> tuple[State, str | None]:
-    """Return the state that an exit status stands for, and the problem unless the job's output names it.
-
-    Args:
-        code: Exit status of the process; negative: the number of the signal that killed it.
-        scored: True if there is a result.
-    """
+    """Return the state that an exit status stands for, and the problem unless the job's output names it."""
     if code == RunningElsewhereError.exit_status:
         return "runs elsewhere", None
     if code == FinishedRunError.exit_status and scored:  # finished by another sweep in the meantime
@@ -270,10 +261,6 @@ def wait_for_exit(job: Job, seconds: float) -> None:
     """Wait for a job to exit, leaving its exit status to `run_job`.
 
     `Popen.poll` fails in a signal handler: the interrupted `Popen.wait` holds its lock.
-
-    Args:
-        job: The job.
-        seconds: Time limit.
     """
     if job.process is None:
         return

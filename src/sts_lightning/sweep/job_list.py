@@ -36,21 +36,21 @@ def print_plan(planned: Sequence[Planned], check: Check, cost: Cost, gpus_per_jo
     Raises:
         FailedJobsError: Some jobs cannot work; the message says which, and why.
     """
-    stages = sum(one.job.stage is not None for one in planned)
-    shared = common([one.job for one in planned if one.job.stage is None])
+    stages = sum(item.job.stage is not None for item in planned)
+    shared = common([item.job for item in planned if item.job.stage is None])
     problems: list[str] = []
     lacking: Counter[str] = Counter()
     states: Counter[str] = Counter()
-    for one in planned:
-        job, title = one.job, one.job.title(shared)
+    for item in planned:
+        job, title = item.job, item.job.title(shared)
         if not job.run_folder.finished:
             try:
-                lacking.update(check_job(one, check))
+                lacking.update(check_job(item, check))
             except UserError as error:
                 problems.append(f"{job.folder.name} ({title}): {error}")
         start = f", starts from {job.needs[-1].name}" if job.needs else ""
         text = f"{title} ({_gpus(job.demand, gpus_per_job)}{start})"
-        states[print_run(job.run_folder, text, (cost(cfg) for cfg in one.configs.values()))] += 1
+        states[print_run(job.run_folder, text, (cost(cfg) for cfg in item.configs.values()))] += 1
     for text, count in lacking.items():
         print_line(f"{count} of these jobs cannot run on this machine: {text}")
     what = f"{counted(stages, 'shared stage')}, " if stages else ""
@@ -62,14 +62,7 @@ def print_plan(planned: Sequence[Planned], check: Check, cost: Cost, gpus_per_jo
 
 
 def check_job(planned: Planned, check: Check) -> set[str]:
-    """Check the runs that a job consists of.
-
-    Args:
-        planned: The job.
-        check: Function that checks a run.
-
-    Returns:
-        What this machine lacks for them.
+    """Check the runs that a job consists of, and return what this machine lacks for them.
 
     Raises:
         UserError: One of them cannot work.

@@ -40,10 +40,6 @@ def report_job(job: Job) -> None:
 def conclude(jobs: Sequence[Job], workers: int) -> None:
     """Print the outcome of all jobs.
 
-    Args:
-        jobs: Jobs of the sweep.
-        workers: Number of jobs that ran at a time.
-
     Raises:
         FailedJobsError: Some jobs failed; the message names their output files.
         RunningElsewhereError: No job failed, but some run elsewhere, so that their results are not known yet.
@@ -68,12 +64,7 @@ def conclude(jobs: Sequence[Job], workers: int) -> None:
 
 
 def interrupted(jobs: Sequence[Job], error: KeyboardInterrupt) -> InterruptedRunError:
-    """Return the error that reports a sweep stopped by a signal.
-
-    Args:
-        jobs: Jobs of the sweep.
-        error: Interrupt raised by the signal.
-    """
+    """Return the error that reports a sweep stopped by a signal."""
     left = sum(job.state not in ("done", "was done") for job in jobs)
     number = stopping_signal(error) or signal.SIGINT
     return InterruptedRunError(
@@ -102,12 +93,7 @@ def overview(jobs: Sequence[Job], workers: int) -> Iterator[None]:
 
 
 def overview_table(jobs: Sequence[Job], workers: int) -> Table:
-    """Return a table with one row per job; its title has the progress, the time left and the best score.
-
-    Args:
-        jobs: Jobs of the sweep.
-        workers: Number of jobs that run at a time.
-    """
+    """Return a table with one row per job; its title has the progress, the time left and the best score."""
     counts = {state: sum(job.state == state for job in jobs) for state in ("queued", "running", "failed")}
     finished = sum(job.state in ("done", "was done") for job in jobs)
     parts = [f"{finished} of {len(jobs)} done", *(f"{n} {state}" for state, n in counts.items() if n)]

@@ -1,4 +1,4 @@
-"""Small BERT with random weights, built from the real classes within a second."""
+"""Small BERT with random weights, built from transformers' classes within a second."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def tiny_bert(
     """Build a BERT with random weights and a character tokenizer, for tests.
 
     Args:
-        hidden_size: D; a multiple of ``heads``.
+        hidden_size: D, a multiple of ``heads``.
         layers: Number of transformer layers.
         heads: Number of attention heads.
         dropout: Dropout rate of hidden states and attention.
-        weights_seed: Random seed of the weights; the global random state is left unchanged.
+        weights_seed: Random seed of the weights; the global random state does not change.
         **settings: Settings of `SentenceEncoder`.
 
     Raises:
@@ -55,11 +55,7 @@ def tiny_bert(
 
 
 def check_shape(hidden_size: int, layers: int, heads: int) -> None:
-    """Check that a network has width, layers and heads, each of a size that can be built.
-
-    Raises:
-        ValueError: A size is out of range, or the width cannot be divided among the heads.
-    """
+    """Raise a ValueError for a size out of range, or a width that cannot be split into the heads."""
     check_range("hidden_size", hidden_size, 1, 2**16)
     check_range("layers", layers, 1, 2**10)
     check_range("heads", heads, 1, hidden_size)

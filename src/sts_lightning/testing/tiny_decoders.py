@@ -1,4 +1,4 @@
-"""Small decoders with random weights, loaded and quantised by the same code as large ones."""
+"""Small decoders with random weights, loaded and quantised by the same code as large decoders."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def tiny_mistral(**shape: Unpack[_Shape]) -> SentenceEncoder:
 
     Args:
         **shape: ``hidden_size`` D, a multiple of ``heads``; ``layers``; ``heads``; ``weights_seed``, which
-            leaves the global random state unchanged; ``dtype`` and ``quantization`` as in `load_backbone`;
-            and the settings of `SentenceEncoder`.
+            does not change the global random state; ``dtype`` and ``quantization`` as in `load_backbone`; and
+            the settings of `SentenceEncoder`.
     """
     heads = shape.get("heads", 2)
     return _load(MistralConfig(**_sizes(shape), num_key_value_heads=max(1, heads // 2)), "<s>", **shape)
@@ -81,7 +81,7 @@ def tiny_mistral(**shape: Unpack[_Shape]) -> SentenceEncoder:
 def _sizes(shape: _Shape) -> dict[str, Any]:
     hidden_size, layers, heads = shape.get("hidden_size", 32), shape.get("layers", 2), shape.get("heads", 2)
     check_shape(hidden_size, layers, heads)
-    if hidden_size // heads % 2:
+    if hidden_size // heads % 2:  # rotary positions turn pairs of values
         raise ValueError(f"hidden_size must be a multiple of twice the heads ({heads}), got {hidden_size}.")
     return {
         "hidden_size": hidden_size,
@@ -116,8 +116,8 @@ def write_mistral(folder: Path, config: MistralConfig, device: str = "cpu", seed
         folder: Output folder, created if necessary.
         config: Shape of the model; ``MistralConfig()`` is that of Mistral-7B. The vocabulary must hold the
             259 tokens of the byte tokenizer.
-        device: Device that the weights are drawn on: 7B take minutes on a CPU, and 14 GB of memory.
-        seed: Random seed of the weights; the global random state is left unchanged.
+        device: Device on which the weights are drawn: 7B take minutes on a CPU, and 14 GB of memory.
+        seed: Random seed of the weights; the global random state does not change.
     """
     logging.disable_progress_bar()
     with torch.random.fork_rng(), torch.device(device):

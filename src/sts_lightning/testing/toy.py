@@ -8,18 +8,18 @@ English therefore has something to learn.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.core.choices import LabelKind
 from sts_lightning.core.text import check_range
-from sts_lightning.data.collate import View
-from sts_lightning.data.module import COLUMNS, SentenceDataModule
+from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.sentences import repeated_views
-from sts_lightning.data.tables import SourceCount, make_table
+from sts_lightning.data.tables import LABELLED, SourceCount, sentence_columns, table_of_rows
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
     "actor": (
@@ -90,15 +90,22 @@ LARGEST = 1_000_000
 """Most examples of a split: a third of the sentences of the language."""
 
 
-class ToyData(SentenceDataModule):
+def toy(
+    seed: int = 1,
+    kind: Literal["pairs", "triplets", "classes", "sentences"] = "pairs",
+    views: int = 2,
+    repetition: float = 0.0,
+    train_size: int = 2000,
+    dev_size: int = 500,
+    test_size: int = 1000,
+) -> DataSet:
     """Generated training examples, with a dev and a test split of scored pairs.
 
     The corpus is always the same; each split is drawn with a fixed random seed of its own. With 3 x 16^5
     possible sentences, duplicates are very rare.
 
     Args:
-        batch_size: Examples in a batch.
-        seed: Random seed of the order of training examples.
+        seed: Random seed of the repetitions.
         kind: Kind of training examples: ``pairs`` (scored); ``triplets`` (the positive is a paraphrase, the
             hard negative differs in place and time only); ``classes`` (pairs of class 0 if no slot is
             shared, 2 if all are, 1 otherwise); or ``sentences`` (every view is the same sentence).
@@ -107,68 +114,34 @@ class ToyData(SentenceDataModule):
         train_size: Number of training examples.
         dev_size: Number of dev pairs.
         test_size: Number of test pairs.
-        num_workers: Number of worker processes that tokenise in the background.
 
     Raises:
         ValueError: An argument is out of range, or has no effect with ``kind``.
     """
+    for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
+        check_range(name, size, 2, LARGEST)
+    repeated = repeated_views(views, repetition, seed)
+    if kind != "sentences" and (views != 2 or repetition):
+        raise ValueError(
+            f"views={views} and repetition={repetition} have no effect with kind={kind}; set "
+            "kind=sentences to use them."
+        )
 
-    def __init__(
-        self,
-        batch_size: int,
-        seed: int,
-        kind: Literal["pairs", "triplets", "classes", "sentences"] = "pairs",
-        views: int = 2,
-        repetition: float = 0.0,
-        train_size: int = 2000,
-        dev_size: int = 500,
-        test_size: int = 1000,
-        num_workers: int = 0,
-    ) -> None:
-        super().__init__(batch_size, seed, num_workers)
-        for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
-            check_range(name, size, 2, LARGEST)
-        self._views = repeated_views(views, repetition, seed)
-        if kind != "sentences" and (views != 2 or repetition):
-            raise ValueError(
-                f"views={views} and repetition={repetition} have no effect with kind={kind}; set "
-                "kind=sentences to use them."
-            )
-        self.kind = kind
-        shapes: dict[str, tuple[int, LabelKind]] = {
-            "pairs": (2, "score"),
-            "triplets": (3, "none"),
-            "classes": (2, "class"),
-            "sentences": (views, "none"),
-        }
-        self.num_views, self.label = shapes[kind]
-        self.unit = kind if kind in ("triplets", "sentences") else "pairs"
-        self.num_classes = 3
-        self.train_size, self.dev_size, self.test_size = train_size, dev_size, test_size
+    def read_with(generate: Callable[[int, np.random.Generator], Dataset]) -> Splits:
+        return Splits(
+            generate(train_size, np.random.default_rng(0)),
+            scored_pairs(dev_size, np.random.default_rng(1)),
+            [STSTask("toy", {"test": scored_pairs(test_size, np.random.default_rng(2))})],
+            [SourceCount(f"toy {kind}", train_size)],
+        )
 
-    @property
-    def views(self) -> tuple[View, ...]:
-        """One column for each view, or the same sentence for all."""
-        return self._views if self.kind == "sentences" else super().views
-
-    def load_train(self) -> Dataset:
-        """Return generated training examples."""
-        generate = {
-            "pairs": scored_pairs,
-            "triplets": triplets,
-            "classes": classed_pairs,
-            "sentences": triplets,
-        }[self.kind]
-        self.counts.append(SourceCount(f"toy {self.kind}", self.train_size))
-        return generate(self.train_size, np.random.default_rng(0))
-
-    def load_dev(self) -> Dataset:
-        """Return generated dev pairs."""
-        return scored_pairs(self.dev_size, np.random.default_rng(1))
-
-    def load_tests(self) -> list[STSTask]:
-        """Return generated test pairs as one task."""
-        return [STSTask("toy", {"test": scored_pairs(self.test_size, np.random.default_rng(2))})]
+    if kind == "classes":
+        return DataSet(partial(read_with, classed_pairs), label="class", num_classes=3)
+    if kind == "triplets":
+        return DataSet(partial(read_with, triplets), column_views(3), "none", kind)
+    if kind == "sentences":
+        return DataSet(partial(read_with, triplets), repeated, "none", kind)
+    return DataSet(partial(read_with, scored_pairs))
 
 
 def realise(meaning: np.ndarray, rng: np.random.Generator) -> str:
@@ -194,7 +167,7 @@ def scored_pairs(size: int, rng: np.random.Generator) -> Dataset:
         changed = rng.random(len(SLOTS)) < rng.random()
         second = np.where(changed, rng.integers(_VALUES, size=len(SLOTS)), first)
         rows.append((realise(first, rng), realise(second, rng), similarity(first, second)))
-    return make_table(dict(zip((*COLUMNS[:2], "label"), zip(*rows, strict=True), strict=True)))
+    return table_of_rows(LABELLED, rows)
 
 
 def classed_pairs(size: int, rng: np.random.Generator) -> Dataset:
@@ -208,7 +181,7 @@ def classed_pairs(size: int, rng: np.random.Generator) -> Dataset:
         shared[: {0: 0, 1: int(rng.integers(1, len(SLOTS))), 2: len(SLOTS)}[label]] = True
         second = np.where(rng.permutation(shared), first, other)
         rows.append((realise(first, rng), realise(second, rng), label))
-    return make_table(dict(zip((*COLUMNS[:2], "label"), zip(*rows, strict=True), strict=True)))
+    return table_of_rows(LABELLED, rows)
 
 
 def triplets(size: int, rng: np.random.Generator) -> Dataset:
@@ -219,4 +192,4 @@ def triplets(size: int, rng: np.random.Generator) -> Dataset:
         negative = anchor.copy()
         negative[3:] = (anchor[3:] + rng.integers(1, _VALUES, size=2)) % _VALUES
         rows.append(tuple(realise(meaning, rng) for meaning in (anchor, anchor, negative)))
-    return make_table(dict(zip(COLUMNS, zip(*rows, strict=True), strict=True)))
+    return table_of_rows(sentence_columns(3), rows)

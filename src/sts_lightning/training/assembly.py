@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from functools import partial
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from sts_lightning.config.build import build, shared_settings
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.config.build import LOADING, build, name_setting, shared_settings
+from sts_lightning.data.data_set import DataSet
+from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.regularizers.base import Regularizer
@@ -21,14 +22,18 @@ from sts_lightning.training.optim import make_optimizer, make_schedule
 from sts_lightning.training.trainer import Plan
 
 
-def make_data(cfg: DictConfig) -> SentenceDataModule:
+def make_data(cfg: DictConfig) -> DataModule:
     """Build the data of a configuration without interpolations; nothing is read yet.
 
     Raises:
         ConfigError: A setting is out of range, or the configuration builds something other than data.
     """
-    data: SentenceDataModule = build("data", cfg.data, SentenceDataModule, shared_settings(cfg))
-    return data
+    loading = {key: cfg.data[key] for key in LOADING if key in cfg.data}
+    settings = OmegaConf.masked_copy(cfg.data, [key for key in cfg.data if key not in loading])
+    further = {"seed": loading["seed"]} if "seed" in loading else {}  # of splits and repetitions, too
+    data_set: DataSet = build("data", settings, DataSet, {**shared_settings(cfg), **further})
+    with name_setting("data", cfg.data):
+        return DataModule(data_set, **loading)
 
 
 def make_loss(node: DictConfig, dimension: int, top_label: float) -> Loss:

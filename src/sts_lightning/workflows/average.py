@@ -19,15 +19,14 @@ from sts_lightning.config.check import check_config, flat
 from sts_lightning.config.trust import NOTHING, Trust
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.core.files import new_folder
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import DataModule
+from sts_lightning.evaluation.score import how_scored, score
 from sts_lightning.models.encoder import SentenceEncoder, freeze
 from sts_lightning.models.loading.run import build_encoder, load_from, load_part
-from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.metrics import RunMetrics, as_plain
+from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.assembly import make_data
-from sts_lightning.workflows.score import how_scored, score
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 log = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class Parent:
 
 
 def mix_with_start(
-    run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, data: SentenceDataModule, writes: bool
+    run: RunFolder, cfg: DictConfig, encoder: SentenceEncoder, data: DataModule, writes: bool
 ) -> dict[str, Any] | None:
     r"""Replace the weights of the best dev score by their best average with those that the run started from.
 
@@ -88,12 +87,8 @@ def mix_with_start(
         writes: Whether this process writes the checkpoint; of several, each computes the average.
 
     Returns:
-        The selected share and the dev Spearman of each, as stored with the results; None without
-        ``trainer.wise_ft``.
+        The selected share and the dev Spearman of each, as stored with the results.
     """
-    shares = cfg.trainer.wise_ft
-    if not shares:
-        return None
     checkpoint = run.read_checkpoint("best")
     if ENTRY in checkpoint:
         known: dict[str, Any] = checkpoint[ENTRY]
@@ -101,7 +96,7 @@ def mix_with_start(
     parent = Parent.of(run, cfg, checkpoint)
     start, tuned = _start(parent), parent.encoder
     dev_of = partial(_dev, parent, encoder, data)
-    dev = _dev_by_share(dev_of, start, tuned, shares)
+    dev = _dev_by_share(dev_of, start, tuned, cfg.trainer.wise_ft)
     selected = max(dev, key=lambda share: dev[share])  # of equal ones the first, which is 1
     untuned = dev[0.0] if 0.0 in dev else dev_of(_mix(start, tuned, 0.0))
     chosen = _mix(start, tuned, selected)
@@ -299,7 +294,7 @@ def _dev_by_share(
     return dev
 
 
-def _dev(parent: Parent, encoder: SentenceEncoder, data: SentenceDataModule, weights: Weights) -> float:
+def _dev(parent: Parent, encoder: SentenceEncoder, data: DataModule, weights: Weights) -> float:
     """Return the dev Spearman times 100 of weights, which are left in the encoder."""
     load_part(encoder, ENCODER, {"state_dict": dict(weights)}, parent.run.checkpoint("best"))
     on_dev = copy.deepcopy(parent.cfg.evaluation)

@@ -25,7 +25,6 @@ from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import check_warmup
 from sts_lightning.training.trainer import Plan, make_plan, make_trainer
 from sts_lightning.workflows.checks import Parts
-from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +52,6 @@ class Experiment:
 def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) -> Experiment:
     """Load the weights, and build module and trainer around them.
 
-    The seed is set between reading the data and loading the model, and the loss, which may have a head, is
-    built after the model: random numbers are drawn in this order in every run.
-
     Args:
         parts: What `validate` found.
         resume_command: What to tell the user who stops the run.
@@ -65,53 +61,63 @@ def build_experiment(parts: Parts, resume_command: str, trust: Trust = NOTHING) 
         UserError: The model or the earlier run cannot be loaded, or the settings leave no step to train.
     """
     cfg, machine, data = parts.cfg, parts.machine, parts.data
-    fix_workspace(machine)
+    trust |= wanted(cfg)
+    fix_workspace(machine)  # before the first product on the GPU
     if machine.accelerator == "cpu":
         keep_freed_memory()
+    # Random numbers are drawn in one order in every run: the seed is set once the data has been read, which
+    # may draw some, then the model draws, then a head.
     pl.seed_everything(cfg.seed, workers=True, verbose=False)
     encoder = build_encoder(cfg.model, cfg.prompt, weights_device(machine))
     loss = make_loss(cfg.loss, encoder.dimension, data.top_label)
     keep: set[str] = set()
-    if cfg.init_from is not None:
+    if cfg.init_from is not None:  # after the loss, whose head it may fill; before anything copies weights
         with at_setting("init_from"):
-            names = warm_start(RunFolder(cfg.init_from).last_stage(), cfg, encoder, loss, trust | wanted(cfg))
+            names = warm_start(RunFolder(cfg.init_from).last_stage(), cfg, encoder, loss, trust)
         keep = {f"encoder.{name}" for name in names}
     freeze(encoder, cfg.optim.freeze)
     edit_and_cut(encoder, cfg.evaluation.text_edit, cfg.evaluation.max_length)
-    if parts.auxiliary is not None:
+    if parts.auxiliary is not None:  # may copy the encoder, which by now is as it starts to train
         with name_setting("auxiliary", cfg.auxiliary):
-            parts.auxiliary.trust = trust | wanted(cfg)
+            parts.auxiliary.trust = trust
             parts.auxiliary.connect(encoder)
-    if cfg.trainer.gradient_checkpointing:
+    if cfg.trainer.gradient_checkpointing:  # not of a copy, which has no backward pass
         encoder.checkpoint_layers()
     model_type = encoder.plain_backbone.config.model_type
-    if model_type in NOT_REPEATABLE:
+    if model_type in NOT_REPEATABLE:  # known by the model alone, and before the Trainer is told
         machine = without_repetition(machine, cfg.trainer, model_type)
         parts = replace(parts, machine=machine)
-    data.connect(
+    data.connect(  # with the lengths that have been set above; a loader cannot be made before
         encoder.prepare(machine.chunk_tokens, training=True),
         encoder.prepare(machine.chunk_tokens, training=False),
     )
     plan = make_plan(cfg.trainer, len(data.train_dataloader()))
-    data.epoch_batches = plan.epoch_steps
+    data.epoch_batches = plan.epoch_steps  # of the loaders from here on: a limit shortens their epochs
     data.batches_ahead = 0 if machine.accelerator == "cpu" else BATCHES_AHEAD
     check_warmup(cfg.optim.warmup, round(cfg.optim.stretch * plan.total_steps))
     module = make_module(
-        cfg, machine.precision, encoder, loss, parts.regularizer, plan, keep, parts.auxiliary
+        cfg,
+        precision=machine.precision,
+        encoder=encoder,
+        loss=loss,
+        regularizer=parts.regularizer,
+        plan=plan,
+        keep=keep,
+        auxiliary=parts.auxiliary,
     )
     if cfg.trainer.micro_batch_size == "auto":
-        from sts_lightning.planning.cost_lines import planned_micro_batch
+        from sts_lightning.planning.cost_lines import planned_micro_batch  # the planner, for this value alone
 
         module.planned_micro_batch = planned_micro_batch(cfg, machine)
-    with quiet_lightning():  # a rejected setting leaves no files
+    with quiet_lightning():  # last, and before anything is written: a rejected argument leaves no files
         trainer = make_trainer(
             cfg.trainer,
-            machine,
-            plan,
-            parts.run,
-            parts.loggers,
-            parts.callbacks,
-            resume_command,
+            machine=machine,
+            plan=plan,
+            run=parts.run,
+            loggers=parts.loggers,
+            callbacks=parts.callbacks,
+            resume_command=resume_command,
             partly_used=encoder.layer != -1,
         )
     return Experiment(parts, module, plan, trainer)
@@ -147,6 +153,8 @@ def warm_start(
             f"init_from={run.name} was trained with another adapter ({_shape_of(earlier.model) or 'none'}), "
             f"not {_shape_of(model) or 'none'}; leave model.adapter as it was."
         )
+    from sts_lightning.workflows.seen_dev_pairs import describe_seen  # of a warm start, or an average
+
     seen = describe_seen("this run", cfg, earlier) if "data" in earlier else None
     if seen is not None:
         log.warning("WARNING: init_from=%s %s A checkpoint near the start may look too good.", run.name, seen)

@@ -23,8 +23,7 @@ from sts_lightning.config.machine import Machine, cuda_devices, decide, decided
 from sts_lightning.config.trust import check_links
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.nli import NLITripletsData
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
@@ -75,7 +74,7 @@ class Built:
     """
 
     loss: Loss
-    data: SentenceDataModule
+    data: DataModule
     loggers: Sequence[Logger]
     callbacks: Sequence[Callback]
     regularizer: Regularizer | None
@@ -108,7 +107,7 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
 
     Args:
         run: The run folder, locked by this process.
-        cfg: A configuration of the schema `TrainConfig`.
+        cfg: What `check_config` has returned.
         resume: Whether the run resumes; one without a checkpoint starts again.
         callbacks: Callbacks besides those of the configuration.
 
@@ -124,7 +123,6 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         check_links(run.path)
     if resume and not again:
         check_checkpoints(run)
-    cfg = check_config(cfg)
     machine = decide(cfg)
     check_machine(machine)
     built = build_parts(run, cfg)
@@ -194,14 +192,16 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
     data = make_data(cfg)
     with torch.random.fork_rng(devices=[]):  # a head draws its start from the global random state
         loss = make_loss(cfg.loss, *TRIAL_SIZES)
-    check_fit(loss, data)
+    check_fit(loss, data, cfg.data)
     built = Built(
-        loss,
-        data,
-        [build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()],
-        [build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()],
-        build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None,
-        build("auxiliary", cfg.auxiliary, AuxiliaryModel) if cfg.auxiliary else None,
+        loss=loss,
+        data=data,
+        loggers=[
+            build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()
+        ],
+        callbacks=[build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()],
+        regularizer=build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None,
+        auxiliary=build("auxiliary", cfg.auxiliary, AuxiliaryModel) if cfg.auxiliary else None,
     )
     for error in conflicts(cfg, built):
         raise error
@@ -263,18 +263,15 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
     if regularizer is not None and data.num_views < regularizer.least_views:
         yield ConfigError(
             f"regularizer: {type(regularizer).__name__} reads {regularizer.least_views} views with these "
-            f"settings, and {type(data).__name__} gives {data.num_views}.",
+            f"settings, and this data gives {data.num_views}.",
             key="regularizer",
         )
-    if regularizer is not None and regularizer.needs_phases:
-        from sts_lightning.training.callbacks.rank_monitor import RankMonitor
-
-        if not any(isinstance(callback, RankMonitor) for callback in built.callbacks):
-            yield ConfigError(
-                "regularizer.phase1 and phase2 differ, so the switch has to be found: "
-                "add callbacks=rank_monitor.",
-                key="regularizer",
-            )
+    if regularizer is not None and regularizer.needs_phases and not _watches_rank(built.callbacks):
+        yield ConfigError(
+            "regularizer.phase1 and phase2 differ, so the switch has to be found: "
+            "add callbacks=rank_monitor.",
+            key="regularizer",
+        )
     supplied = None if auxiliary is None else auxiliary.provides
     if supplied is not None and supplied not in loss.takes:
         able = ", ".join(stem for stem, other in all_losses().items() if supplied in other.takes)
@@ -286,6 +283,12 @@ def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:
             key="auxiliary",
             hint=f"Add auxiliary={' or '.join(_providers(argument))}, or an experiment that has it.",
         )
+
+
+def _watches_rank(callbacks: Sequence[Callback]) -> bool:
+    from sts_lightning.training.callbacks.rank_monitor import RankMonitor  # of few runs
+
+    return any(isinstance(callback, RankMonitor) for callback in callbacks)
 
 
 def _providers(argument: str) -> list[str]:
@@ -330,8 +333,13 @@ def _has_head(loss: Loss) -> bool:
     return any(True for _ in loss.parameters())
 
 
-def check_fit(loss: Loss, data: SentenceDataModule) -> None:
+def check_fit(loss: Loss, data: DataModule, settings: Mapping[str, Any] = {}) -> None:
     """Reject a loss that cannot use the data.
+
+    Args:
+        loss: The loss.
+        data: The data.
+        settings: The group ``data``, for hints.
 
     Raises:
         ConfigError: Views or labels do not fit; the message lists the losses that do. Or the batches are too
@@ -342,10 +350,10 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         have = f"{data.num_views} views and {LABEL_WORDS[data.label]}"
         others = [stem for stem, other in all_losses().items() if fits(other, data)]
         raise ConfigError(
-            f"{type(loss).__name__} needs {loss.needs()}, but {type(data).__name__} gives {have}. "
+            f"{type(loss).__name__} needs {loss.needs()}, but this data gives {have}. "
             f"Losses that fit this data: {', '.join(others) or 'none'}.",
             key="loss",
-            hint=_other_data(loss, data),
+            hint=_other_data(loss, data, settings),
         )
     if data.batch_size < loss.least_batch:
         raise ConfigError(
@@ -355,31 +363,30 @@ def check_fit(loss: Loss, data: SentenceDataModule) -> None:
         )
 
 
-def fits(loss: Loss | type[Loss], data: SentenceDataModule) -> bool:
+def fits(loss: Loss | type[Loss], data: DataModule) -> bool:
     """Return whether a loss can use the views and the label of the data."""
     return accepts(loss, data.num_views) and data.label in loss.labels
 
 
-def _other_data(loss: Loss, data: SentenceDataModule) -> str | None:
+def _other_data(loss: Loss, data: DataModule, settings: Mapping[str, Any]) -> str | None:
     """Return how to read pairs with a score as positives, positives with a score, or triplets as pairs."""
-    positives = getattr(data, "positives_from", None)
     if "score" in loss.labels and data.label == "none" and accepts(loss, 2):
-        if positives is not None:
+        if settings.get("positives_from") is not None:
             return "It reads all pairs with their scores without data.positives_from."
         return "Pairs with a score are read by data=pairs_file."
     if "none" in loss.labels and data.label == "score" and accepts(loss, 2):
         triplets = "data=triplets_file reads pairs and triplets without a score."
-        if not hasattr(data, "positives_from"):
+        if "positives_from" not in settings:
             return triplets
-        low, high = getattr(data, "score_range", None) or SCORE_RANGE
+        low, high = settings.get("score_range") or SCORE_RANGE
         similar = low + 0.8 * (high - low)
         return f"To train it on the similar pairs alone: data.positives_from={similar:g}; {triplets}"
-    if "none" in loss.labels and accepts(loss, 2) and isinstance(data, NLITripletsData) and data.path:
-        return f"Without hard negatives: 'data.columns=[{','.join(data.columns[:2])}]'."
+    if "none" in loss.labels and data.label == "none" and accepts(loss, 2) and "columns" in settings:
+        return f"Without hard negatives: 'data.columns=[{','.join(settings['columns'][:2])}]'."
     return None
 
 
-def check_scores(loss: Loss, data: SentenceDataModule) -> None:
+def check_scores(loss: Loss, data: DataModule) -> None:
     """Reject training scores that are all equal, for a loss that compares them and so would have no gradient.
 
     Args:

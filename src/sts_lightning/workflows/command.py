@@ -1,4 +1,9 @@
-"""The training command: a new run, a resumed run, or a run of several stages."""
+"""The training command: a new run, a resumed run, or a run of several stages.
+
+`train` decides which of them a command is. Each ends in `train_in`, which locks the folder of a run and takes
+it through `checks`, `build`, `fit` and `report`. These need torch and Lightning, and are imported there, once
+the values of the settings have been checked.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +13,25 @@ import itertools
 import logging
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lightning.pytorch as pl
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.check import path_override
+from sts_lightning.config.check import check_config, path_override
 from sts_lightning.config.compose import compose_stages, share_stages
 from sts_lightning.config.identity import DIVISION, move_data
 from sts_lightning.config.options import options
 from sts_lightning.config.trust import NOTHING, Trust, check_links, wanted
 from sts_lightning.core import signals as interrupts
-from sts_lightning.core.batch_job import requeued
 from sts_lightning.core.conf_folders import command_line
-from sts_lightning.core.console import log_to, quiet_lightning
 from sts_lightning.core.errors import (
     ConfigError,
     FinishedRunError,
@@ -42,13 +42,10 @@ from sts_lightning.core.errors import (
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import holder, is_first_process, locked
 from sts_lightning.runs.state import check_free, check_resumable, check_same, next_step, train_on
-from sts_lightning.training.callbacks.progress import RunClock
-from sts_lightning.training.callbacks.recorder import stop_others
-from sts_lightning.training.trainer import several
-from sts_lightning.workflows.build import build_experiment
-from sts_lightning.workflows.checks import RunCheck, validate
-from sts_lightning.workflows.fit import fit
-from sts_lightning.workflows.report import report
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+    from lightning.pytorch.callbacks import Callback
 
 log = logging.getLogger(__name__)
 
@@ -73,29 +70,17 @@ def train(cfg: DictConfig) -> float:
     Raises:
         UserError: The configuration, the data or a run folder cannot be used, or the run was stopped.
     """
-    hydra = HydraConfig.get()
-    folder = RunFolder(hydra.runtime.output_dir)
-    overrides = list(hydra.overrides.task)
-    chosen = options()
-    trust = chosen.trust
+    hydra, chosen = HydraConfig.get(), options()
+    trust, sweep = chosen.trust, hydra.mode is RunMode.MULTIRUN
+    folder, overrides = RunFolder(hydra.runtime.output_dir), list(hydra.overrides.task)
     try:
         if chosen.resume is not None:
             run = RunFolder(chosen.resume)
-            elsewhere = ("data_root", *DIVISION)
-            allowed = tuple(f"{key}=" for key in elsewhere)
-            others = [text for text in overrides if not text.startswith(allowed)]
-            if others:
-                raise ConfigError(
-                    f"resume uses the run's own configuration; leave out {' '.join(others)}.",
-                    key="resume",
-                    hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
-                )
-            given = [key for key in elsewhere if any(text.startswith(f"{key}=") for text in overrides)]
-            return _resume(run, trust, {key: OmegaConf.select(cfg, key) for key in given})
+            return _resume(run, trust, _beside_resume(run, cfg, overrides))
         if (
-            hydra.mode is RunMode.MULTIRUN
-            and several(cfg.trainer)
+            sweep
             and "BasicLauncher" in hydra.launcher._target_
+            and (cfg.trainer.devices != 1 or cfg.trainer.num_nodes != 1)
         ):
             raise ConfigError(
                 "a sweep (-m) with several devices: its jobs share one process here, from which Lightning "
@@ -103,34 +88,136 @@ def train(cfg: DictConfig) -> float:
             )
         if chosen.plan is not None:
             raise ConfigError("--plan lists the jobs of a sweep: add -m, with any launcher but basic.")
-        if cfg.stages:
-            stages = compose_stages(cfg, overrides, partial(compose, "train"))
-            sweep = hydra.mode is RunMode.MULTIRUN
-            share = sweep if chosen.share_stages is None else chosen.share_stages
-            shared = share_stages(stages) if share else {}
+        if not cfg.stages:
             if chosen.stage is not None:
-                return run_shared_stage(folder, chosen.stage, stages, shared, trust)
+                raise ConfigError(f"--stage {chosen.stage}: this run has no stages.")
             if _begun(folder):
-                return _resume_requeued(folder, stages.values(), trust)
-            return run_stages(folder, stages, trust, shared)
+                return _resume_requeued(folder, trust | wanted(cfg))
+            return train_in(folder.path, cfg, trust=trust)
+        stages = compose_stages(cfg, overrides, partial(compose, "train"))
+        for stage in stages.values():  # composed by this command, which is the user's word
+            trust |= wanted(stage)
+        share = sweep if chosen.share_stages is None else chosen.share_stages
+        shared = share_stages(stages) if share else {}
         if chosen.stage is not None:
-            raise ConfigError(f"--stage {chosen.stage}: this run has no stages.")
+            return run_shared_stage(folder, chosen.stage, stages, shared, trust)
         if _begun(folder):
-            return _resume_requeued(folder, [cfg], trust)
-        return train_in(folder.path, cfg, trust=trust)
+            return _resume_requeued(folder, trust)
+        return run_stages(folder, stages, trust, shared)
     finally:
         folder.remove_if_empty()
 
 
-def _resume(run: RunFolder, trust: Trust, division: Mapping[str, Any] = MappingProxyType({})) -> float:
+def train_in(
+    run: Path,
+    cfg: DictConfig,
+    resume: bool = False,
+    whole: Path | None = None,
+    trust: Trust = NOTHING,
+    callbacks: Sequence[Callback] = (),
+) -> float:
+    """Train in a run folder, which no other process can use meanwhile.
+
+    What can be wrong with configuration, data and machine is found before weights are loaded, and nothing is
+    written before that.
+
+    Args:
+        run: The folder.
+        cfg: A composed configuration of the schema `TrainConfig`.
+        resume: Whether to resume from the folder's last checkpoint; a run without one starts again.
+        whole: The folder of stages that the run is part of; a stopped run is resumed by its name.
+        trust: The user's word on what this folder, if it is resumed, and that of ``init_from`` may ask for,
+            besides what ``cfg`` itself has.
+        callbacks: Callbacks besides those of the configuration.
+
+    Returns:
+        Dev Spearman times 100 of the selected weights.
+
+    Raises:
+        RunningElsewhereError: Another process is running in the folder.
+        InterruptedRunError: A signal stopped the run.
+        UserError: Configuration, data or checkpoint cannot be used.
+    """
+    folder, named = RunFolder(run), RunFolder(whole or run)
+    command = _resume_command(named, cfg, trust)
+    first = is_first_process()  # of several; Lightning starts the others once this one is ready
+    if not first:
+        logging.getLogger("sts_lightning").setLevel(logging.WARNING)
+    with interrupts.listening(), locked(run) if first else contextlib.nullcontext():
+        try:
+            with interrupts.unmasked():
+                cfg = check_config(cfg)  # tells a wrong value before these lines import torch
+                from sts_lightning.core.console import log_to, quiet_lightning
+                from sts_lightning.training.callbacks.progress import RunClock
+                from sts_lightning.workflows.build import build_experiment
+                from sts_lightning.workflows.checks import validate
+                from sts_lightning.workflows.fit import fit
+                from sts_lightning.workflows.report import report
+
+                clock = RunClock()
+                parts = validate(folder, cfg, resume, (clock, *callbacks))
+                experiment = build_experiment(parts, command, trust)
+                with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
+                    untuned, peak = fit(experiment)
+                    return report(experiment, untuned, peak, clock)
+        except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
+            number = interrupts.stopping_signal(error)
+            if number is None:
+                raise
+            how = next_step(named, command)
+            raise InterruptedRunError(f"stopped by {interrupts.signal_name(number)}{how}", number) from error
+
+
+@contextlib.contextmanager
+def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
+    """Stop the other processes of a run if this one fails."""
+    from lightning.pytorch.utilities.exceptions import SIGTERMException
+
+    from sts_lightning.training.callbacks.recorder import stop_others
+
+    try:
+        yield
+    except BaseException as error:
+        stop_others(trainer)
+        if isinstance(error, SIGTERMException):  # from a handler of Lightning's, in place of ours
+            raise interrupts.Stopped(signal.SIGTERM) from error
+        raise
+
+
+def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
+    """Return the command that resumes a run, with the consent that its configuration needs."""
+    with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
+        trust |= wanted(cfg)
+    return command_line("train", path_override("resume", run.name), *trust.arguments())
+
+
+def _beside_resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    """Return what the command says besides ``resume``: where the data are now, or how a batch is divided.
+
+    Raises:
+        ConfigError: It has another setting, which the run's own configuration decides.
+    """
+    elsewhere = ("data_root", *DIVISION)
+    others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in elsewhere))]
+    if others:
+        raise ConfigError(
+            f"resume uses the run's own configuration; leave out {' '.join(others)}.",
+            key="resume",
+            hint=f"{run.name} has finished. {train_on(run)}" if run.finished else None,
+        )
+    given = [key for key in elsewhere if any(text.startswith(f"{key}=") for text in overrides)]
+    return {key: OmegaConf.select(cfg, key) for key in given}
+
+
+def _resume(run: RunFolder, trust: Trust, given: Mapping[str, Any] = MappingProxyType({})) -> float:
     """Resume a run.
 
     Args:
         run: Its folder.
         trust: Consent of the user.
-        division: Settings of `DIVISION` that replace those of the run, and where its data are now.
+        given: Settings that replace those of the run; see `_beside_resume`.
     """
-    division = dict(division)
+    division = dict(given)
     data_root = division.pop("data_root", None)
     if run.has_stages:
         if division:
@@ -149,22 +236,19 @@ def _resume(run: RunFolder, trust: Trust, division: Mapping[str, Any] = MappingP
 
 def _begun(folder: RunFolder) -> bool:
     """Return whether this command has written to the folder in an earlier start of the same SLURM job."""
-    return requeued() and folder.state in ("cut", "finished")
+    return interrupts.requeued() and folder.state in ("cut", "finished")
 
 
-def _resume_requeued(folder: RunFolder, composed: Iterable[DictConfig], trust: Trust) -> float:
+def _resume_requeued(folder: RunFolder, trust: Trust) -> float:
     """Resume what an earlier start of the same SLURM job has begun.
 
     Args:
         folder: Run folder.
-        composed: Configurations that the command composes now, which are the user's word.
-        trust: Further consent.
+        trust: Consent of the user, with what the command composes now.
     """
     if folder.finished:
         log.info("%s has finished before SLURM started the job again.", folder.name)
         return folder.last_stage().metrics().score
-    for cfg in composed:
-        trust |= wanted(cfg)
     log.info("SLURM has started the job again: resuming %s.", folder.name)
     return _resume(folder, trust)
 
@@ -180,24 +264,22 @@ def run_stages(
     Args:
         folder: The folder of the stages.
         stages: Their configurations by name, in order.
-        trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+        trust: The user's word on what the folders may ask for.
         shared: Names of the folders of stages that other runs share, by stage.
 
     Returns:
         Dev Spearman times 100 of the last stage.
     """
-    plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
-    for stage in stages.values():  # composed by this command, which is the user's word
-        trust |= wanted(stage)
     with _held(folder) as first:
         if first:  # the other processes of a run are started after this one has written the file
             if check_free(folder) == "started":
+                plain = {name: OmegaConf.to_container(stage, resolve=True) for name, stage in stages.items()}
                 check_same(folder, OmegaConf.create(plain))
             folder.save_stages(stages, shared)
         try:
             if first:
                 _check_later(folder, stages)
-            return _continue_stages(folder, trust)
+            return _continue_stages(folder, folder.load_stages(trust), trust)
         except UserError as error:
             interrupted = isinstance(error, InterruptedRunError)
             if first and not interrupted and all(folder.stage(name).state == "new" for name in stages):
@@ -211,6 +293,8 @@ def _check_later(folder: RunFolder, stages: Mapping[str, DictConfig]) -> None:
     Raises:
         UserError: The configuration or the data of a stage cannot be used.
     """
+    from sts_lightning.workflows.checks import RunCheck  # with torch, as in `train_in`
+
     check = RunCheck()
     for before, name in itertools.pairwise(stages):
         stage = copy.deepcopy(stages[name])
@@ -231,11 +315,11 @@ def resume_stages(folder: RunFolder, trust: Trust = NOTHING, data_root: str | No
         data_root: Where its data are now, if they have moved.
     """
     check_links(folder.path)
-    folder.load_stages(trust)
+    stages = folder.load_stages(trust)
     with _held(folder) as first:
         if first:
             check_resumable(folder)
-        return _continue_stages(folder, trust, data_root)
+        return _continue_stages(folder, stages, trust, data_root)
 
 
 @contextlib.contextmanager
@@ -246,11 +330,13 @@ def _held(folder: RunFolder) -> Iterator[bool]:
         yield first
 
 
-def _continue_stages(folder: RunFolder, trust: Trust, data_root: str | None = None) -> float:
+def _continue_stages(
+    folder: RunFolder, stages: Mapping[str, DictConfig], trust: Trust, data_root: str | None = None
+) -> float:
     """Run the stages that have not finished."""
     score: float | None = None
     previous: RunFolder | None = None
-    for (name, stage), run in zip(folder.load_stages(trust).items(), folder.stages(), strict=True):
+    for (name, stage), run in zip(stages.items(), folder.stages(), strict=True):
         if not run.finished:
             with open_dict(stage):
                 stage.init_from = stage.init_from if previous is None else str(previous.path)
@@ -286,7 +372,7 @@ def run_shared_stage(
         name: Name of the stage.
         stages: Configurations of all stages by name, in order.
         shared: Names of the folders of shared stages, by stage.
-        trust: The user's word on what the folders may ask for; what ``stages`` name themselves is included.
+        trust: The user's word on what the folders may ask for.
 
     Returns:
         Dev Spearman times 100.
@@ -297,8 +383,6 @@ def run_shared_stage(
     if name not in shared:
         known = ", ".join(shared) or "none: add --share-stages"
         raise ConfigError(f"--stage {name} is not a stage that runs share; there are {known}.")
-    for stage in stages.values():
-        trust |= wanted(stage)
     earlier = list(stages)[: list(stages).index(name)]
     cfg = stages[name]
     if earlier:
@@ -342,73 +426,3 @@ def train_shared(run: RunFolder, cfg: DictConfig, trust: Trust = NOTHING, whole:
                 log.info("waiting for %s, a stage that %s trains", run.name, who)
             time.sleep(POLL)
     return run.metrics().score
-
-
-def train_in(
-    run: Path,
-    cfg: DictConfig,
-    resume: bool = False,
-    whole: Path | None = None,
-    trust: Trust = NOTHING,
-    callbacks: Sequence[Callback] = (),
-) -> float:
-    """Train in a run folder, which no other process can use meanwhile.
-
-    Everything that can be wrong with configuration, data and machine is found before weights are
-    loaded, and nothing is written before that.
-
-    Args:
-        run: The folder.
-        cfg: A composed configuration of the schema `TrainConfig`.
-        resume: Whether to resume from the folder's last checkpoint; a run without one starts again.
-        whole: The folder of stages that the run is part of; a stopped run is resumed by its name.
-        trust: The user's word on what this folder, if it is resumed, and that of ``init_from`` may ask for,
-            besides what ``cfg`` itself has.
-        callbacks: Callbacks besides those of the configuration.
-
-    Returns:
-        Dev Spearman times 100 of the selected weights.
-
-    Raises:
-        RunningElsewhereError: Another process is running in the folder.
-        InterruptedRunError: A signal stopped the run.
-        UserError: Configuration, data or checkpoint cannot be used.
-    """
-    folder, named = RunFolder(run), RunFolder(whole or run)
-    command = _resume_command(named, cfg, trust)
-    first = is_first_process()  # of several; Lightning starts the others once this one is ready
-    if not first:
-        logging.getLogger("sts_lightning").setLevel(logging.WARNING)
-    with interrupts.listening(), locked(run) if first else contextlib.nullcontext():
-        try:
-            with interrupts.unmasked():
-                clock = RunClock()
-                parts = validate(folder, cfg, resume, (clock, *callbacks))
-                experiment = build_experiment(parts, command, trust)
-                with log_to(folder.log_file), quiet_lightning(), _stopping_others(experiment.trainer):
-                    return report(fit(experiment), clock)
-        except (KeyboardInterrupt, SystemExit) as error:  # Lightning turns the first into the second
-            number = (
-                signal.SIGTERM if isinstance(error, SIGTERMException) else interrupts.stopping_signal(error)
-            )
-            if number is None:
-                raise
-            how = next_step(named, command)
-            raise InterruptedRunError(f"stopped by {interrupts.signal_name(number)}{how}", number) from error
-
-
-@contextlib.contextmanager
-def _stopping_others(trainer: pl.Trainer) -> Iterator[None]:
-    """Stop the other processes of a run if this one fails."""
-    try:
-        yield
-    except BaseException:
-        stop_others(trainer)
-        raise
-
-
-def _resume_command(run: RunFolder, cfg: DictConfig, trust: Trust) -> str:
-    """Return the command that resumes a run, with the consent that its configuration needs."""
-    with contextlib.suppress(OmegaConfBaseException):  # what cannot be resolved is rejected later
-        trust |= wanted(cfg)
-    return command_line("train", path_override("resume", run.name), *trust.arguments())

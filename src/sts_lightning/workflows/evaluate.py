@@ -26,16 +26,15 @@ from sts_lightning.core.console import print_scores
 from sts_lightning.core.errors import CheckpointError, ConfigError, at_setting
 from sts_lightning.core.files import last_name
 from sts_lightning.evaluation.encoding import Encoder
+from sts_lightning.evaluation.score import report_cut
 from sts_lightning.evaluation.suites import UnitVectors, open_suite
 from sts_lightning.evaluation.vector_cache import CachedVectors, fingerprint
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder, edit_and_cut, load, load_from, with_quantization
-from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
-from sts_lightning.runs.metrics import RunMetrics, as_plain
+from sts_lightning.runs.metrics import RunMetrics, as_plain, environment
 from sts_lightning.runs.state import check_free, check_same
-from sts_lightning.workflows.score import report_cut
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +107,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
     reader: Encoder = cached or encoder
     result, row = suite.score(UnitVectors(reader) if cfg.normalize else reader, folder)
     if cached is not None:
-        log.info("%d vectors from %s, %d encoded", cached.found, cached.folder, cached.encoded)
+        log.info("%d vectors from %s, %d encoded", cached.looked_up, cached.folder, cached.encoded)
     RunFolder(folder).save_config(cfg)
     details = {
         "suite": cfg.suite,
@@ -120,7 +119,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         **encoder.evaluation_text,
         "senteval_text": suite.text,
         "normalize": cfg.normalize,
-        "vectors_from_cache": 0 if cached is None else cached.found,
+        "vectors_from_cache": 0 if cached is None else cached.looked_up,
         "trained_on": [] if source.run is None else as_plain(source.run.trained_on()),
         "wall_seconds": round(time.monotonic() - started, 1),
         **environment(),

@@ -14,16 +14,15 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.config.machine import decided
 from sts_lightning.core.errors import TrainingError
 from sts_lightning.data.tables import values_of
+from sts_lightning.evaluation.score import Scores, report_cut, score
 from sts_lightning.models.compute.inference import is_out_of_memory
-from sts_lightning.runs.environment import peak_memory
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.metrics import peak_memory
 from sts_lightning.runs.state import begin_again, defining_leaves
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.micro_batch_search import REMEDY
 from sts_lightning.workflows.build import Experiment
 from sts_lightning.workflows.checks import check_monitors
-from sts_lightning.workflows.report import Fitted
-from sts_lightning.workflows.score import Scores, report_cut, score
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +30,11 @@ NOT_DETERMINISTIC = "does not have a deterministic implementation"
 """Part of PyTorch's message about an operation under ``trainer.deterministic=true``."""
 
 
-def fit(experiment: Experiment) -> Fitted:
+def fit(experiment: Experiment) -> tuple[Scores | None, dict[str, int]]:
     """Train, from the beginning or from the last checkpoint.
+
+    Returns:
+        Scores before training, if they were asked for, and the peak memory of training; see `peak_memory`.
 
     Raises:
         TrainingError: The loss is not finite, or memory ran out.
@@ -66,7 +68,7 @@ def fit(experiment: Experiment) -> Fitted:
     peak = peak_memory()  # before the selected weights are scored
     if "cuda" in peak:
         peak["cuda"] = max(peak["cuda"], module.steps_peak)
-    return Fitted(parts, module, trainer, untuned, peak)
+    return untuned, peak
 
 
 def _begin(experiment: Experiment) -> None:

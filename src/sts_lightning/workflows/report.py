@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-import lightning.pytorch as pl
+from jinja2 import Environment, PackageLoader
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from matplotlib.image import imread
 
-from sts_lightning.analysis.phases import phases_of
 from sts_lightning.analysis.plots import plot_cosines, plot_curves, plot_rank_curves, plot_rank_scores
+from sts_lightning.config.check import flat, shown
+from sts_lightning.config.identity import without_volatile
 from sts_lightning.core.console import print_scores
+from sts_lightning.core.files import write_atomic
 from sts_lightning.data.dev_suite import parts_of
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import gold_of
 from sts_lightning.evaluation.binary import describe
 from sts_lightning.evaluation.dev_scores import MONITOR, dev_tasks
-from sts_lightning.evaluation.disagreements import Disagreement, find_disagreements
+from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreements, how_scored, score
 from sts_lightning.evaluation.sts import describe_binary, spearman_row
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import load_best
-from sts_lightning.runs.environment import environment
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import scores_before_and_at
-from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain
+from sts_lightning.runs.metrics import RunMetrics, TrainedOn, as_plain, environment
 from sts_lightning.runs.predictions import save_predictions
 from sts_lightning.training.callbacks.history import HistoryLogger
 from sts_lightning.training.callbacks.progress import RunClock
-from sts_lightning.training.module import STSModule
-from sts_lightning.workflows.average import ENTRY, mix_with_start
+from sts_lightning.workflows.build import Experiment
 from sts_lightning.workflows.checks import Parts
-from sts_lightning.workflows.run_page import write_page
-from sts_lightning.workflows.score import Scores, how_scored, score
+
+if TYPE_CHECKING:
+    from sts_lightning.analysis.phases import Phases
 
 log = logging.getLogger(__name__)
 
@@ -50,42 +52,32 @@ KEPT = ("state_dict", "global_step", "epoch", "pytorch-lightning_version")
 """Parts of the last checkpoint that stay when a run has finished."""
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A run that has been trained.
-
-    Attributes:
-        parts: What `validate` found.
-        module: The module after the last step.
-        trainer: The trainer, which knows the steps made: fewer than planned where a callback ended the run.
-        untuned: Scores before training, if they were asked for.
-        peak_memory: Peak memory of training alone in bytes, see `peak_memory`.
-    """
-
-    parts: Parts
-    module: STSModule
-    trainer: pl.Trainer
-    untuned: Scores | None
-    peak_memory: dict[str, int]
-
-
-def report(fitted: Fitted, clock: RunClock) -> float:
+def report(
+    experiment: Experiment, untuned: Scores | None, peak_memory: dict[str, int], clock: RunClock
+) -> float:
     """Score the selected weights, write metrics, predictions and plots, and print the scores.
 
     All processes of a run encode; the first one writes.
 
     Args:
-        fitted: The run.
+        experiment: The run, trained: its Trainer knows the steps made, fewer than planned where a callback
+            ended the run.
+        untuned: What `fit` returns.
+        peak_memory: What `fit` returns, in bytes.
         clock: Clock of the run.
 
     Returns:
         Dev Spearman times 100 of the selected weights.
     """
-    parts, encoder = fitted.parts, fitted.module.encoder
+    parts, trainer, encoder = experiment.parts, experiment.trainer, experiment.module.encoder
     run, cfg, data = parts.run, parts.cfg, parts.data
     best_step = load_best(run, encoder)
-    encoder.to(fitted.trainer.strategy.root_device)
-    mixture = mix_with_start(run, cfg, encoder, data, parts.first)
+    encoder.to(trainer.strategy.root_device)
+    mixture: dict[str, Any] | None = None
+    if cfg.trainer.wise_ft:
+        from sts_lightning.workflows.average import mix_with_start  # few runs ask for it
+
+        mixture = mix_with_start(run, cfg, encoder, data, parts.first)
     tuned = score(encoder, data, cfg.evaluation)
     if not parts.first:
         return tuned.dev["spearman"]
@@ -97,21 +89,30 @@ def report(fitted: Fitted, clock: RunClock) -> float:
     if mixture is not None and mixture["share"] < 1:  # both in the precision of the report
         selected, start = tuned.dev["spearman"], mixture.get("start", before)
     worse = None if start is None or selected is None else selected < start
+    watched, phases = [row for row in history if "rank/energy" in row], None
+    if watched:
+        from sts_lightning.analysis.phases import phases_of  # of a run that a RankMonitor has watched
+
+        phases = phases_of(watched)
     title = f"{cfg.name}, seed {cfg.seed}"
     with _optional("plots"):
         plot_curves(history, run.plots / "curves.png", best_step, title)
         _plot_dev(tuned, data, run, title)
-        _plot_ranks(history, run, title)
-    details = _details(fitted, history, best_step, clock.seconds)
-    if mixture is not None:
-        details[ENTRY] = mixture
-    if tuned.ranks is not None:
-        details["rank"] = tuned.ranks
-    details = {"dev_untuned": before, "worse_than_untuned": worse, **details}
+        if phases is not None:
+            plot_rank_curves(watched, phases, run.plots / "rank_curves.png", title)
+            plot_rank_scores(watched, phases, run.plots / "rank_against_dev.png", title)
+    details = {
+        "dev_untuned": before,
+        "worse_than_untuned": worse,
+        "test_untuned": untuned.test if untuned else None,
+        **_details(experiment, best_step, clock.seconds, peak_memory, phases),
+        **({} if mixture is None else {"wise_ft": mixture}),
+        **({} if tuned.ranks is None else {"rank": tuned.ranks}),
+    }
     metrics = RunMetrics(tuned.test, tuned.dev_entry(), details)
     with _optional(run.page_file.name):
         write_page(run, metrics, _disagreements(tuned, data), run.settings())
-    log_results(parts.loggers, run, metrics, fitted.trainer.global_step)
+    log_results(parts.loggers, run, metrics, trainer.global_step)
     # Last, since it marks the run as finished: one that is killed before repeats its evaluation on resume.
     run.save_metrics(metrics)
     drop_optimizer(run)
@@ -122,11 +123,11 @@ def report(fitted: Fitted, clock: RunClock) -> float:
             selected,
             start,
         )
-    _print_scores(tuned, fitted.untuned, history, parts, encoder)
+    _print_scores(tuned, untuned, history, parts, encoder)
     log.info(
         "selected step %d of %d; results, plots and weights: %s",
         best_step,
-        fitted.trainer.global_step,
+        trainer.global_step,
         run.name,
     )
     return tuned.dev["spearman"]
@@ -179,7 +180,7 @@ def _optional(what: str) -> Iterator[None]:
         log.warning("WARNING: %s could not be made (%s: %s)", what, type(error).__name__, error)
 
 
-def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreement]:
+def _disagreements(scores: Scores, data: DataModule) -> list[Disagreement]:
     """Return pairs of the test tasks, or of the dev pairs without these."""
     if scores.test is not None:
         return find_disagreements(data.tests, scores.test_cosines)
@@ -188,9 +189,13 @@ def _disagreements(scores: Scores, data: SentenceDataModule) -> list[Disagreemen
 
 
 def _details(
-    fitted: Fitted, history: list[dict[str, Any]], best_step: int, seconds: float | None
+    experiment: Experiment,
+    best_step: int,
+    seconds: float | None,
+    peak_memory: dict[str, int],
+    phases: Phases | None,
 ) -> dict[str, Any]:
-    parts, encoder, phases = fitted.parts, fitted.module.encoder, phases_of(history)
+    parts, encoder = experiment.parts, experiment.module.encoder
     start = None if parts.cfg.init_from is None else RunFolder(parts.cfg.init_from)
     earlier: TrainedOn = () if start is None else start.trained_on()
     scored = how_scored(encoder, parts.data, parts.cfg)
@@ -200,39 +205,30 @@ def _details(
         "quantization": scored["quantization"],
     }
     return {
-        "test_untuned": fitted.untuned.test if fitted.untuned else None,
         "best_step": best_step,
-        "steps": fitted.trainer.global_step,
+        "steps": experiment.trainer.global_step,
         **scored,
         "training": training,
         "machine": dataclasses.asdict(parts.machine),
-        "processes": fitted.trainer.world_size,
-        "micro_batch_size": fitted.module.micro_batch_size,
+        "processes": experiment.trainer.world_size,
+        "micro_batch_size": experiment.module.micro_batch_size,
         "phases": None if phases is None else dataclasses.asdict(phases),
         "trained_on": as_plain((*earlier, parts.data.trained_on)),
         "wall_seconds": None if seconds is None else round(seconds, 1),
         "earlier": [] if start is None else start.costs(),
-        "peak_memory_bytes": fitted.peak_memory,
+        "peak_memory_bytes": peak_memory,
         "resumed": parts.resumed,
         **environment(),
     }
 
 
-def _plot_dev(scores: Scores, data: SentenceDataModule, run: RunFolder, title: str) -> None:
+def _plot_dev(scores: Scores, data: DataModule, run: RunFolder, title: str) -> None:
     """Plot the dev pairs, of a suite those of the first part, which have graded scores."""
     [first, *_] = dev_tasks(data.dev)
     gold = gold_of(first.subsets.values())
     spearman = scores.dev.get("parts", {first.name: scores.dev})[first.name]["spearman"]
     title = f"{title}: {first.name} Spearman {spearman:.2f}"
     plot_cosines(scores.dev_cosines[: len(gold)], gold, run.plots / "dev_cosines.png", title)
-
-
-def _plot_ranks(history: list[dict[str, Any]], run: RunFolder, title: str) -> None:
-    phases = phases_of(history)
-    if phases is not None:
-        rows = [row for row in history if "rank/energy" in row]
-        plot_rank_curves(rows, phases, run.plots / "rank_curves.png", title)
-        plot_rank_scores(rows, phases, run.plots / "rank_against_dev.png", title)
 
 
 def _print_scores(
@@ -260,3 +256,67 @@ def _print_scores(
         *([] if tuned.test is None else describe_binary(tuned.test)),
     ]:
         log.info("%s", line)
+
+
+def write_page(
+    run: RunFolder,
+    metrics: RunMetrics,
+    pairs: Sequence[Disagreement] = (),
+    settings: Mapping[Any, Any] | None = None,
+) -> None:
+    """Write the page of a run; what is not known is left out.
+
+    Args:
+        run: Run folder, of which history and plots are read.
+        metrics: Results of the run.
+        pairs: Pairs on which the encoder and the gold scores disagree most.
+        settings: Configuration of the run.
+    """
+    pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)
+    text = pages.get_template("run_page.html.jinja").render(
+        name=run.path.resolve().name,
+        scores=[(name, f"{value:.2f}") for name, value in metrics.scores.items()],
+        binary=_binary(metrics),
+        images=[
+            (path.stem, base64.b64encode(path.read_bytes()).decode())
+            for path in sorted(run.plots.glob("*.png"))
+        ],
+        pairs=[_pair(pair) for pair in pairs],
+        data=[
+            (row["source"], f"{row['read']:,}", f"{row['kept']:,}", f"{row.get('weight', 1):g}")
+            for row in metrics.details.get("data") or []
+        ],
+        cost=list(_cost(metrics, run.history())),
+        settings=[(key, shown(value)) for key, value in flat(without_volatile(settings or {})).items()],
+    )
+    write_atomic(run.page_file, text + "\n")
+
+
+def _binary(metrics: RunMetrics) -> list[tuple[str, ...]]:
+    tasks = {"dev": metrics.dev or {}, **(metrics.test or {"tasks": {}})["tasks"]}
+    return [
+        (
+            name,
+            *(f"{scores[key]:.2f}" for key in ("average_precision", "f1", "accuracy")),
+            scores["chosen_on"],
+        )
+        for name, task in tasks.items()
+        if (scores := task.get("binary"))
+    ]
+
+
+def _pair(pair: Disagreement) -> tuple[str, ...]:
+    places = (f"{100 * place:.0f} %" for place in (pair.gold_place, pair.cosine_place))
+    return (pair.task, pair.sentence1, pair.sentence2, f"{pair.gold:.2f}", f"{pair.cosine:.3f}", *places)
+
+
+def _cost(metrics: RunMetrics, history: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    seconds = {"time": metrics.wall_seconds, "time with the runs before": metrics.total_seconds}
+    for name, value in seconds.items():
+        if value is not None and (name == "time" or value != metrics.wall_seconds):
+            yield name, f"{value / 60:.1f} min"
+    if metrics.peak_memory_gb is not None:
+        yield "peak memory", f"{metrics.peak_memory_gb:.2f} GB"
+    rates = [row["tokens_per_second"] for row in history if "tokens_per_second" in row]
+    if rates:
+        yield "tokens per second", f"{median(rates):,.0f}"

@@ -10,8 +10,8 @@ from omegaconf import DictConfig
 
 from sts_lightning.cli.main import main
 from sts_lightning.core.conf_folders import typed_here
+from sts_lightning.reproduce.figures import FIGURES
 from sts_lightning.reproduce.plan import Cell, open_table
-from sts_lightning.workflows.figures import FIGURES
 from tests.support.figure_folders import write_folder
 
 Config = Callable[..., DictConfig]

@@ -37,7 +37,7 @@ Script = Callable[..., tuple[object, str]]
         (["optim.lr=high"], "optim.lr=high"),
         (["prompt.template={sentence}: it"], """the shell: 'prompt.template="{sentence}: it"'."""),
         (["callbacks=emma"], "there is no callback named 'emma'. Did you mean ema?"),
-        (["loss=infonce", "data=toy"], "InfoNCELoss needs 2 or more views and no label, but ToyData gives"),
+        (["loss=infonce", "data=toy"], "InfoNCELoss needs 2 or more views and no label, but this data gives"),
         (["data_root=nowhere"], "nowhere: no STS data here"),
         (["data=pairs_file", "path=none.csv"], "none.csv: cannot be read"),
         (["resume=."], ". is not a run folder"),

@@ -10,11 +10,11 @@ from omegaconf import DictConfig
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.evaluation.dev_scores import MONITOR
+from sts_lightning.evaluation.score import score as score_encoder
 from sts_lightning.models.loading.run import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.command import train_in
-from sts_lightning.workflows.score import score as score_encoder
 from tests.unit.data.test_dev_suite import suite_root as suite_root
 
 

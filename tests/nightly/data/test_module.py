@@ -13,7 +13,7 @@ from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
-from tests.unit.data.test_module import data
+from tests.unit.data.test_module import Reads, data
 
 
 def module(encoder: SentenceEncoder) -> STSModule:
@@ -28,14 +28,15 @@ def trainer(**settings: Any) -> pl.Trainer:
 
 
 def test_plain_fit(encoder: SentenceEncoder) -> None:
-    source, model, fit = data(), module(encoder.train()), trainer()
+    reads = Reads()
+    source, model, fit = data(reads), module(encoder.train()), trainer()
     before = [parameter.clone() for parameter in encoder.parameters()]
     source.connect(encoder.prepare(2048, training=True), encoder.prepare(2048, training=False))
     fit.fit(model, datamodule=source)
     assert fit.global_step == 10
     assert -100 <= float(fit.callback_metrics["dev/spearman"]) <= 100
     assert any(not torch.equal(*pair) for pair in zip(before, encoder.parameters(), strict=True))
-    assert source.reads == 1
+    assert reads.count == 1
 
 
 def test_fit_without_tokenisation(encoder: SentenceEncoder) -> None:

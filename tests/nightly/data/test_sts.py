@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.sts_train import sts_train
+from tests.support.data_modules import data_module
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,7 @@ from sts_lightning.data.sts import STSData
     [("none", 8), ("exact", 5), ("normalized", 4)],
 )
 def test_filter_drops_pairs_of_the_tests_in_either_order(root: Path, how: str, kept: int) -> None:
-    data = STSData(str(root), batch_size=2, seed=0, filter=how)
+    data = data_module(sts_train, str(root), batch_size=2, seed=0, filter=how)
     data.setup()
     assert len(data.train) == kept
     texts = set(data.train["sentence1"])

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import distributed
 
-from sts_lightning.evaluation.encoding import DividedEncoder
+from sts_lightning.evaluation.encoding import ShardedEncoder
 from tests.unit.evaluation.test_divided import Lengths
 
 
 def _process(rank: int, count: int, folder: str, texts: list[str]) -> None:
     distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=count)
     encoder = Lengths(rank)
-    np.save(f"{folder}/{rank}.npy", DividedEncoder(encoder).encode(texts))
+    np.save(f"{folder}/{rank}.npy", ShardedEncoder(encoder).encode(texts))
     Path(f"{folder}/{rank}.txt").write_text("\n".join(encoder.read))
     distributed.destroy_process_group()
 

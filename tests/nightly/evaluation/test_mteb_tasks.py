@@ -21,7 +21,6 @@ from sts_lightning.workflows.evaluate import evaluate_in
 
 # Not imported here: that takes seconds, in every process that collects the tests.
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(find_spec("mteb") is None, reason="needs the extra mteb"),
 ]
 

@@ -14,7 +14,7 @@ from tests.support.exports import DECODER, Config, trained
 
 def test_what_has_no_form_is_refused(config: Config, tmp_path: Path) -> None:
     trained(tmp_path / "run", config, *DECODER, "model.bidirectional_layers=1", "prompt.layer=-2")
-    with pytest.raises(ConfigError, match=r"no form for prompt.layer=-2, model.bidirectional_layers=1"):
+    with pytest.raises(ConfigError, match=r"cannot represent prompt.layer=-2, model.bidirectional_layers=1"):
         export(tmp_path / "run", tmp_path / "out", "sentence-transformers")
     assert not (tmp_path / "out").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -29,7 +29,7 @@ from sts_lightning.models.loading.run import build_encoder, edit_and_cut
 from sts_lightning.testing.tiny_bert import character_tokenizer
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
-from tests.support.families import FAST, NEEDED, tiny, write
+from tests.support.families import COMMON, NEEDED, tiny, write
 from tests.support.st_folders import TEXTS, st_folder
 
 Config = Callable[..., DictConfig]
@@ -63,7 +63,9 @@ def test_vectors_are_those_of_sentence_transformers(case: str, tmp_path: Path, c
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=4e-7 * scale)
 
 
-@pytest.mark.parametrize("model_type", [*FAST, "deberta-v2", "falcon", "gemma3_text", "mamba", "t5", "xlnet"])
+@pytest.mark.parametrize(
+    "model_type", [*COMMON, "deberta-v2", "falcon", "gemma3_text", "mamba", "t5", "xlnet"]
+)
 def test_families(model_type: str, tmp_path: Path) -> None:
     folder, library = st_folder(tmp_path, model_type, settings=NEEDED.get(model_type))
     expected = library.encode(TEXTS)

@@ -14,14 +14,15 @@ from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.fetch.get import get, load_sources
 from sts_lightning.data.fetch.manifest import read_manifest, take_stock
 from sts_lightning.data.fetch.parts import PARTS
-from sts_lightning.data.nli import NLIPairsData, NLITripletsData
+from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.overlap import OverlapFilter
 from sts_lightning.data.readers.classification import TRANSFER_TASKS, load_transfer_tasks
 from sts_lightning.data.readers.moses import is_prepared
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, text_found
-from sts_lightning.data.sentences import SentencesData
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.sentences import sentences
+from sts_lightning.data.sts_train import sts_train
 from sts_lightning.data.tables import pairs_of, values_of
+from tests.support.data_modules import data_module, training
 from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE, tar
 
@@ -47,7 +48,7 @@ def test_sizes_of_the_seven_tasks(data_root: str) -> None:
 def test_sizes_of_the_filtered_corpus(
     data_root: str, how: OverlapFilter, kept: tuple[int, int], text: SentEvalText
 ) -> None:
-    data = STSData(data_root, batch_size=64, seed=1, filter=how, senteval_text=text)
+    data = data_module(sts_train, data_root, batch_size=64, seed=1, filter=how, senteval_text=text)
     data.setup()
     assert data.text == text
     assert tuple(count.kept for count in data.counts) == kept
@@ -69,7 +70,7 @@ def test_every_file_is_raw_and_is_recognised_once_prepared(data_root: str) -> No
 
 @pytest.mark.parametrize("text", get_args(SentEvalText))
 def test_sizes_of_the_dev_suite(data_root: str, text: SentEvalText) -> None:
-    data = STSData(data_root, batch_size=64, seed=1, senteval_text=text, dev="suite")
+    data = data_module(sts_train, data_root, batch_size=64, seed=1, senteval_text=text, dev="suite")
     data.setup()
     sizes = {name: rows.stop - rows.start for name, rows in parts_of(data.dev).items()}
     assert sizes == {"stsb": 361, "sick": 486, "news": 495, "nli": 500, "paraphrase": 500}
@@ -78,7 +79,9 @@ def test_sizes_of_the_dev_suite(data_root: str, text: SentEvalText) -> None:
 
 
 def test_clean_sts_b_dev_is_the_part_of_the_suite(data_root: str) -> None:
-    clean, suite = (STSData(data_root, batch_size=64, seed=1, dev=dev) for dev in ("stsb_clean", "suite"))
+    clean, suite = (
+        data_module(sts_train, data_root, batch_size=64, seed=1, dev=dev) for dev in ("stsb_clean", "suite")
+    )
     clean.setup()
     suite.setup()
     assert len(clean.dev) == 361
@@ -90,7 +93,7 @@ def test_no_pair_of_the_dev_suite_is_in_a_test_set_or_trained_on(data_root: str)
     def key(pair: tuple[str, str]) -> tuple[str, ...]:
         return tuple(sorted("".join(filter(str.isalnum, text.lower())) for text in pair))
 
-    data = NLITripletsData(data_root, batch_size=64, seed=1, dev="suite")
+    data = data_module(nli_triplets, data_root, batch_size=64, seed=1, dev="suite")
     data.setup()
     suite = [key(pair) for pair in pairs_of(data.dev)]
     assert len(set(suite)) == len(suite) == 2342
@@ -104,14 +107,14 @@ def test_no_pair_of_the_dev_suite_is_in_a_test_set_or_trained_on(data_root: str)
 
 
 def test_number_of_triplets(data_root: str) -> None:
-    data = NLITripletsData(data_root, batch_size=64, seed=1)
+    data = data_module(nli_triplets, data_root, batch_size=64, seed=1)
     data.setup()
     assert len(data.train) == 59278
     assert str(data.trained_on) == "59,278 of 275,601 triplets"
 
 
 def test_positives_of_the_filtered_corpus(data_root: str) -> None:
-    data = STSData(data_root, batch_size=64, seed=1, positives_from=4.0)
+    data = data_module(sts_train, data_root, batch_size=64, seed=1, positives_from=4.0)
     data.setup()
     assert [count.kept for count in data.counts] == [230, 1313]  # 1,543 together, as published
     assert data.label == "none"
@@ -119,16 +122,15 @@ def test_positives_of_the_filtered_corpus(data_root: str) -> None:
 
 
 def test_number_of_pairs_and_of_each_class(data_root: str) -> None:
-    data = NLIPairsData(data_root, batch_size=64, seed=1, filter="none")
-    labels = np.asarray(data.load_train()["label"])
+    labels = np.asarray(training(nli_pairs, data_root, filter="none").train["label"])
     assert np.bincount(labels).tolist() == [93336, 86400, 88165]
-    clean = NLIPairsData(data_root, batch_size=64, seed=1)
-    assert len(clean.load_train()) == len(labels) - 1  # one pair stands in a test set
+    clean = training(nli_pairs, data_root)
+    assert len(clean.train) == len(labels) - 1  # one pair stands in a test set
     assert clean.counts[0].dropped["in a test set (exact)"] == 1
 
 
 def test_number_of_sentences(data_root: str) -> None:
-    assert len(SentencesData(data_root, batch_size=64, seed=1).load_train()) == 84254
+    assert len(training(sentences, data_root).train) == 84254
 
 
 def test_sizes_of_the_transfer_tasks(data_root: str) -> None:

@@ -54,15 +54,7 @@ def value(run: Planned, key: str) -> str | None:
     return dict(text.split("=", 1) for text in run.overrides).get(key)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(
-            path, id=path.stem, marks=() if path.stem in ("pcc_table2", "best_minilm") else pytest.mark.slow
-        )
-        for path in SPECS
-    ],
-)
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_every_run_of_every_table_composes(path: Path, tmp_path: Path) -> None:
     spec = load_spec(path)
     spec.seeds, spec.models, spec.search = spec.seeds[:1], spec.models[:1], Search()

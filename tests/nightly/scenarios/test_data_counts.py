@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sts_lightning.data.data_set import DataSet
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.testing.toy import ToyData
+from sts_lightning.testing.toy import toy
 from tests.support.run_entries import SHORT, composed, train_py
 
 ROWS = 40
@@ -18,8 +21,12 @@ ROWS = 40
 @pytest.fixture(autouse=True)
 def published(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a paper had used 40 toy triplets and said nothing of other kinds."""
-    number = property(lambda self: ROWS if self.kind == "triplets" else None)
-    monkeypatch.setattr(ToyData, "published_rows", number)
+
+    def of_paper(*args: Any, **settings: Any) -> DataSet:
+        data = toy(*args, **settings)
+        return replace(data, published_rows=ROWS if data.unit == "triplets" else None)
+
+    monkeypatch.setattr("sts_lightning.testing.toy.toy", wraps(toy)(of_paper))
 
 
 def stored(run: Path) -> Any:

@@ -16,7 +16,7 @@ from sts_lightning.core.errors import ConfigError
 from sts_lightning.evaluation.statistics import correlate
 from sts_lightning.evaluation.sts import encode_pairs
 from sts_lightning.runs.history import read_history
-from sts_lightning.testing.toy import ToyData
+from sts_lightning.testing.toy import toy
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_RUN
 
@@ -55,8 +55,7 @@ def test_weights_are_selected_by_dev_sentences_read_like_the_reported_ones(
     encoder = sts_lightning.load(tmp_path / "run")
     assert encoder.evaluation_text == {"text_edit": "official", "max_length": expected}
     encoder.tokenizer.set_evaluation_length(12)
-    data = ToyData(batch_size=16, seed=1, train_size=256, dev_size=200, test_size=40)
-    table = data.load_dev()
+    table = toy(train_size=256, dev_size=200, test_size=40).read().dev
     cut = correlate(encode_pairs(encoder, [table])[0], np.asarray(table["label"]))["spearman"]
     assert (abs(cut - read) < 0.5) == (expected == 12)
 

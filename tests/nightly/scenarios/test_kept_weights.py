@@ -17,8 +17,8 @@ from sts_lightning.models.loading.run import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.workflows import evaluate
 from sts_lightning.workflows.command import train_in
-from tests.nightly.scenarios.test_recipes import STEPS
 from tests.nightly.scenarios.test_resume import StopAt
+from tests.support.recipes import STEPS
 from tests.support.run_entries import composed
 from tests.support.whole_runs import same_results
 

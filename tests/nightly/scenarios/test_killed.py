@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from sts_lightning.core.errors import CheckpointError
+from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks.recorder import RunRecorder
-from sts_lightning.workflows import report, score
+from sts_lightning.workflows import report
 from sts_lightning.workflows.command import train_in
 from tests.conftest import ROOT
 from tests.runs.test_killed import Cli, Config

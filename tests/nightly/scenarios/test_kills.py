@@ -1,7 +1,7 @@
 """Runs killed at random moments, through the command line: `make test-kills`.
 
-KILLS is the number of runs that are killed, KILLS_SEED that of the random moments, and WARM=1 forks the
-processes from one that has imported the libraries, which is several times as fast.
+KILLS is the number of runs that are killed (default 4), and KILLS_SEED that of the random moments.
+WARM=1 forks the processes from one that has imported the libraries, which is several times as fast.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import pytest
 from sts_lightning.runs.folder import RunFolder
 from tests.conftest import EXACT
 from tests.support.killing import Ended, Starter, same_to_the_bit
-
-pytestmark = pytest.mark.kills
 
 SHORT = [
     EXACT,
@@ -77,7 +75,7 @@ def whole(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return found
 
 
-@pytest.mark.parametrize("number", range(int(os.environ.get("KILLS", "60"))))
+@pytest.mark.parametrize("number", range(int(os.environ.get("KILLS", "4"))))
 def test_killed_and_resumed(
     number: int, starter: Starter, whole: dict[str, tuple[Path, Ended]], tmp_path: Path
 ) -> None:

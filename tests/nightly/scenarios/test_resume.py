@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from sts_lightning.core.errors import CheckpointError, ConfigError, InterruptedRunError
+from sts_lightning.evaluation import score
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows import build, score
+from sts_lightning.workflows import build
 from sts_lightning.workflows.command import train_in
 from tests.runs.test_resume import Config
 from tests.support.interruptions import StopAt, StopInEvaluation

@@ -17,13 +17,13 @@ from lightning.pytorch.callbacks import Callback
 
 import sts_lightning
 from sts_lightning.core.errors import CheckpointError, ConfigError, TrainingError
+from sts_lightning.evaluation import score as scoring
 from sts_lightning.losses.pearson import PearsonLoss
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import build_encoder
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.history import read_history
 from sts_lightning.training.callbacks import progress as callbacks
-from sts_lightning.workflows import score as scoring
 from sts_lightning.workflows.command import train_in
 from tests.conftest import SHORT_DATA, SHORT_RUN
 from tests.runs.test_run import Config

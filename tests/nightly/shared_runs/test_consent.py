@@ -26,7 +26,7 @@ def test_how_to_resume_names_the_consent(
     commands = []
 
     def stop(*arguments: Any, **settings: Any) -> None:
-        commands.append(arguments[6])
+        commands.append(settings["resume_command"])
         raise ConfigError("enough")
 
     monkeypatch.setattr("sts_lightning.workflows.build.make_trainer", stop)

@@ -1,4 +1,4 @@
-"""Sweeps through a real Ray cluster on this machine, and through submitit's local executor."""
+"""What submitit calls when SLURM announces a time limit."""
 
 from __future__ import annotations
 

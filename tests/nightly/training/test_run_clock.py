@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.training.callbacks import progress as callbacks
-from sts_lightning.workflows import command, fit
+from sts_lightning.workflows import command, fit, report
 from tests.conftest import SHORT_RUN
 
 
@@ -39,7 +39,7 @@ def test_the_duration_of_a_run_that_was_interrupted(
     run = RunFolder(tmp_path / "run")
     monkeypatch.setattr(fit, "_begin", slowly)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
-        patch.setattr(command, "report", fail)
+        patch.setattr(report, "report", fail)
         command.train_in(run.path, cfg)
     command.train_in(run.path, cfg, resume=True)
     seconds = run.metrics().wall_seconds

@@ -11,9 +11,9 @@ import pytest
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import CheckpointError, ConfigError
+from sts_lightning.reproduce import figures
+from sts_lightning.reproduce.figures import FIGURES, FigureRun, name_runs, read_run
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.workflows import figures
-from sts_lightning.workflows.figures import FIGURES, FigureRun, name_runs, read_run
 from tests.support.figure_folders import STEPS, write_folder, write_probing
 
 Config = Callable[..., DictConfig]

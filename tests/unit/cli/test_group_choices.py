@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sts_lightning.cli.group_choices import check_choices
+from sts_lightning.config.compose import check_choices
 from sts_lightning.core.errors import ConfigError
 
 

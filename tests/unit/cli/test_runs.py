@@ -63,10 +63,10 @@ def test_best_run_for_scripts(
 def test_best_of_runs_with_the_same_dev_pairs_alone(
     folder: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name, data, dev in (("d", "sts.STSData", 84.0), ("e", "nli.NLITripletsData", 83.0)):
+    for name, data, dev in (("d", "sts_train.sts_train", 84.0), ("e", "nli.nli_triplets", 83.0)):
         write(folder / name, settings(1, data={"_target_": f"sts_lightning.data.{data}"}, dev="stsb"), dev)
     said = leaves("runs", str(folder), "--best", capsys=capsys)
-    assert "scores on different dev pairs (sts_lightning.testing.toy.ToyData, stsb)" in said
+    assert "scores on different dev pairs (sts_lightning.testing.toy.toy, stsb)" in said
     with caplog.at_level("INFO"):
         main(["runs", str(folder), "--best", "--where", "dev=stsb"])
     assert caplog.messages == [str(folder / "d")]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.cli.main import main
-from sts_lightning.cli.runs import summarise
 from sts_lightning.core.errors import CheckpointError
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.runs.listing import summarise
 
 
 def save(run: Path, dev: float, stsb: float) -> None:

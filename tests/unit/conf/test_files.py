@@ -11,5 +11,8 @@ from tests.conftest import CONF
 Config = Callable[..., DictConfig]
 
 
-def test_every_yaml_opens_with_what_it_is() -> None:
-    assert [path for path in CONF.rglob("*.yaml") if not path.read_text().startswith("#")] == []
+def test_every_yaml_opens_with_its_command() -> None:
+    """Hydra reads a package only from the very first line."""
+    commands = ("# python train.py", "# python eval.py", "# sts-lightning ", "# make reproduce")
+    texts = {path: path.read_text().removeprefix("# @package _global_\n") for path in CONF.rglob("*.yaml")}
+    assert [path for path, text in texts.items() if not text.startswith(commands)] == []

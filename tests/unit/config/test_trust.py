@@ -78,7 +78,7 @@ def test_every_loss_is_known() -> None:
         "sts_lightning.losses.mix.MixLoss\n",
         "sts_lightning.losses.mix.MixLoss.__init__",
         "torch.nn.CosineEmbeddingLoss",
-        "sts_lightning.data.sts.STSData",
+        "sts_lightning.data.sts_train.sts_train",
     ],
 )
 def test_only_exact_names_are_known(target: str) -> None:

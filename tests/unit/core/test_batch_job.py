@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sts_lightning.core.batch_job import batch_job, new_folder, requeue, requeued
-from sts_lightning.core.signals import PARENT
+from sts_lightning.core.signals import PARENT, batch_job, new_folder, requeue, requeued
 
 NAMES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_RESTART_COUNT")
 

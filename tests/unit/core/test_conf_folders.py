@@ -11,7 +11,14 @@ from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.global_hydra import GlobalHydra
 
 from sts_lightning.config.compose import composing
-from sts_lightning.core.conf_folders import PACKAGED, VARIABLE, files_of, folders, own_folder, take_folder
+from sts_lightning.core.conf_folders import (
+    PACKAGED,
+    VARIABLE,
+    files_of,
+    folders,
+    set_user_folder,
+    user_folder,
+)
 from sts_lightning.core.errors import ConfigError
 from tests.conftest import CONF, ROOT
 
@@ -33,7 +40,7 @@ def add(folder: Path, name: str, text: str) -> Path:
 
 def test_the_package_is_that_of_the_checkout() -> None:
     assert PACKAGED == CONF
-    assert own_folder() is None  # conf of the working directory is the package's
+    assert user_folder() is None  # conf of the working directory is the package's
 
 
 def test_conf_of_the_working_directory_comes_first(empty: Path) -> None:
@@ -72,7 +79,7 @@ def test_hydras_option_names_the_folder_for_jobs_too(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "set so that monkeypatch restores it")
     (empty / "other").mkdir()
-    take_folder(["-m", *arguments])
+    set_user_folder(["-m", *arguments])
     assert os.environ[VARIABLE] == str(empty / "other")
     assert folders() == (empty / "other", CONF)
 
@@ -83,7 +90,7 @@ def test_everything_else_is_left_to_hydra(
 ) -> None:
     monkeypatch.setenv(VARIABLE, "as before")
     (empty / "other").mkdir()
-    take_folder(arguments)
+    set_user_folder(arguments)
     assert os.environ[VARIABLE] == "as before"
 
 

@@ -16,11 +16,11 @@ from sts_lightning.core.signals import (
     PARENT,
     Stopped,
     StopRequest,
+    listen_again,
     listening,
     signal_name,
     stop_with_parent,
     stopping_signal,
-    take_back,
     unmasked,
 )
 
@@ -52,14 +52,14 @@ def test_handlers_of_others_are_left_alone_unless_taken_back() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with listening():
         signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
-        take_back()
+        listen_again()
         with pytest.raises(Stopped):
             signal.raise_signal(signal.SIGTERM)
     assert len(received) == 1
 
 
 def test_nothing_is_taken_back_outside() -> None:
-    take_back()
+    listen_again()
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 

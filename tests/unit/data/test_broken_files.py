@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from sts_lightning.data.files import load_test_files
-from sts_lightning.data.nli import NLIPairsData, NLITripletsData
-from sts_lightning.data.own_pairs import PairsFileData
+from sts_lightning.data.dev_and_tests import DevAndTests
+from sts_lightning.data.files import SCORED_COLUMNS, load_test_files, read_scored_pairs
+from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
+from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.data.sentences import SentencesData
-from sts_lightning.data.senteval_module import SentEvalData
+from sts_lightning.data.sentences import sentences
 from tests.support.broken import Broken, Healthy, Reader, check_broken, check_healthy, label, put
+from tests.support.data_modules import training
 
 SUBSETS = ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews")
 HEAD = "sentence1,sentence2,score\n"
@@ -62,23 +63,24 @@ def senteval(folder: Path, name: str, content: bytes) -> Path:
 
 
 def pairs(folder: Path, name: str, content: bytes) -> Any:
-    data = PairsFileData(str(put(folder / name, content)), batch_size=2, seed=0, score_range=(0.0, 5.0))
-    (source,) = data.open()[0]
-    table = data.read(source, "training pairs")
+    table, _ = read_scored_pairs(
+        put(folder / name, content), SCORED_COLUMNS, (0.0, 5.0), "data.columns", bad := BadRows()
+    )
+    bad.check()
     return [table[column][:] for column in ("sentence1", "label")]
 
 
 READERS: dict[str, Reader] = {
     "pairs": pairs,
-    "triplets": lambda folder, name, content: (
-        NLITripletsData(".", 2, 0, path=str(put(folder / name, content))).load_train().to_dict()
-    ),
-    "classes": lambda folder, name, content: NLIPairsData(
-        ".", 2, 0, path=str(put(folder / name, content)), filter="none"
-    ).load_train()["label"][:],
-    "sentences": lambda folder, name, content: SentencesData(
-        ".", 2, 0, path=str(put(folder / name, content))
-    ).load_train()["sentence1"][:],
+    "triplets": lambda folder, name, content: training(
+        nli_triplets, ".", path=str(put(folder / name, content))
+    ).train.to_dict(),
+    "classes": lambda folder, name, content: training(
+        nli_pairs, ".", path=str(put(folder / name, content)), filter="none"
+    ).train["label"][:],
+    "sentences": lambda folder, name, content: training(
+        sentences, ".", path=str(put(folder / name, content))
+    ).train["sentence1"][:],
     "test file": lambda folder, name, content: load_test_files([str(put(folder / name, content))])[0].subsets[
         "test"
     ]["label"][:],
@@ -102,7 +104,7 @@ READERS: dict[str, Reader] = {
 @pytest.fixture(autouse=True)
 def no_test_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Training files alone are read, without the test sets that they are compared with."""
-    monkeypatch.setattr(SentEvalData, "tables_to_avoid", lambda data: [])
+    monkeypatch.setattr(DevAndTests, "test_pairs", lambda self: [])
 
 
 GS, IN = (f"STS/STS12-en-test/STS.{kind}.MSRpar.txt" for kind in ("gs", "input"))

@@ -11,9 +11,10 @@ from sts_lightning.core.choices import SentEvalText
 from sts_lightning.core.errors import DataError
 from sts_lightning.data import dev_suite
 from sts_lightning.data.dev_suite import load_dev_suite, parts_of, without_dev_pairs
-from sts_lightning.data.sentences import SentencesData
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.sentences import sentences
+from sts_lightning.data.sts_train import sts_train
 from sts_lightning.data.tables import SourceCount, pairs_of
+from tests.support.data_modules import data_module
 from tests.unit.data.conftest import stsb_row
 
 STSB_TRAIN = [
@@ -70,7 +71,7 @@ def test_parts_by_hand(suite_root: Path) -> None:
 
 @pytest.mark.parametrize("text", ["raw", "prepared"])
 def test_clean_sts_b_dev_is_what_is_left_of_it(suite_root: Path, text: SentEvalText) -> None:
-    data = STSData(str(suite_root), batch_size=2, seed=0, dev="stsb_clean", senteval_text=text)
+    data = data_module(sts_train, str(suite_root), batch_size=2, seed=0, dev="stsb_clean", senteval_text=text)
     data.setup()
     expected = [("b", "c"), ("Cat", "Dog")] if text == "raw" else [("b", "c"), ("cat", "dog")]
     assert pairs_of(data.dev) == expected
@@ -83,7 +84,7 @@ def test_clean_sts_b_dev_is_what_is_left_of_it(suite_root: Path, text: SentEvalT
 def test_training_leaves_out_the_pairs_of_clean_sts_b_dev(suite_root: Path) -> None:
     path = suite_root / "senteval" / "STS" / "STSBenchmark" / "sts-train.csv"
     path.write_text(path.read_text() + "\n" + stsb_row("dog", "cat!", "2.0"))
-    data = STSData(str(suite_root), batch_size=2, seed=0, dev="stsb_clean")
+    data = data_module(sts_train, str(suite_root), batch_size=2, seed=0, dev="stsb_clean")
     data.setup()
     assert ("train one", "train two") in pairs_of(data.train)
     assert ("dog", "cat!") not in pairs_of(data.train)
@@ -91,7 +92,7 @@ def test_training_leaves_out_the_pairs_of_clean_sts_b_dev(suite_root: Path) -> N
 
 
 def test_training_leaves_out_the_pairs_of_the_suite(suite_root: Path) -> None:
-    data = STSData(str(suite_root), batch_size=2, seed=0, dev="suite")
+    data = data_module(sts_train, str(suite_root), batch_size=2, seed=0, dev="suite")
     data.setup()
     assert ("train one", "train two") in pairs_of(data.train)
     kept = {frozenset(pair) for pair in pairs_of(data.train)}
@@ -105,7 +106,9 @@ def test_training_leaves_out_the_pairs_of_the_suite(suite_root: Path) -> None:
 def test_test_pairs_of_ones_own_are_left_out(suite_root: Path) -> None:
     path = suite_root / "mine.csv"
     path.write_text("sentence1,sentence2,score\nHypothesis 3,premise 3,1\nsome,other,2\n")
-    data = SentencesData(str(suite_root), 2, 0, _sentences(suite_root), dev="suite", test_path=str(path))
+    data = data_module(
+        sentences, str(suite_root), path=_sentences(suite_root), dev="suite", test_path=str(path)
+    )
     data.setup()
     kept = pairs_of(data.dev)
     assert ("premise 2", "hypothesis 2") in kept
@@ -166,7 +169,7 @@ def test_an_unknown_class_is_named_with_its_line(suite_root: Path) -> None:
 
 
 def test_dev_pairs_of_one_kind_have_no_parts(suite_root: Path) -> None:
-    data = STSData(str(suite_root), batch_size=2, seed=0)
+    data = data_module(sts_train, str(suite_root), batch_size=2, seed=0)
     data.setup()
     assert parts_of(data.dev) == {}
     assert all("in the dev set" not in count.dropped for count in data.counts)

@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from datasets import Dataset
 
 from sts_lightning.core.errors import CheckpointError, DataError
+from sts_lightning.data.data_set import Splits
+from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import SourceCount
-from sts_lightning.testing.toy import ToyData
+from sts_lightning.testing.toy import toy
 
 
-class CountingData(ToyData):
-    """Counts how often its training table is read, and can keep fewer rows than it reads."""
+class Reads:
+    """Counts how often a data set is read, and can keep fewer rows than it reads."""
 
-    reads = 0
-    kept = 40
+    def __init__(self) -> None:
+        self.count, self.kept, self.weight = 0, 40, 1.0
 
-    def load_train(self) -> Dataset:
-        self.reads += 1
-        table = super().load_train().select(range(self.kept))
-        self.counts[-1] = SourceCount("toy", 40, {"too short": 40 - self.kept})
-        return table
+    def read(self) -> Splits:
+        self.count += 1
+        splits = TOY.read()
+        counts = [SourceCount("toy", 40, {"too short": 40 - self.kept}, self.weight)]
+        return replace(splits, train=splits.train.select(range(self.kept)), counts=counts)
 
 
-def data(**settings: Any) -> CountingData:
-    return CountingData(batch_size=8, seed=1, train_size=40, dev_size=20, test_size=20, **settings)
+TOY = toy(train_size=40, dev_size=20, test_size=20)
+
+
+def data(reads: Reads | None = None) -> DataModule:
+    return DataModule(replace(TOY, read=(reads or Reads()).read), batch_size=8)
 
 
 def test_files_are_read_once() -> None:
-    source = data()
+    reads = Reads()
+    source = data(reads)
     source.setup()
     train = source.train
     source.setup("fit")
     source.setup("validate")
-    assert source.reads == 1
+    assert reads.count == 1
     assert source.train is train
     assert len(source.counts) == 1
 
 
 def test_too_few_examples() -> None:
-    source = data()
-    source.kept = 1
+    reads = Reads()
+    reads.kept = 1
     with pytest.raises(DataError, match=r"1 training example left, .* two: 39 dropped: too short\."):
-        source.setup()
+        data(reads).setup()
 
 
 @pytest.mark.parametrize("table", ["train", "dev"])
@@ -61,11 +66,7 @@ def test_other_tables_of_the_same_size_are_not_resumed(table: str) -> None:
 
 
 def test_weights_that_leave_one_row() -> None:
-    class Light(CountingData):
-        def load_train(self) -> Dataset:
-            table = super().load_train()
-            self.counts[-1].weight = 0.025
-            return table
-
+    reads = Reads()
+    reads.weight = 0.025
     with pytest.raises(DataError, match="1 training example left"):
-        Light(batch_size=8, seed=1, train_size=40, dev_size=20, test_size=20).setup()
+        data(reads).setup()

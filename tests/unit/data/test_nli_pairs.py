@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data import senteval_module
-from sts_lightning.data.nli import NLIPairsData
+from sts_lightning.data import dev_and_tests
+from sts_lightning.data.data_set import Splits
+from sts_lightning.data.nli import nli_pairs
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import make_table
+from tests.support.data_modules import training
 
 
 @pytest.fixture(autouse=True)
 def one_test_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table({"sentence1": ["Down ."], "sentence2": ["Up ."], "label": [1.0]})
-    monkeypatch.setattr(
-        senteval_module, "load_sts_tasks", lambda root, **_: [STSTask("toy", {"test": table})]
-    )
+    monkeypatch.setattr(dev_and_tests, "load_sts_tasks", lambda root, **_: [STSTask("toy", {"test": table})])
 
 
-def data(path: Path, **settings: Any) -> NLIPairsData:
-    return NLIPairsData(root=".", batch_size=4, seed=1, path=str(path), **settings)
+def read(path: Path, **settings: Any) -> Splits:
+    return training(nli_pairs, root=".", path=str(path), **settings)
 
 
 def write(path: Path, *rows: str) -> Path:
@@ -31,31 +31,31 @@ def write(path: Path, *rows: str) -> Path:
 
 def test_classes_are_in_the_order_of_similarity(tmp_path: Path) -> None:
     rows = ["A .\tB .\tentailment\tx", "C .\tD .\tcontradiction\tx", "E .\tF .\tNeutral\tx", "G .\tH .\t2\tx"]
-    source = data(write(tmp_path / "pairs.tsv", *rows))
-    table = source.load_train()
+    path = write(tmp_path / "pairs.tsv", *rows)
+    table = read(path).train
     assert list(table["label"]) == [2, 0, 1, 2]
     assert list(table["sentence2"]) == ["B .", "D .", "F .", "H ."]
-    assert source.top_label == 2
+    assert nli_pairs(".", str(path)).top_label == 2
 
 
 def test_pairs_of_a_test_set_are_dropped_and_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.tsv", "Up .\tDown .\tneutral\tx", "C .\tD .\tneutral\tx", "E .\tF .\t0\tx")
-    source = data(path)
-    assert list(source.load_train()["sentence1"]) == ["C .", "E ."]
+    source = read(path)
+    assert list(source.train["sentence1"]) == ["C .", "E ."]
     assert source.counts[0].dropped == {"in a test set (exact)": 1, "data.limit": 0}
-    assert data(path, filter="none").load_train().num_rows == 3
+    assert read(path, filter="none").train.num_rows == 3
 
 
 def test_white_space_is_folded_in_the_published_file_alone(tmp_path: Path) -> None:
     (tmp_path / "nli").mkdir()
     path = write(tmp_path / "nli" / "nli_pairs.tsv", " A  b\tC\t0\tx", "D\tE\t1\tx")
-    published = NLIPairsData(root=str(tmp_path), batch_size=4, seed=1)
-    assert [source.load_train()["sentence1"][0] for source in (published, data(path))] == ["A b", " A  b"]
+    published = training(nli_pairs, root=str(tmp_path))
+    assert [source.train["sentence1"][0] for source in (published, read(path))] == ["A b", " A  b"]
 
 
 def test_limit_draws_the_same_pairs(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.tsv", *(f"p{n}\th{n}\t{n % 3}\tx" for n in range(50)))
-    first, second = (list(data(path, limit=9).load_train()["sentence1"]) for _ in range(2))
+    first, second = (list(read(path, limit=9).train["sentence1"]) for _ in range(2))
     assert first == second
     assert len(first) == 9
 
@@ -66,11 +66,11 @@ def test_a_wrong_label_names_file_and_line(tmp_path: Path) -> None:
         DataError,
         match=r"pairs\.tsv, line 3: .*'maybe' is not contradiction, neutral, entailment .*; and 1 more",
     ):
-        data(path).load_train()
+        read(path)
 
 
 def test_rejected_arguments() -> None:
     with pytest.raises(ValueError, match="columns must be three different names"):
-        data(Path("x.tsv"), columns=("a", "b"))
+        read(Path("x.tsv"), columns=("a", "b"))
     with pytest.raises(ValueError, match="limit must be at least 2"):
-        data(Path("x.tsv"), limit=1)
+        read(Path("x.tsv"), limit=1)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.nli import NLITripletsData
+from sts_lightning.data.nli import nli_triplets
+from tests.support.data_modules import data_module, training
 
 
 def test_reads_simcses_columns(tmp_path: Path) -> None:
@@ -13,22 +14,22 @@ def test_reads_simcses_columns(tmp_path: Path) -> None:
     (tmp_path / "nli" / "nli_triplets.csv").write_text(
         'sent0,sent1,hard_neg,source\r\n"A dog, running.",A dog.,A cat.,x\r\np,q,r,y\r\n'
     )
-    data = NLITripletsData(str(tmp_path), batch_size=2, seed=0)
-    table = data.load_train()
+    splits = training(nli_triplets, str(tmp_path))
+    table = splits.train
     assert table[0] == {"sentence1": "A dog, running.", "sentence2": "A dog.", "sentence3": "A cat."}
-    assert len(table) == data.counts[0].kept == 2
+    assert len(table) == splits.counts[0].kept == 2
 
 
 def test_the_published_file_comes_first(tmp_path: Path) -> None:
     (tmp_path / "nli_for_simcse.csv").write_text("sent0,sent1,hard_neg\na,b,c\n")
-    assert len(NLITripletsData(str(tmp_path), batch_size=2, seed=0).load_train()) == 1
+    assert len(training(nli_triplets, str(tmp_path)).train) == 1
 
 
 def test_white_space_is_folded_in_the_published_file_alone(tmp_path: Path) -> None:
     for name in ("nli_for_simcse.csv", "mine.csv"):
         (tmp_path / name).write_text('sent0,sent1,hard_neg\n"a\n  b", c,"d  e"\n')
     found = [
-        list(NLITripletsData(str(tmp_path), batch_size=2, seed=0, path=path).load_train()[0].values())
+        list(training(nli_triplets, str(tmp_path), path=path).train[0].values())
         for path in (None, str(tmp_path / "nli_for_simcse.csv"), str(tmp_path / "mine.csv"))
     ]
     assert found == [["a b", "c", "d e"]] * 2 + [["a\n  b", " c", "d  e"]]
@@ -40,12 +41,12 @@ def test_an_empty_sentence_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"mine\.csv, line 2: a sentence is empty; and 1 more row .*: line 4\.$"
     ):
-        NLITripletsData(".", batch_size=2, seed=0, path=str(path)).load_train()
+        training(nli_triplets, ".", path=str(path))
 
 
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no nli_for_simcse\.csv or .* path="):
-        NLITripletsData(str(tmp_path), batch_size=2, seed=0).load_train()
+        training(nli_triplets, str(tmp_path))
 
 
 @pytest.mark.parametrize(("count", "unit"), [(2, "pairs"), (3, "triplets"), (5, "examples")])
@@ -55,11 +56,11 @@ def test_any_number_of_hard_negatives(count: int, unit: str, tmp_path: Path) -> 
     path.write_text(
         "\n".join([",".join(names), *(",".join(f"{n} {i}" for n in names) for i in range(3))]) + "\n"
     )
-    data = NLITripletsData(".", batch_size=2, seed=0, path=str(path), columns=tuple(names))
-    data.train = data.load_train()
-    assert (data.num_views, data.unit) == (count, unit)
-    assert data.train[1] == {f"sentence{v + 1}": f"{name} 1" for v, name in enumerate(names)}
-    assert [view.column for view in data.views] == list(data.train.column_names)
+    data = data_module(nli_triplets, ".", batch_size=2, seed=0, path=str(path), columns=tuple(names))
+    train = training(nli_triplets, ".", path=str(path), columns=tuple(names)).train
+    assert (data.num_views, data.data_set.unit) == (count, unit)
+    assert train[1] == {f"sentence{v + 1}": f"{name} 1" for v, name in enumerate(names)}
+    assert [view.column for view in data.views] == list(train.column_names)
 
 
 @pytest.mark.parametrize("columns", [["a"], ["a", "a"]])
@@ -67,12 +68,11 @@ def test_fewer_than_a_pair_of_columns(columns: list[str]) -> None:
     with pytest.raises(
         ValueError, match=r"columns must be different names, .* 'data\.columns=\[anchor,positive\]'"
     ):
-        NLITripletsData(".", batch_size=2, seed=0, path="mine.csv", columns=tuple(columns))
+        data_module(nli_triplets, ".", batch_size=2, seed=0, path="mine.csv", columns=tuple(columns))
 
 
 def test_pairs_without_negatives_are_pointed_to(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text("q,a\nx,y\n")
-    data = NLITripletsData(".", batch_size=2, seed=0, path=str(path), columns=("q", "a", "n"))
     with pytest.raises(DataError, match=r"without hard negatives as in 'data\.columns=\[q,a\]'"):
-        data.load_train()
+        training(nli_triplets, ".", path=str(path), columns=("q", "a", "n"))

@@ -17,8 +17,10 @@ import pytest
 from huggingface_hub import HfFileSystem, constants
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.own_pairs import PairsFileData
-from sts_lightning.data.pairs_hub import PairsHubData, TripletsHubData
+from sts_lightning.data.hub_pairs import pairs_hub, triplets_hub
+from sts_lightning.data.module import DataModule
+from sts_lightning.data.own_pairs import pairs_file
+from tests.support.data_modules import data_module
 from tests.support.hub_folder import own_caches, rows, save
 from tests.support.hub_server import Hub
 
@@ -31,8 +33,8 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def read(path: Path | str, **options: Any) -> PairsHubData:
-    data = PairsHubData(str(path), **{"batch_size": 4, "seed": 1, **options})
+def read(path: Path | str, **options: Any) -> DataModule:
+    data = data_module(pairs_hub, str(path), **{"batch_size": 4, "seed": 1, **options})
     data.setup()
     return data
 
@@ -49,7 +51,7 @@ def rejected(path: Path | str, **options: Any) -> DataError:
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_each_format_gives_what_a_file_gives(tmp_path: Path, kind: str) -> None:
     saved = save(tmp_path / "hub", "train", rows(30), kind)
-    file = PairsFileData(str(save(tmp_path, "mine", rows(30), "csv")), batch_size=4, seed=1)
+    file = data_module(pairs_file, str(save(tmp_path, "mine", rows(30), "csv")), batch_size=4, seed=1)
     file.setup()
     for path in (tmp_path / "hub", saved):
         data = read(path)
@@ -75,7 +77,7 @@ def test_texts_are_read_as_those_of_a_file(tmp_path: Path, kind: str) -> None:
     for folder in ("hub", "file"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"train.{kind}").write_text(text)
-    file = PairsFileData(str(tmp_path / "file" / f"train.{kind}"), batch_size=4, seed=1)
+    file = data_module(pairs_file, str(tmp_path / "file" / f"train.{kind}"), batch_size=4, seed=1)
     file.setup()
     data = read(tmp_path / "hub")
     assert data.train.to_dict() == file.train.to_dict()
@@ -244,7 +246,7 @@ def test_reading_changes_no_setting_of_the_process(tmp_path: Path) -> None:
 )
 def test_impossible_options(options: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        PairsHubData(**{"path": REPO, "batch_size": 4, "seed": 0, **options})
+        data_module(pairs_hub, **{"path": REPO, "batch_size": 4, "seed": 0, **options})
 
 
 @pytest.mark.parametrize("columns", [("anchor", "positive"), ("anchor", "positive", "negative")])
@@ -252,17 +254,17 @@ def test_triplets(columns: tuple[str, ...], tmp_path: Path) -> None:
     found = [(f"a {i}", f"p {i}", f"n {i}") for i in range(20)]
     save(tmp_path, "train", found, names=("anchor", "positive", "negative"))
     scored = str(save(tmp_path.parent / f"{tmp_path.name}-own", "dev", rows(10), "csv"))
-    data = TripletsHubData("absent", str(tmp_path), 4, 1, columns, dev_path=scored)
+    data = data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored)
     data.setup()
     assert (data.num_views, data.label, data.published_rows) == (len(columns), "none", None)
     assert data.train["sentence2"][:] == [f"p {i}" for i in range(20)]
     assert len(data.dev) == 10
-    few = TripletsHubData("absent", str(tmp_path), 4, 1, columns, limit=5, dev_path=scored)
+    few = data_module(triplets_hub, "absent", str(tmp_path), columns, limit=5, dev_path=scored)
     few.setup()
     assert few.counts[0].dropped == {"data.limit": 15}
     save(tmp_path, "train", [*found, ("a", " ", "n")], names=("anchor", "positive", "negative"))
     with pytest.raises(DataError, match="split train, row 20: a sentence is empty"):
-        TripletsHubData("absent", str(tmp_path), 4, 1, columns, dev_path=scored).setup()
+        data_module(triplets_hub, "absent", str(tmp_path), columns, dev_path=scored).setup()
 
 
 def parquet(count: int, start: int = 0) -> bytes:

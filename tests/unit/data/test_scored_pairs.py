@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.own_pairs import PairsFileData, stratified
+from sts_lightning.data.own_pairs import pairs_file, stratified
+from tests.support.data_modules import data_module
 from tests.support.hub_folder import rows, save
 
 HEAD = "sentence1,sentence2,score\n"
@@ -22,7 +23,9 @@ def test_training_pairs_in_dev_or_test_are_reported(
     for start, name in ((0, "train"), (100, "dev"), (200, "test")):
         shared = rows(common) if name == role else []
         paths[name] = str(save(tmp_path, name, [*rows(20, start), *shared], "csv"))
-    data = PairsFileData(paths["train"], batch_size=4, seed=0, dev_path=paths["dev"], test_path=paths["test"])
+    data = data_module(
+        pairs_file, paths["train"], batch_size=4, seed=0, dev_path=paths["dev"], test_path=paths["test"]
+    )
     data.setup()
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert [f"2 of 20 training pairs also occur in the {role} pairs" in text for text in warnings] == (
@@ -35,8 +38,13 @@ def test_a_pair_of_the_dev_split_is_no_training_pair(
 ) -> None:
     """All test pairs occur in the file, some of them only in its dev split."""
     path = str(save(tmp_path, "train", rows(20), "csv"))
-    data = PairsFileData(
-        path, batch_size=4, seed=0, dev_fraction=0.5, test_path=str(save(tmp_path, "test", rows(20), "csv"))
+    data = data_module(
+        pairs_file,
+        path,
+        batch_size=4,
+        seed=0,
+        dev_fraction=0.5,
+        test_path=str(save(tmp_path, "test", rows(20), "csv")),
     )
     data.setup()
     assert "10 of 10 training pairs also occur in the test pairs" in caplog.text
@@ -65,7 +73,7 @@ def test_the_range_of_the_training_scores_is_recognised(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     path, dev = scored(tmp_path / "mine.csv", *scores), scored(tmp_path / "dev.csv", 1, 2)
-    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev)
+    data = data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev)
     with caplog.at_level("INFO"):
         data.setup()
     assert data.train["label"][:] == labels
@@ -91,11 +99,13 @@ def test_the_range_of_the_training_scores_is_recognised(
 def test_any_other_range_has_to_be_given(scores: tuple[float, ...], proposed: str, tmp_path: Path) -> None:
     path, dev = scored(tmp_path / "mine.csv", *scores), scored(tmp_path / "dev.csv", *scores, 0.5)
     with pytest.raises(DataError) as caught:
-        PairsFileData(path, batch_size=2, seed=0, dev_path=dev).setup()
+        data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev).setup()
     assert str(caught.value).startswith(f"{path}: the scores lie between ")
     assert str(caught.value).endswith(f" 'data.score_range=[{proposed}]'.")
     low, high = map(float, proposed.split(","))
-    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev, score_range=(min(low, 0), max(high, 1)))
+    data = data_module(
+        pairs_file, path, batch_size=2, seed=0, dev_path=dev, score_range=(min(low, 0), max(high, 1))
+    )
     data.setup()
     assert [data.own_score(label) for label in data.train["label"]] == pytest.approx(scores)
 
@@ -104,7 +114,7 @@ def test_the_range_is_that_of_all_files(tmp_path: Path, caplog: pytest.LogCaptur
     """The first file alone would be taken to be in [0, 1]; a file on a scale of its own is named."""
     files = [scored(tmp_path / "a.csv", 0, 1, 1), scored(tmp_path / "b.csv", 2, 5)]
     dev = scored(tmp_path / "dev.csv", 1, 2)
-    data = PairsFileData(files, batch_size=2, seed=0, dev_path=dev)
+    data = data_module(pairs_file, files, batch_size=2, seed=0, dev_path=dev)
     data.setup()
     assert data.train["label"][:] == [0, 1, 1, 2, 5]
     warnings = [record.getMessage() for record in caplog.records if "a fifth or less" in record.getMessage()]
@@ -117,32 +127,38 @@ def test_scores_in_a_fifth_of_the_given_range_are_remarked_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = scored(tmp_path / "mine.csv", *[0, 1] * 20)
-    PairsFileData(path, batch_size=4, seed=0).setup()
+    data_module(pairs_file, path, batch_size=4, seed=0).setup()
     assert "a fifth or less" not in caplog.text
-    PairsFileData(path, batch_size=4, seed=0, score_range=(0, 5)).setup()
+    data_module(pairs_file, path, batch_size=4, seed=0, score_range=(0, 5)).setup()
     assert "lie between 0 and 1, a fifth or less of [0, 5]" in caplog.text
 
 
 def test_dev_and_test_pairs_may_have_another_scale(tmp_path: Path) -> None:
     path = scored(tmp_path / "mine.csv", 0, 1, 0.5)
     dev, test = scored(tmp_path / "dev.csv", 1, 5), scored(tmp_path / "test.csv", 10, 90)
-    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev, test_path=test)
+    data = data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev, test_path=test)
     data.setup()
     assert data.dev["label"][:] == [1, 5]
     assert data.tests[0].subsets["test"]["label"][:] == [10, 90]
     with pytest.raises(DataError, match=r"dev\.csv, line 3: the score 5 lies outside \[0, 1\]"):
-        PairsFileData(path, batch_size=2, seed=0, dev_path=dev, score_range=(0, 1)).setup()
+        data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev, score_range=(0, 1)).setup()
 
 
 def test_equal_scores_train_but_do_not_select(tmp_path: Path) -> None:
     path, dev = scored(tmp_path / "mine.csv", *[1] * 20), scored(tmp_path / "dev.csv", 0, 1)
-    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev)
+    data = data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev)
     data.setup()
     assert set(data.train["label"]) == {5}
     with pytest.raises(DataError, match=r"at most one has another score.* data\.dev_path="):
-        PairsFileData(path, batch_size=2, seed=0).setup()
+        data_module(pairs_file, path, batch_size=2, seed=0).setup()
     with pytest.raises(DataError, match=r"mine\.csv: all 20 scores equal 1;"):
-        PairsFileData(scored(tmp_path / "other.csv", 0, 1), batch_size=2, seed=0, dev_path=path).setup()
+        data_module(
+            pairs_file,
+            scored(tmp_path / "other.csv", 0, 1),
+            batch_size=2,
+            seed=0,
+            dev_path=path,
+        ).setup()
 
 
 def test_pairs_that_differ_in_white_space_are_the_same_pair(
@@ -153,7 +169,7 @@ def test_pairs_that_differ_in_white_space_are_the_same_pair(
         (tmp_path / f"{name}.csv").write_text(HEAD + "\n".join(lines) + "\n")
     dev = scored(tmp_path / "dev.csv", 1, 2)
     path, test = (str(tmp_path / f"{name}.csv") for name in ("train", "test"))
-    data = PairsFileData(path, batch_size=2, seed=0, dev_path=dev, test_path=test)
+    data = data_module(pairs_file, path, batch_size=2, seed=0, dev_path=dev, test_path=test)
     data.setup()
     assert data.train[0]["sentence1"] == "  if x0:  y"
     assert data.tests[0].subsets["test"][0] == {
@@ -195,7 +211,7 @@ def test_every_seed_splits_a_file_with_two_similar_pairs(tmp_path: Path) -> None
     lines = [*(f"a{i},b{i},0" for i in range(27)), "x,y,4", "v,w,5", "y,x,0"]
     (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "\n".join(lines))
     for seed in range(20):
-        data = PairsFileData(str(tmp_path / "mine.csv"), batch_size=4, seed=seed)
+        data = data_module(pairs_file, str(tmp_path / "mine.csv"), batch_size=4, seed=seed)
         data.setup()
         assert sorted(data.dev["label"])[-1] + sorted(data.train["label"])[-1] == 4 + 5
         assert len(data.dev) - ("x" in data.dev["sentence1"][:]) == 3
@@ -209,4 +225,4 @@ def test_a_single_pair_of_another_score_cannot_be_split(seed: int, tmp_path: Pat
     lines = [*(f"a{i},b{i},0" for i in range(29)), "x,y,5"]
     (tmp_path / "mine.csv").write_text("sentence1,sentence2,score\n" + "\n".join(lines))
     with pytest.raises(DataError, match=r"of 30 distinct pairs at most one has.*: data\.dev_path=\.\.\."):
-        PairsFileData(str(tmp_path / "mine.csv"), batch_size=4, seed=seed).setup()
+        data_module(pairs_file, str(tmp_path / "mine.csv"), batch_size=4, seed=seed).setup()

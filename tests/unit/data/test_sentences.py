@@ -6,33 +6,39 @@ from typing import Any
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.sentences import Repetition, SentencesData
+from sts_lightning.data.data_set import DataSet, Splits
+from sts_lightning.data.sentences import Repetition, sentences
+from tests.support.data_modules import training
 
 
-def data(path: Path, **settings: Any) -> SentencesData:
-    return SentencesData(root=".", batch_size=4, seed=1, path=str(path), **settings)
+def data(path: Path, **settings: Any) -> DataSet:
+    return sentences(".", path=str(path), **settings)
+
+
+def read(path: Path, **settings: Any) -> Splits:
+    return training(sentences, ".", path=str(path), **settings)
 
 
 def test_reads_lines_and_counts_empty_ones(tmp_path: Path) -> None:
     path = tmp_path / "plain.txt"
     path.write_text("One  sentence .\n\nAnother one .\n  \nThird .\n")
-    source = data(path)
-    assert list(source.load_train()["sentence1"]) == ["One  sentence .", "Another one .", "Third ."]
+    source = read(path)
+    assert list(source.train["sentence1"]) == ["One  sentence .", "Another one .", "Third ."]
     assert (source.counts[0].read, source.counts[0].kept) == (5, 3)
     assert source.counts[0].dropped == {"empty line": 2, "data.limit": 0}
     (tmp_path / "wiki1m_for_simcse.txt").write_text(path.read_text())
-    published = SentencesData(root=str(tmp_path), batch_size=4, seed=1).load_train()
+    published = training(sentences, root=str(tmp_path)).train
     assert published["sentence1"][0] == "One sentence ."
 
 
 def test_limit_draws_the_same_sentences(tmp_path: Path) -> None:
     path = tmp_path / "plain.txt"
     path.write_text("\n".join(f"sentence {number}" for number in range(100)) + "\n")
-    first, second = (list(data(path, limit=10).load_train()["sentence1"]) for _ in range(2))
+    first, second = (list(read(path, limit=10).train["sentence1"]) for _ in range(2))
     assert first == second
     assert len(first) == 10
     assert first != [f"sentence {number}" for number in range(10)]
-    assert data(path, limit=1000).load_train().num_rows == 100
+    assert read(path, limit=1000).train.num_rows == 100
 
 
 def test_views_are_the_same_sentence(tmp_path: Path) -> None:
@@ -60,9 +66,9 @@ def test_rejected_arguments(settings: dict[str, Any], message: str, tmp_path: Pa
 
 def test_missing_files(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot be read"):
-        data(tmp_path / "absent.txt").load_train()
+        read(tmp_path / "absent.txt")
     with pytest.raises(DataError, match=r"no wiki1m_for_simcse\.txt or unsup/sentences\.txt here"):
-        SentencesData(root=str(tmp_path), batch_size=4, seed=1).load_train()
+        training(sentences, root=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
@@ -70,4 +76,4 @@ def test_a_table_is_no_text_file(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     path.write_text("sentence1,sentence2,score\na,b,1\nc,d,2\n")
     with pytest.raises(DataError, match=f"{name}: is a table by its name"):
-        data(path).load_train()
+        read(path)

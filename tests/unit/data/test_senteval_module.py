@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sts_lightning.core.errors import ConfigError, DataError
-from sts_lightning.data.nli import NLIPairsData, NLITripletsData
-from sts_lightning.data.sentences import SentencesData
-from sts_lightning.data.senteval_module import SentEvalData
+from sts_lightning.data.nli import nli_pairs, nli_triplets
+from sts_lightning.data.sentences import sentences
+from tests.support.data_modules import data_module
 
 
 def put(folder: Path, name: str, *lines: str) -> str:
@@ -32,7 +32,9 @@ def own(folder: Path, **settings: Any) -> dict[str, Any]:
 def test_triplets_of_two_files_with_own_columns(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in "ab":
         put(tmp_path, f"{name}.csv", "n,p,anchor", *(f"n{i},p{i},{name}{i}" for i in range(4)))
-    data = NLITripletsData(path=f"{tmp_path}/[ab].csv", columns=("anchor", "p", "n"), **own(tmp_path))
+    data = data_module(
+        nli_triplets, path=f"{tmp_path}/[ab].csv", columns=("anchor", "p", "n"), **own(tmp_path)
+    )
     data.setup()
     assert data.train[4] == {"sentence1": "b0", "sentence2": "p0", "sentence3": "n0"}
     assert data.dev["label"][:] == [1, 9, 4]
@@ -50,19 +52,23 @@ def test_triplets_of_two_files_with_own_columns(tmp_path: Path, caplog: pytest.L
 def test_classes_of_ones_own(tmp_path: Path) -> None:
     path = put(tmp_path, "mine.tsv", "one\ttwo\tkind", "a\tb\tNo", "c\td\tyes", "e\tf\t1", "t\ts\tno")
     test = put(tmp_path, "test.csv", "q,a,s", "s,t,1", "x,y,2")
-    data = NLIPairsData(
-        path=path, columns=("one", "two", "kind"), classes=("no", "yes"), **own(tmp_path, test_path=test)
+    data = data_module(
+        nli_pairs,
+        path=path,
+        columns=("one", "two", "kind"),
+        classes=("no", "yes"),
+        **own(tmp_path, test_path=test),
     )
     data.setup()
     assert data.train["label"][:] == [0, 1, 1]
     assert data.counts[0].dropped["in a test set (exact)"] == 1
-    assert (data.num_classes, data.top_label) == (2, 1)
+    assert (data.data_set.num_classes, data.top_label) == (2, 1)
     assert [task.name for task in data.tests] == ["test"]
 
 
 def test_sentences_of_two_files(tmp_path: Path) -> None:
     paths = [put(tmp_path, "a.txt", "One .", "", "Two ."), put(tmp_path, "b.txt", *"3456")]
-    data = SentencesData(path=dict(zip(paths, (1, 0.5), strict=True)), limit=5, **own(tmp_path))
+    data = data_module(sentences, path=dict(zip(paths, (1, 0.5), strict=True)), limit=5, **own(tmp_path))
     data.setup()
     assert [count.read for count in data.counts] == [3, 4, 3]
     assert sum(count.kept for count in data.sources) == len(data.train) == 5
@@ -78,21 +84,22 @@ def test_sentences_of_two_files(tmp_path: Path) -> None:
     ],
 )
 def test_rejected_arguments(settings: dict[str, Any], name: str, tmp_path: Path) -> None:
-    for kind in (NLITripletsData, NLIPairsData):
+    for kind in (nli_triplets, nli_pairs):
         with pytest.raises(ValueError, match=f"^{name}"):
-            kind(**own(tmp_path, **settings))
+            data_module(kind, **own(tmp_path, **settings))
 
 
 def test_rejected_classes(tmp_path: Path) -> None:
     for classes in (("one",), ("no", "No ")):
         with pytest.raises(ValueError, match=r"^classes"):
-            NLIPairsData(path="x.csv", classes=classes, **own(tmp_path))
+            data_module(nli_pairs, path="x.csv", classes=classes, **own(tmp_path))
 
 
 def test_without_own_pairs_the_dev_set_is_sts_b(root: Path) -> None:
-    data = NLITripletsData(str(root), 2, 1, path=put(root, "x.csv", "sent0,sent1,hard_neg", "a,b,c", "d,e,f"))
+    data = data_module(
+        nli_triplets, str(root), path=put(root, "x.csv", "sent0,sent1,hard_neg", "a,b,c", "d,e,f")
+    )
     data.setup()
-    assert isinstance(data, SentEvalData)
     assert len(data.dev) == 2
     assert len(data.tests) == 7
 
@@ -108,7 +115,7 @@ def test_own_training_files_are_compared_with_the_usual_pairs(
     pairs: list[str], where: str, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = put(root, "mine.csv", "sent0,sent1,hard_neg", *pairs)
-    NLITripletsData(str(root), 2, 1, path, senteval_text="prepared").setup()
+    data_module(nli_triplets, str(root), path, senteval_text="prepared").setup()
     count = sum("A cat." in pair and "barks" in pair and "dog, " in pair for pair in pairs) or 2
     assert f"{count} of 3 training pairs also occur in the {where}" in caplog.text
     assert caplog.text.count("also occur") == 1
@@ -118,7 +125,7 @@ def test_the_setting_of_the_columns_is_named(tmp_path: Path) -> None:
     path = put(tmp_path, "t.csv", "sent0,sent1,hard_neg", "a,b,c", "d,e,f")
     given = own(tmp_path, path=path)
     with pytest.raises(ConfigError, match=r"^data\.scored_columns must name three different columns"):
-        NLITripletsData(**given | {"scored_columns": ("q", "q", "s")}).setup()
+        data_module(nli_triplets, **given | {"scored_columns": ("q", "q", "s")}).setup()
     with pytest.raises(DataError, match=r"Give the names of the columns with data\.scored_columns") as caught:
-        NLITripletsData(**given | {"scored_columns": ("q", "b", "s")}).setup()
+        data_module(nli_triplets, **given | {"scored_columns": ("q", "b", "s")}).setup()
     assert caught.value.key == "data.dev_path"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sts_lightning.evaluation.leaks import LeakedRows, SetLeaks, clean_average, hash_scores
+from sts_lightning.evaluation.leaks import LeakedRows, SetLeaks, hash_scores, leak_free_average
 
 RNG = np.random.default_rng(0)
 GOLD = {"one": RNG.integers(6, size=30).astype(float), "two": RNG.random(20) * 5}
@@ -29,12 +29,12 @@ def test_scores_of_the_rows_that_are_left() -> None:
         100 * stats.spearmanr(cosines[rows[name]], gold[rows[name]]).statistic
         for name, (cosines, gold) in PREDICTIONS.items()
     ]
-    assert clean_average(PREDICTIONS, leaks(KINDS)) == pytest.approx(sum(expected) / 2)
+    assert leak_free_average(PREDICTIONS, leaks(KINDS)) == pytest.approx(sum(expected) / 2)
 
 
 def test_undefined() -> None:
-    assert clean_average({"one": PREDICTIONS["two"]}, leaks(KINDS)) is None
-    assert clean_average({"three": PREDICTIONS["two"]}, leaks(KINDS)) is None
+    assert leak_free_average({"one": PREDICTIONS["two"]}, leaks(KINDS)) is None
+    assert leak_free_average({"three": PREDICTIONS["two"]}, leaks(KINDS)) is None
     everything = {**KINDS, "two": np.full(20, "exact")}
-    assert clean_average(PREDICTIONS, leaks(everything)) is None
-    assert clean_average({"one": PREDICTIONS["one"]}, leaks(everything)) is not None
+    assert leak_free_average(PREDICTIONS, leaks(everything)) is None
+    assert leak_free_average({"one": PREDICTIONS["one"]}, leaks(everything)) is not None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from sts_lightning.evaluation.encoding import DividedEncoder
+from sts_lightning.evaluation.encoding import ShardedEncoder
 
 
 class Lengths:
@@ -26,5 +26,5 @@ class Lengths:
 
 def test_a_single_process_encodes_all() -> None:
     encoder = Lengths(0)
-    assert DividedEncoder(encoder).encode(["ab", "a"]).tolist() == [[2, 0], [1, 0]]
+    assert ShardedEncoder(encoder).encode(["ab", "a"]).tolist() == [[2, 0], [1, 0]]
     assert encoder.read == ["ab", "a"]

@@ -8,7 +8,8 @@ import numpy as np
 
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import make_table
-from sts_lightning.evaluation.ranks import evaluate_ranks
+from sts_lightning.evaluation.ranks import rank_tasks
+from sts_lightning.evaluation.sts import encode_tables
 
 SENTENCES = [f"s{number}" for number in range(40)]
 
@@ -39,7 +40,7 @@ def test_all_readings() -> None:
     # sentence 0 is repeated, which changes no rank
     first, second = [*SENTENCES[:20], "s0"], [*SENTENCES[20:], "s39"]
     table = make_table({"sentence1": first, "sentence2": second, "label": [1.0] * 21})
-    result = evaluate_ranks(Given(), [STSTask("STS12", {"x": table})])
+    result = rank_tasks([STSTask("STS12", {"x": table})], encode_tables(Given(), [table]))
     task = result["tasks"]["STS12"]
     assert task["sentences"] == 40
     assert task["score"] == result["average"] == by_decomposition(range(40), normalize=False)

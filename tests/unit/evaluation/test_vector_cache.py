@@ -36,13 +36,13 @@ def plain(*texts: str) -> np.ndarray:
 def test_a_second_reader_encodes_only_what_is_new(tmp_path: Path) -> None:
     first = CachedVectors(Letters(), tmp_path / "key")
     np.testing.assert_array_equal(first.encode([FIRST, SECOND, FIRST]), plain(FIRST, SECOND, FIRST))
-    assert (first.found, first.encoded) == (1, 2)
+    assert (first.looked_up, first.encoded) == (1, 2)
     encoder = Letters()
     second = CachedVectors(encoder, tmp_path / "key")
     encoder.asked.clear()  # the probes
     np.testing.assert_array_equal(second.encode([SECOND, THIRD]), plain(SECOND, THIRD))
     assert encoder.asked == [THIRD]
-    assert (second.found, second.encoded) == (1, 1)
+    assert (second.looked_up, second.encoded) == (1, 1)
     assert second.encode([]).shape == (0, 7)
     assert len(list((tmp_path / "key").iterdir())) == 2
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss, check_declared, check_scalar
-from sts_lightning.testing.toy import ToyData
+from sts_lightning.testing.toy import toy
 from sts_lightning.workflows.checks import check_fit
+from tests.support.data_modules import data_module
 
 
 class Own(Loss):
@@ -48,7 +49,7 @@ def test_our_own_declare_what_they_accept() -> None:
 )
 def test_what_a_loss_must_declare(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_fit(variant(**changes), ToyData(4, 1))
+        check_fit(variant(**changes), data_module(toy))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_each_loss_has_module_yaml_and_test() -> None:
     losses = all_losses()
     assert set(losses) == {path.stem for path in (CONF / "loss").glob("*.yaml")}
     for stem in losses:
-        assert (ROOT / "tests" / "losses" / f"test_{stem}.py").is_file()
+        assert (ROOT / "tests" / "unit" / "losses" / f"test_{stem}.py").is_file()
 
 
 @pytest.mark.parametrize("stem", sorted(all_losses()))

@@ -64,10 +64,6 @@ def adapter_folder(
     [
         ("bert", LoraConfig(**ALL, r=4), "none"),
         ("gpt2", LoraConfig(**ALL, r=4), "4bit"),
-        pytest.param("t5", LoraConfig(**ALL, r=4), "none", marks=pytest.mark.slow),
-        pytest.param("bart", LoraConfig(**ALL, r=4), "none", marks=pytest.mark.slow),
-        pytest.param("mistral", LoraConfig(**ALL, r=4, use_dora=True), "none", marks=pytest.mark.slow),
-        pytest.param("t5", LoraConfig(**EMBEDDINGS, r=4), "none", marks=pytest.mark.slow),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

@@ -9,7 +9,7 @@ import pytest
 
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
-from tests.support.families import FAMILIES, NEEDED, tiny, write
+from tests.support.families import COMMON, NEEDED, tiny, write
 
 TEXTS = ["a", "a long row " * 4]
 
@@ -37,7 +37,7 @@ def vectors(folder: str, attention: str | None) -> np.ndarray:
     return encoder.encode(TEXTS)
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", COMMON)
 def test_implementations_agree_or_are_rejected(model_type: str, tmp_path: Path) -> None:
     folder = write(tiny(model_type, **NEEDED.get(model_type, {})), tmp_path)
     usual = vectors(folder, None)

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from tests.support.families import FAMILIES, family, tiny
+from tests.support.families import COMMON, family, tiny
 from tests.support.sentences import LOWER_CASE
 
 TEXTS = [*LOWER_CASE, "", "a long row " * 20]
@@ -31,7 +31,7 @@ def plain_loop(backbone: PreTrainedModel, max_length: int) -> np.ndarray:
     return np.stack(vectors)
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", COMMON)
 def test_a_family_gives_the_vectors_of_a_plain_loop(model_type: str) -> None:
     """Whatever is in the batch; and embeddings that are looked up apart are those that the model looks up."""
     backbone = family(model_type)

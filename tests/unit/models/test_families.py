@@ -15,7 +15,7 @@ from sts_lightning.export.merged import write_merged
 from sts_lightning.models.encoder import COARSE_TOLERANCE, SentenceEncoder
 from sts_lightning.models.loading.backbone import DTYPES
 from sts_lightning.testing.tiny_bert import character_tokenizer
-from tests.support.families import FAMILIES, NEEDED, family, tiny, write
+from tests.support.families import COMMON, NEEDED, family, tiny, write
 from tests.support.sentences import LOWER_CASE
 
 TEXTS = [*LOWER_CASE, "", "a long row " * 20]
@@ -51,7 +51,7 @@ def gradients(backbone: PreTrainedModel, vectors: torch.Tensor) -> dict[str, tor
     return {name: p.grad.clone() for name, p in backbone.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", COMMON)
 def test_gradients_are_those_of_a_plain_loop(model_type: str) -> None:
     backbone = family(model_type)
     expected = gradients(backbone, plain_vectors(backbone))
@@ -70,7 +70,7 @@ def distance(found: np.ndarray, exact: np.ndarray) -> float:
     return float((np.linalg.norm(found - exact, axis=1) / np.linalg.norm(exact, axis=1)).max())
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", COMMON)
 @pytest.mark.parametrize("precision", HALF)
 def test_a_vector_does_not_depend_on_its_batch_in_half_precision(
     model_type: str, precision: Precision
@@ -87,7 +87,7 @@ def test_a_vector_does_not_depend_on_its_batch_in_half_precision(
         assert distance(found, exact) < max(COARSE_TOLERANCE, 2 * rounding)
 
 
-@pytest.mark.parametrize("model_type", FAMILIES)
+@pytest.mark.parametrize("model_type", COMMON)
 def test_a_lora_on_all_linear_layers_is_merged(model_type: str, tmp_path: Path) -> None:
     settings = LoraConfig(
         task_type="FEATURE_EXTRACTION", r=2, target_modules="all-linear", init_lora_weights=False

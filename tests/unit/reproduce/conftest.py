@@ -16,7 +16,7 @@ from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
 
 
-STS = "sts_lightning.data.sts.STSData"
+STS = "sts_lightning.data.sts_train.sts_train"
 
 GOLD = np.repeat(np.arange(5.0), 20)
 

@@ -101,13 +101,13 @@ def test_in_words(details: dict[str, object], texts: tuple[str, str, str]) -> No
     ("data", "text"),
     [
         (
-            {"_target_": "sts_lightning.data.nli.NLIPairsData", "dev_path": None},
+            {"_target_": "sts_lightning.data.nli.nli_pairs", "dev_path": None},
             "STS-B dev without test pairs",
         ),
         ({"dev_path": "mine/dev.csv"}, "dev.csv"),
         ({"dev_split": "validation", "dev_fraction": 0.1}, "owner/name, validation"),
         ({"dev_path": None, "dev_fraction": 0.1}, "10 % of the training pairs"),
-        ({"_target_": "sts_lightning.testing.toy.ToyData", "dev_size": 50}, "dev pairs of ToyData"),
+        ({"_target_": "sts_lightning.testing.toy.toy", "dev_size": 50}, "dev pairs of toy"),
     ],
 )
 def test_dev_pairs_in_words(data: dict[str, object], text: str) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sts_lightning.runs.environment import environment, peak_memory
+from sts_lightning.runs.metrics import environment, peak_memory
 
 
 def test_environment_names_versions_and_commit() -> None:

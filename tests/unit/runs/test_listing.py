@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from sts_lightning.config.check import shown
 from sts_lightning.runs.folder import RunFolder
-from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds, shown
+from sts_lightning.runs.listing import distinguishing, find_runs, group_seeds
 from sts_lightning.runs.metrics import RunMetrics
 
 PEARSON = {"_target_": "sts_lightning.losses.pearson.PearsonLoss", "official": False}
@@ -23,7 +24,7 @@ def settings(seed: int, **changed: Any) -> dict[str, Any]:
         "name": f"run{seed}",
         "model": model,
         "prompt": {},
-        "data": {"_target_": "sts_lightning.testing.toy.ToyData", "seed": seed},
+        "data": {"_target_": "sts_lightning.testing.toy.toy", "seed": seed},
         "evaluation": {"max_length": 64},
     }
     return {**whole, "loss": PEARSON, "optim": {"lr": 1e-5}, "init_from": None, **changed}

@@ -1,4 +1,4 @@
-"""Sweeps through a real Ray cluster on this machine, and through submitit's local executor."""
+"""Jobs of a sweep on a cluster."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,3 +68,17 @@ def test_slurm_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_an_unknown_parameter(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"hydra.launcher: .*colour"):
         submit_to_slurm(jobs(tmp_path, "one"), tmp_path / "submitit", colour="red")
+
+
+def test_states_are_those_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    squeue = tmp_path / "squeue"
+    squeue.write_text("#!/bin/sh\nprintf '4_0 PENDING\\n4_1 RUNNING\\n5 COMPLETING\\n'\n")
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(cluster, "SQUEUE_POLL", 0)
+    queue = cluster._SlurmQueue()
+    expected = ["queued", "running", "running", "done"]
+    assert [queue.state(number) for number in ("4_0", "4_1", "5", "6")] == expected
+    squeue.write_text("#!/bin/sh\nexit 1\n")  # the controller does not answer
+    assert [queue.state(number) for number in ("4_0", "4_1", "5", "6")] == expected
+    assert cluster._SlurmQueue().state("6") == "queued"

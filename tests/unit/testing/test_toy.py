@@ -5,13 +5,14 @@ import numpy as np
 from sts_lightning.testing.toy import (
     SLOTS,
     WEIGHTS,
-    ToyData,
     classed_pairs,
     realise,
     scored_pairs,
     similarity,
+    toy,
     triplets,
 )
+from tests.support.data_modules import data_module
 
 
 def test_similarity_by_hand() -> None:
@@ -31,7 +32,7 @@ def test_a_sentence_says_its_meaning() -> None:
 
 
 def test_scores_cover_the_scale_and_splits_do_not_overlap() -> None:
-    data = ToyData(batch_size=8, seed=0)
+    data = data_module(toy, batch_size=8, seed=0)
     data.setup()
     labels = np.asarray(data.train["label"])
     assert labels.min() == 0
@@ -69,8 +70,8 @@ def test_classes_tell_how_many_slots_are_shared() -> None:
 
 
 def test_sentences_are_one_column_for_all_views() -> None:
-    data = ToyData(batch_size=8, seed=0, kind="sentences", views=3, repetition=0.3)
+    data = data_module(toy, batch_size=8, seed=0, kind="sentences", views=3, repetition=0.3)
     assert [view.column for view in data.views] == ["sentence1"] * 3
     assert [view.augmentation is not None for view in data.views] == [False, True, False]
     assert (data.num_views, data.label) == (3, "none")
-    assert len(ToyData(batch_size=8, seed=0, kind="triplets").views) == 3
+    assert len(data_module(toy, batch_size=8, seed=0, kind="triplets").views) == 3

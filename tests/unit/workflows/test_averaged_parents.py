@@ -44,7 +44,7 @@ def test_other_dropout_is_the_same_model(first: Path, tmp_path: Path) -> None:
 
 def test_pairs_that_the_suite_of_the_first_holds_out(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name, 0.01, 2) for name in ("one", "two")]
-    data = {"_target_": "sts_lightning.data.sts.STSData", "seed": 1}
+    data = {"_target_": "sts_lightning.data.sts_train.sts_train", "seed": 1}
     for run, dev in zip(runs, ("suite", "stsb"), strict=True):
         edit(RunFolder(run).config_file, lambda cfg, dev=dev: cfg.update(data=data, dev=dev))
     with pytest.raises(CheckpointError, match=r"two may have trained on dev pairs of .*one"):

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from sts_lightning.config.check import check_config
 from sts_lightning.config.machine import decide
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.data.module import SentenceDataModule
+from sts_lightning.data.module import DataModule
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import Loss
 from sts_lightning.losses.matryoshka import MatryoshkaLoss
@@ -40,11 +40,11 @@ from tests.support.loss_cases import batch, further, make
 Config = Callable[..., DictConfig]
 
 
-def source(config: Config, *overrides: str) -> SentenceDataModule:
+def source(config: Config, *overrides: str) -> DataModule:
     return make_data(config(*overrides))
 
 
-def computes(loss: Loss, data: SentenceDataModule) -> bool:
+def computes(loss: Loss, data: DataModule) -> bool:
     """Whether the loss gives a number for a batch as the data has it."""
     torch.manual_seed(0)
     views = torch.randn(data.num_views, 7, 6, dtype=torch.float64)
@@ -92,7 +92,7 @@ def test_loss_and_data_fit_or_are_rejected(data: str, config: Config) -> None:
 )
 def test_the_way_to_other_data_is_named(chosen: str, loss: str, named: str, config: Config) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_fit(make(loss), source(config, *chosen.split()))
+        check_fit(make(loss), source(config, *chosen.split()), config(*chosen.split()).data)
     assert named in str(caught.value.hint)
 
 

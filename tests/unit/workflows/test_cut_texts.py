@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sts_lightning.data.tables import make_table
+from sts_lightning.evaluation import score as cut_texts
+from sts_lightning.evaluation.score import cut_share, report_cut
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.workflows import score as cut_texts
-from sts_lightning.workflows.score import cut_share, report_cut
 
 TABLE = make_table(
     {"sentence1": ["a", "a a a", "a a a a a a"], "sentence2": ["a", "b", "a a a a a a a"], "label": [0.0] * 3}

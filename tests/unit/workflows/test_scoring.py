@@ -9,21 +9,23 @@ import pytest
 from omegaconf import DictConfig
 from scipy import stats
 
+from sts_lightning.data.module import DataModule
+from sts_lightning.evaluation.score import score
 from sts_lightning.testing.tiny_bert import tiny_bert
-from sts_lightning.testing.toy import ToyData
-from sts_lightning.workflows.score import score
+from sts_lightning.testing.toy import toy
+from tests.support.data_modules import data_module
 
 Config = Callable[..., DictConfig]
 
 
 @pytest.fixture
-def data() -> ToyData:
-    data = ToyData(batch_size=8, seed=1, train_size=16, dev_size=40, test_size=30)
+def data() -> DataModule:
+    data = data_module(toy, batch_size=8, seed=1, train_size=16, dev_size=40, test_size=30)
     data.setup()
     return data
 
 
-def test_scores_are_scipys_on_the_encoders_vectors(data: ToyData, config: Config) -> None:
+def test_scores_are_scipys_on_the_encoders_vectors(data: DataModule, config: Config) -> None:
     encoder = tiny_bert().eval()
     found = score(encoder, data, config("evaluation.precision=32-true").evaluation)
     cosines = []
@@ -38,13 +40,13 @@ def test_scores_are_scipys_on_the_encoders_vectors(data: ToyData, config: Config
     assert [len(part) for part in found.test_cosines] == [30]
 
 
-def test_the_test_tasks_are_scored_only_if_asked_for(data: ToyData, config: Config) -> None:
+def test_the_test_tasks_are_scored_only_if_asked_for(data: DataModule, config: Config) -> None:
     found = score(tiny_bert().eval(), data, config("evaluation.final=false").evaluation)
     assert found.test is None
     assert found.test_cosines == []
 
 
-def test_the_precision_is_that_of_the_evaluation(data: ToyData, config: Config) -> None:
+def test_the_precision_is_that_of_the_evaluation(data: DataModule, config: Config) -> None:
     encoder = tiny_bert().eval()
     score(encoder, data, config("evaluation.precision=bf16-true", "evaluation.final=false").evaluation)
     assert encoder.precision == "bf16-true"

@@ -6,7 +6,7 @@ from omegaconf import OmegaConf
 from sts_lightning.workflows.seen_dev_pairs import describe_seen
 
 PAIRS = {"dev_path": None, "dev_fraction": 0.1, "seed": 1}
-STS = {"_target_": "sts_lightning.data.sts.STSData"}
+STS = {"_target_": "sts_lightning.data.sts_train.sts_train"}
 
 
 def run(data: dict[str, object], path: object = "mine.csv", dev: str = "stsb") -> dict[str, object]:

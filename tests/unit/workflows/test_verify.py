@@ -11,12 +11,12 @@ import yaml
 
 from sts_lightning.config.trust import NOTHING
 from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.evaluation.score import score
 from sts_lightning.models.loading.run import load_from
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import RunMetrics
 from sts_lightning.runs.predictions import save_predictions
-from sts_lightning.testing.toy import ToyData
-from sts_lightning.workflows.score import score
+from sts_lightning.training.assembly import make_data
 from sts_lightning.workflows.verify import verify
 from tests.support.damage import DAMAGE, change_json, cut
 from tests.support.run_entries import edit, write_finished
@@ -32,7 +32,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cfg = run.load_config()
     cfg.evaluation.final = True
     run.save_config(cfg)
-    data = ToyData(**{str(name): value for name, value in cfg.data.items() if name != "_target_"})
+    data = make_data(cfg)
     data.setup()
     (only,) = data.tests
     table = only.subsets[next(iter(only.subsets))]

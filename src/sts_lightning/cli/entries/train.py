@@ -8,13 +8,12 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.cli.hydra_app import job, run
-from sts_lightning.config.check import check_values
-from sts_lightning.config.options import options
 from sts_lightning.config.schema import register_schemas
-from sts_lightning.core.batch_job import new_folder
 from sts_lightning.core.conf_folders import PACKAGED
 from sts_lightning.core.errors import CheckpointError
+from sts_lightning.core.signals import new_folder
 from sts_lightning.runs.folder import RunFolder
+from sts_lightning.workflows.command import train
 
 register_schemas()
 
@@ -32,10 +31,6 @@ OmegaConf.register_new_resolver("run_folder", partial(new_folder, finished=_fini
 @job
 def main(cfg: DictConfig) -> float:
     """Train and return the dev score of the selected weights."""
-    if options().resume is None and not cfg.stages:  # each stage is composed and checked later
-        check_values(cfg)
-    from sts_lightning.workflows.command import train  # torch is not needed for --help
-
     return train(cfg)
 
 

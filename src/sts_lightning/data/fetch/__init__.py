@@ -1,1 +1,1 @@
-"""The published data: where it comes from, how it is fetched and checked, and which parts are there."""
+"""The published data: its sources, how it is fetched and checked, and which parts of it a data root has."""

@@ -1,4 +1,4 @@
-"""Conversion of downloaded files to the layout that the readers read."""
+"""Conversion of downloaded files to the layout of a data root."""
 
 from __future__ import annotations
 
@@ -12,20 +12,12 @@ from sts_lightning.core.errors import FetchError
 from sts_lightning.data.counts import NLI_SOURCES
 from sts_lightning.data.fetch.parts import SENTEVAL, Part
 
-LABELS = ("entailment", "neutral", "contradiction")
-"""Classes of SNLI and MultiNLI on the hub, in the order of their indices; -1 means no agreement."""
-
 Downloads = Mapping[str, list[Path]]
 """Downloaded files by source, in the order of the table."""
 
 
 def convert(part: Part, downloads: Downloads, folder: Path) -> int:
-    """Write the files of a part below a folder; return how many rows were left out, as no reader takes them.
-
-    Args:
-        part: Part of the data.
-        downloads: Its downloaded files.
-        folder: Empty folder.
+    """Write the files of a part below an empty folder; return the number of dropped rows, with empty texts.
 
     Raises:
         FetchError: A download does not contain what the part needs.
@@ -38,10 +30,8 @@ def convert(part: Part, downloads: Downloads, folder: Path) -> int:
         return _write_pairs(downloads, folder / part.files[0])
     paths, targets = sorted(downloads[part.name], key=lambda path: path.name), sorted(part.files)
     if len(paths) != len(targets):
-        raise FetchError(
-            f"the source has {len(paths)} files for the {len(targets)} of {part.name}.",
-            key=part.name,
-        )
+        many = f"the source has {len(paths)} files for the {len(targets)} of {part.name}."
+        raise FetchError(many, key=part.name)
     for path, target in zip(paths, targets, strict=True):
         (folder / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, folder / target)
@@ -51,34 +41,31 @@ def convert(part: Part, downloads: Downloads, folder: Path) -> int:
 def _unpack(archive: Path, part: Part, folder: Path) -> None:
     """Extract the files of a part from SentEval's data in a tar file.
 
-    Only the content of regular files with the wanted names is read, and it is written under names of our own:
-    nothing in the archive decides where.
+    Only regular files with the names of the part are read, and written under these names: nothing in the
+    archive decides where.
     """
-    wanted = {file.removeprefix(f"{SENTEVAL}/") for file in part.files}
-    tops = {name.partition("/")[0] for name in wanted}
-    found = set()
+    names = {file.removeprefix(f"{SENTEVAL}/") for file in part.files}
+    tops = {name.partition("/")[0] for name in names}
+    unpacked = set()
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
-                steps = member.name.split("/")
+                steps = member.name.split("/")  # whatever folders the archive has above those of SentEval
                 start = next((index for index, step in enumerate(steps) if step in tops), None)
                 name = "/".join(steps[start:])
-                content = tar.extractfile(member) if member.isfile() and name in wanted else None
+                content = tar.extractfile(member) if member.isfile() and name in names else None
                 if start is None or content is None:
                     continue
                 target = folder / SENTEVAL / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with content, target.open("wb") as stream:
                     shutil.copyfileobj(content, stream)
-                found.add(name)
+                unpacked.add(name)
     except tarfile.TarError as error:
         raise FetchError(f"{archive.name} is not a whole tar file ({error}).") from error
-    missing = sorted(wanted - found)
-    if missing:
-        raise FetchError(
-            f"{archive.name} lacks {len(missing)} of {len(wanted)} files, such as {missing[0]}.",
-            key=part.name,
-        )
+    if missing := sorted(names - unpacked):
+        lacks = f"{archive.name} lacks {len(missing)} of {len(names)} files, such as {missing[0]}."
+        raise FetchError(lacks, key=part.name)
 
 
 def _write_pairs(downloads: Downloads, path: Path) -> int:
@@ -89,19 +76,21 @@ def _write_pairs(downloads: Downloads, path: Path) -> int:
         for source, files in downloads.items():
             for premise, hypothesis, label in _labelled_pairs(source, files):
                 rows[source] += 1
-                # Tabs and line ends would break the format; the reader folds white space, too.
+                # Tabs and line ends would break the format; the reader folds white space too.
                 first, second = (" ".join((text or "").split()) for text in (premise, hypothesis))
                 if first and second:
                     stream.write(f"{first}\t{second}\t{label}\t{source}\n")
                 else:
                     empty += 1
-    for source, wanted in NLI_SOURCES.items():
-        if rows[source] != wanted:
-            raise FetchError(
-                f"{source} has {rows[source]:,} pairs with a class, published {wanted:,}.",
-                key=source,
-            )
+    for source, published in NLI_SOURCES.items():
+        if rows[source] != published:
+            differs = f"{source} has {rows[source]:,} pairs with a class, published {published:,}."
+            raise FetchError(differs, key=source)
     return empty
+
+
+LABELS = ("entailment", "neutral", "contradiction")
+"""Classes of SNLI and MultiNLI on the hub, in the order of their indices; -1: the annotators disagreed."""
 
 
 def _labelled_pairs(source: str, files: list[Path]) -> Iterator[tuple[str | None, str | None, str]]:

@@ -1,4 +1,4 @@
-"""Fetching of parts: download, convert, check, and only then install."""
+"""Fetching of the published data: the table of sources, download, conversion, check and installation."""
 
 from __future__ import annotations
 
@@ -20,13 +20,40 @@ from sts_lightning.core.errors import ConfigError, FetchError
 from sts_lightning.core.files import locked_file
 from sts_lightning.core.text import counted
 from sts_lightning.data.fetch.convert import convert
-from sts_lightning.data.fetch.manifest import Record, read_manifest, write_record
-from sts_lightning.data.fetch.parts import Part, place, try_count
+from sts_lightning.data.fetch.manifest import ManifestEntry, read_manifest, write_entry
+from sts_lightning.data.fetch.parts import Part, data_path, try_count
 
 log = logging.getLogger(__name__)
 
-DOWNLOADS = ".downloads"
-"""Folder below the data root for what has arrived so far; removed when everything is installed."""
+
+@dataclass(frozen=True)
+class Source:
+    """Files at one revision of a repository.
+
+    Attributes:
+        name: Name in the table.
+        files: Hash of each file: SHA-256 (64 digits), git's name of the content (40 digits), or None.
+        revision: Commit.
+        repo: Data set on the Hugging Face hub, or None.
+        url: URL on another server with ``{revision}`` and ``{file}``, or None.
+    """
+
+    name: str
+    files: Mapping[str, str | None]
+    revision: str
+    repo: str | None = None
+    url: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Repository or URL, for messages and the manifest."""
+        return self.repo or self.url or ""
+
+
+def load_sources() -> dict[str, Source]:
+    """Load the table of sources, `sources.yaml`."""
+    table = yaml.safe_load(Path(__file__).with_name("sources.yaml").read_text(encoding="utf-8"))
+    return {name: Source(name, **entry) for name, entry in table.items()}
 
 
 def get(parts: Sequence[Part], sources: Mapping[str, Source], root: Path, overwrite: bool = False) -> None:
@@ -40,46 +67,64 @@ def get(parts: Sequence[Part], sources: Mapping[str, Source], root: Path, overwr
 
     Raises:
         FetchError: A download failed, or is not what was published.
-        ConfigError: Other files are in the place, and ``overwrite`` is not set.
+        ConfigError: Other files have the same names, and ``overwrite`` is not set.
         RunningElsewhereError: Another process fetches into the same root.
     """
-    missing = [part for part in parts if not _is_there(part, root, overwrite)]
+    missing = [part for part in parts if not _is_complete(part, root, overwrite)]
     if not missing:
         return
     for name in ("httpx", "httpx2"):  # the hub's client logs every request through one of them
         logging.getLogger(name).setLevel(logging.WARNING)
-    with _workplace(root) as folder:
+    with _downloads_folder(root) as folder:
         for part in missing:
             _fetch(part, sources, root, folder)
         shutil.rmtree(folder)  # not before: parts may share a download
 
 
-def _is_there(part: Part, root: Path, overwrite: bool) -> bool:
-    """Return whether nothing needs to be fetched.
-
-    Raises:
-        ConfigError: Files of the user's own are in the place.
-    """
-    present = [name for name in part.files if place(root, name).is_file()]
-    record = read_manifest(root).get(part.name)
-    known = {} if record is None else record["files"]
-    own = [name for name in present if sha256(place(root, name)) != known.get(name)]
+def _is_complete(part: Part, root: Path, overwrite: bool) -> bool:
+    """Return whether nothing needs to be fetched; reject files that this command did not write."""
+    present = [name for name in part.files if data_path(root, name).is_file()]
+    entry = read_manifest(root).get(part.name)
+    known = {} if entry is None else entry["files"]
+    foreign = [name for name in present if sha256(data_path(root, name)) != known.get(name)]
     whole = len(present) == len(part.files)
-    if whole and not own:
-        log.info("%s: complete, as fetched on %s.", part.name, record["fetched"][:10] if record else "")
+    if whole and not foreign:
+        log.info("%s: complete, as fetched on %s.", part.name, entry["fetched"][:10] if entry else "")
         return True
-    if not own or overwrite:
+    if not foreign or overwrite:
         return False
-    found = try_count(part, root) if whole else f"{len(present)} of {len(part.files)} files are there"
-    difference = found if isinstance(found, str) else part.difference(found)
+    rows = try_count(part, root) if whole else f"{len(present)} of {len(part.files)} files are there"
+    difference = rows if isinstance(rows, str) else part.difference(rows)
     if not difference:
         log.info("%s: complete; this command did not fetch it.", part.name)
         return True
     raise ConfigError(
-        f"{place(root, own[0])} is in the place of the published file ({difference}).",
+        f"{data_path(root, foreign[0])} is in the place of the published file ({difference}).",
         key=part.name,
         hint="--overwrite replaces it; --root chooses another folder.",
     )
+
+
+DOWNLOADS = ".downloads"
+"""Folder for downloads below the data root, so that installing a file only renames it."""
+
+
+@contextlib.contextmanager
+def _downloads_folder(root: Path) -> Iterator[Path]:
+    """Create and lock the folder of downloads; an empty folder that was not there before is removed."""
+    folder, lock = root / DOWNLOADS, root / f"{DOWNLOADS}.lock"
+    existed = root.is_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked_file(lock, lambda: f"another process is fetching data into {root}; wait for it."):
+        try:
+            yield folder
+        finally:
+            lock.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not empty: files that have arrived wait for the next attempt
+                if folder.is_dir():
+                    folder.rmdir()
+                if not existed:
+                    root.rmdir()
 
 
 def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) -> None:
@@ -96,16 +141,14 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
         rows = try_count(part, stage)
         problem = rows if isinstance(rows, str) else part.difference(rows, dropped)
         if isinstance(rows, str) or problem:
-            raise FetchError(
-                f"what arrived is not the published data, and nothing was installed: {problem}.",
-                key=part.name,
-            )
-        record = Record(
+            wrong = f"what arrived is not the published data, and nothing was installed: {problem}."
+            raise FetchError(wrong, key=part.name)
+        entry = ManifestEntry(
             fetched=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
             downloads=[
                 {
                     "source": source,
-                    "place": sources[source].place,
+                    "place": sources[source].address,
                     "revision": sources[source].revision,
                     "file": name,
                     "sha256": sha256(path),
@@ -118,114 +161,56 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
             rows=rows,
             dropped=dropped,
         )
-        _install(part, stage, root, record)
+        _install(part, stage, root, entry)
     finally:
         shutil.rmtree(stage)
 
 
-def _install(part: Part, stage: Path, root: Path, record: Record) -> None:
-    # The record first: if the process ends between two files, the next one recognises those installed.
-    write_record(root, part.name, record)
+def _install(part: Part, stage: Path, root: Path, entry: ManifestEntry) -> None:
+    # The manifest first: if the process ends between two files, the next one recognises the installed files.
+    write_entry(root, part.name, entry)
     for name in part.files:
-        target = place(root, name)
+        target = data_path(root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         (stage / name).replace(target)
-    rows, files = f"{record['rows']:,}", counted(len(part.files), "file")
+    rows, files = f"{entry['rows']:,}", counted(len(part.files), "file")
     log.info("%s: %s rows, %s below %s.", part.name, rows, files, root)
 
 
-@contextlib.contextmanager
-def _workplace(root: Path) -> Iterator[Path]:
-    """Create and lock the folder of downloads.
-
-    Raises:
-        RunningElsewhereError: Another process uses it.
-    """
-    folder, lock = root / DOWNLOADS, root / f"{DOWNLOADS}.lock"
-    found = root.is_dir()
-    folder.mkdir(parents=True, exist_ok=True)
-    with locked_file(lock, lambda: f"another process is fetching data into {root}; wait for it."):
-        try:
-            yield folder
-        finally:
-            lock.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # what has arrived is kept for the next attempt
-                if folder.is_dir():
-                    folder.rmdir()
-                if not found:
-                    root.rmdir()
-
-
-@dataclass(frozen=True)
-class Source:
-    """Files at one revision of a repository.
-
-    Attributes:
-        name: Name in the table.
-        files: Hash of each file: SHA-256 (64 digits), git's name of the content (40 digits), or None.
-        revision: Commit.
-        repo: Data set on the Hugging Face hub, or None.
-        url: Address with ``{revision}`` and ``{file}`` on another server, or None.
-    """
-
-    name: str
-    files: Mapping[str, str | None]
-    revision: str
-    repo: str | None = None
-    url: str | None = None
-
-    @property
-    def place(self) -> str:
-        """Repository or address, for messages and records."""
-        return self.repo or self.url or ""
-
-
-def load_sources() -> dict[str, Source]:
-    """Load the table of sources, `sources.yaml`."""
-    table = yaml.safe_load(Path(__file__).with_name("sources.yaml").read_text(encoding="utf-8"))
-    return {name: Source(name, **entry) for name, entry in table.items()}
-
-
 def download(source: Source, name: str, folder: Path) -> Path:
-    """Download a file and check its hash.
+    """Download a file of a source into a folder, check its hash, and return its path.
 
-    Args:
-        source: Source of the file.
-        name: Its path there.
-        folder: Folder for the download, where the next attempt finds files that have arrived whole.
-
-    Returns:
-        Path of the whole, checked file below the folder.
+    A later attempt finds complete files in the folder, and does not download them again.
 
     Raises:
         FetchError: The connection broke, the disk is full, or the content is not what was published.
     """
-    what = f"{source.place}: {name} at {source.revision[:8]}"
+    what = f"{source.address}: {name} at {source.revision[:8]}"
     log.info("%s", what)
     try:
         if source.repo is None:
             path, digests = folder / Path(name).name, {source.files[name]}
             if not (path.is_file() and _matches(path, source.files[name])):  # of an earlier attempt
-                address = source.place.format(revision=source.revision, file=name)
-                with urlopen(address, timeout=60) as answer, path.open("wb") as stream:
+                url = source.address.format(revision=source.revision, file=name)
+                with urlopen(url, timeout=60) as answer, path.open("wb") as stream:
                     shutil.copyfileobj(answer, stream)
         else:
             repo, revision = source.repo, source.revision
             stated = get_hf_file_metadata(hf_hub_url(repo, name, repo_type="dataset", revision=revision)).etag
-            digests = {source.files[name], stated}
+            digests = {source.files[name], stated}  # for most files the table leaves the hash to the hub
             path = Path(hf_hub_download(repo, name, repo_type="dataset", revision=revision, local_dir=folder))
     except (errors.HTTPError, HTTPException, OSError) as error:
-        told = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise FetchError(
-            f"{what} cannot be fetched ({told[:400]}).",
+            f"{what} cannot be fetched ({reason[:400]}).",
             hint="Check the network, HF_ENDPOINT and HF_HUB_OFFLINE; the same command tries again.",
         ) from error
     for digest in digests:
         if not _matches(path, digest):
-            found = sha256(path)
+            actual = sha256(path)
             path.unlink()
             raise FetchError(
-                f"{what} arrived with the hash {found}, not {digest}, and was deleted.",
+                f"{what} arrived with the hash {actual}, not {digest}, and was deleted.",
                 hint="Run the command again; if it happens twice, the file or a proxy is at fault.",
             )
     return path
@@ -238,7 +223,10 @@ def sha256(path: Path) -> str:
 
 
 def _matches(path: Path, digest: str | None) -> bool:
-    """Return whether a file has a hash, SHA-256 or git's name of the content; true for none and others."""
+    """Return whether a file has a hash: SHA-256, or the id of a blob in git.
+
+    It is true for no hash, and for other strings, since a server may state any as its etag.
+    """
     if digest is None or len(digest) not in (40, 64):
         return True
     if len(digest) == 64:

@@ -14,27 +14,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def default_root() -> str:
-    """Return the data root of commands that name none: STS_DATA_ROOT, or ``data``."""
+    """Return the default data root: STS_DATA_ROOT, or ``data``."""
     return os.environ.get("STS_DATA_ROOT", "data")
 
 
 def fetch_hint(part: str, root: str | Path) -> str:
-    """Return the sentence that says how to fetch a part of the data.
-
-    Args:
-        part: Argument of ``sts-lightning data get``.
-        root: Data root in which the files are missing.
-    """
-    place = "" if str(root) == default_root() else f" --root {root}"
-    return f"`sts-lightning data get {part}{place}` fetches it."
+    """Return the sentence that says how to fetch a part of the data into a data root."""
+    option = "" if str(root) == default_root() else f" --root {root}"
+    return f"`sts-lightning data get {part}{option}` fetches it."
 
 
 def fetched_by(part: str) -> Callable[[F], F]:
-    """Decorate a function of a data root, so that its errors about missing files name the fetching command.
-
-    Args:
-        part: Argument of ``sts-lightning data get``.
-    """
+    """Decorate a function of a data root, so that its errors on missing files name the fetching command."""
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
@@ -43,9 +34,8 @@ def fetched_by(part: str) -> Callable[[F], F]:
                 return function(*args, **kwargs)
             except DataError as error:
                 if error.hint is None and error.path is not None and not Path(error.path).exists():
-                    error.add_hint(
-                        fetch_hint(part, kwargs["data_root"] if "data_root" in kwargs else args[0])
-                    )
+                    root = kwargs["data_root"] if "data_root" in kwargs else args[0]
+                    error.add_hint(fetch_hint(part, root))
                 raise
 
         return cast("F", wrapped)

@@ -1,4 +1,4 @@
-"""Record of what was fetched, beside the data: revisions, hashes and counts."""
+"""The manifest of a data root, which says what was fetched, and the state of each part of the data."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing_extensions import TypedDict
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.json_files import read_json
-from sts_lightning.data.fetch.parts import PARTS, Part, place, try_count
+from sts_lightning.data.fetch.parts import PARTS, Part, data_path, try_count
 
 MANIFEST = "sources.json"
 
 
-class Record(TypedDict):
-    """What was fetched for a part of the data, and when (UTC).
+class ManifestEntry(TypedDict):
+    """What was fetched for a part of the data.
 
     Attributes:
-        fetched: Date and time.
-        downloads: Source, place, revision, path, hash and size of each file that was downloaded.
+        fetched: Date and time (UTC).
+        downloads: Source, place, revision, path, hash and size of each downloaded file.
         files: SHA-256 of each file that was written, by path below the data root.
         rows: Number of rows.
-        dropped: Number of rows that were left out, as no reader takes them.
+        dropped: Number of rows that were dropped, as their text is empty.
     """
 
     fetched: str
@@ -39,11 +39,11 @@ class Record(TypedDict):
 class Contents(TypedDict):
     """Contents of the file."""
 
-    parts: dict[str, Record]
+    parts: dict[str, ManifestEntry]
 
 
-def read_manifest(root: Path) -> dict[str, Record]:
-    """Read the records of a data root by part; none if nothing was fetched there.
+def read_manifest(root: Path) -> dict[str, ManifestEntry]:
+    """Read the entries of a data root by part; none if nothing was fetched there.
 
     Raises:
         DataError: The file is malformed.
@@ -54,16 +54,15 @@ def read_manifest(root: Path) -> dict[str, Record]:
     try:
         contents: Contents = read_json(path, Contents)
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"cannot be read ({error}).", path, hint="Delete it; the files are then checked by their counts."
-        ) from error
+        hint = "Delete it; the files are then checked by their counts."
+        raise DataError(f"cannot be read ({error}).", path, hint=hint) from error
     return contents["parts"]
 
 
-def write_record(root: Path, part: str, record: Record) -> None:
-    """Add a record to those of a data root, or replace that of the same part."""
-    content = {"parts": {**read_manifest(root), part: record}}
-    write_atomic(root / MANIFEST, json.dumps(content, indent=1) + "\n")
+def write_entry(root: Path, part: str, entry: ManifestEntry) -> None:
+    """Write the entry of a part into the manifest of a data root, in place of an earlier one."""
+    contents = {"parts": {**read_manifest(root), part: entry}}
+    write_atomic(root / MANIFEST, json.dumps(contents, indent=1) + "\n")
 
 
 State = Literal["complete", "missing", "incomplete", "other data", "unreadable"]
@@ -72,35 +71,30 @@ State = Literal["complete", "missing", "incomplete", "other data", "unreadable"]
 
 @dataclass(frozen=True)
 class Stock:
-    """What is there of a part.
+    """State of a part in a data root.
 
     Attributes:
         part: Part of the data.
         state: Whether it is complete.
-        found: Number of rows, or None if they cannot be counted.
-        note: What differs from the published data; empty if nothing does.
+        rows: Number of rows; None if they cannot be counted.
+        note: Difference from the published data; empty if there is none.
     """
 
     part: Part
     state: State
-    found: int | None
+    rows: int | None
     note: str = ""
 
 
-def take_stock(root: Path, records: Mapping[str, Record]) -> list[Stock]:
-    """Count what is there of each part.
-
-    Args:
-        root: Data root.
-        records: Records of what was fetched, by part.
-    """
-    return [_stock(part, root, records.get(part.name)) for part in PARTS.values()]
+def take_stock(root: Path, manifest: Mapping[str, ManifestEntry]) -> list[Stock]:
+    """Return the state of each part in a data root."""
+    return [_stock(part, root, manifest.get(part.name)) for part in PARTS.values()]
 
 
-def _stock(part: Part, root: Path, record: Record | None) -> Stock:
-    present = [name for name in part.files if place(root, name).is_file()]
+def _stock(part: Part, root: Path, entry: ManifestEntry | None) -> Stock:
+    present = [name for name in part.files if data_path(root, name).is_file()]
     if not present:
-        other = next((name for name in part.instead if place(root, name).is_file()), None)
+        other = next((name for name in part.instead if data_path(root, name).is_file()), None)
         if other is None:
             return Stock(part, "missing", 0)
         return Stock(part, "other data", None, f"{other} is read instead")
@@ -111,6 +105,7 @@ def _stock(part: Part, root: Path, record: Record | None) -> Stock:
     rows = try_count(part, root)
     if isinstance(rows, str):
         return Stock(part, "unreadable", None, rows)
-    fetched = record is not None and record["rows"] == rows
-    difference = "" if fetched else part.difference(rows)
+    # Rows with empty texts were dropped when it was fetched, so its number may be lower than published.
+    as_fetched = entry is not None and entry["rows"] == rows
+    difference = "" if as_fetched else part.difference(rows)
     return Stock(part, "other data" if difference else "complete", rows, difference)

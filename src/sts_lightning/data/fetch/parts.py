@@ -15,7 +15,14 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.data.readers.sts_sets import ROWS, SCORED_PAIRS, load_sickr, load_sts_tasks, load_stsb
+from sts_lightning.data.readers.sts_sets import (
+    ROWS,
+    SCORED_PAIRS,
+    load_sickr,
+    load_sts_tasks,
+    load_stsb,
+    tables_of,
+)
 from sts_lightning.data.readers.text_files import read_lines, read_records
 
 SENTEVAL = "senteval"
@@ -31,7 +38,7 @@ class Part:
         files: Paths below the data root.
         published: Published number of rows.
         count: Function that reads the files of a data root and returns their number of rows.
-        instead: Files that the same recipes also read, in the absence of the published one.
+        instead: Files that the same recipes read where the published one is absent.
         at_least: Whether the published number is a lower bound.
     """
 
@@ -48,23 +55,23 @@ class Part:
 
         Args:
             rows: Number of rows.
-            dropped: Rows of the source that were left out because no reader takes them.
+            dropped: Number of rows of the source that were dropped, as their text is empty.
         """
-        found = rows + dropped
-        if found == self.published or (self.at_least and found > self.published):
+        total = rows + dropped
+        if total == self.published or (self.at_least and total > self.published):
             return ""
         return f"rows: {rows:,}, published {'at least ' * self.at_least}{self.published:,}"
 
 
-def place(root: Path, name: str) -> Path:
-    """Return the path of a part's file, in a data root or in one that is SentEval's folder itself."""
+def data_path(root: Path, name: str) -> Path:
+    """Return the path of a part's file below a data root, which may be SentEval's folder itself."""
     if not (root / SENTEVAL).is_dir() and (root / "STS").is_dir():
         name = name.removeprefix(f"{SENTEVAL}/")
     return root / name
 
 
 def _count_sts(root: Path) -> int:
-    tables = [table for task in load_sts_tasks(root) for table in task.subsets.values()]
+    tables = tables_of(load_sts_tasks(root))
     tables += [load_stsb(root, split) for split in ("train", "dev")]
     tables += [load_sickr(root, split) for split in ("train", "trial")]
     return sum(map(len, tables))
@@ -81,7 +88,7 @@ def _count_examples(tasks: Sequence[ClassificationTask]) -> int:
 
 
 def _count_records(name: str, columns: list[str]) -> Callable[[Path], int]:
-    return lambda root: sum(1 for _ in read_records(place(root, name), columns))
+    return lambda root: sum(1 for _ in read_records(data_path(root, name), columns))
 
 
 PARTS = {
@@ -108,7 +115,7 @@ PARTS = {
             ("wiki",),
             ("wiki1m_for_simcse.txt",),
             SENTENCES,
-            lambda root: len(read_lines(place(root, "wiki1m_for_simcse.txt"))),
+            lambda root: len(read_lines(data_path(root, "wiki1m_for_simcse.txt"))),
             instead=("unsup/sentences.txt",),
         ),
         Part(
@@ -136,11 +143,11 @@ SETS = {
     "transfer": ("transfer", "probing"),
     "all": tuple(PARTS),
 }
-"""Parts of each argument of ``sts-lightning data get``; the name of a part is one, too."""
+"""Parts of each argument of ``sts-lightning data get``, which may also be the name of a part."""
 
 
-def parts_of(names: Sequence[str]) -> list[Part]:
-    """Return the parts of sets or parts, each once, in the order of `PARTS`.
+def select_parts(names: Sequence[str]) -> list[Part]:
+    """Return the parts of these names, of sets or parts, each once, in the order of `PARTS`.
 
     Raises:
         ConfigError: A name is neither a set nor a part.
@@ -149,8 +156,8 @@ def parts_of(names: Sequence[str]) -> list[Part]:
     for name in names:
         if name not in known:
             raise ConfigError(f"unknown data {name!r}; choose from {', '.join(known)}.", key="data get")
-    wanted = {part for name in names for part in known[name]}
-    return [part for name, part in PARTS.items() if name in wanted]
+    selected = {part for name in names for part in known[name]}
+    return [part for name, part in PARTS.items() if name in selected]
 
 
 def try_count(part: Part, root: Path) -> int | str:

@@ -61,6 +61,11 @@ class STSTask:
     subsets: dict[str, Dataset]
 
 
+def tables_of(tasks: Iterable[STSTask]) -> list[Dataset]:
+    """Return the tables of tasks, one after another."""
+    return [table for task in tasks for table in task.subsets.values()]
+
+
 def senteval_folder(data_root: str | Path, contents: Sequence[str] = ("STS",), part: str = "sts") -> Path:
     """Return the folder ``senteval`` of a data root, or the root itself if it is SentEval's folder.
 

@@ -31,7 +31,7 @@ from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.trainer.states import TrainerFn
 
 from sts_lightning.core.errors import InterruptedRunError
-from sts_lightning.core.signals import KILL, StopRequest, signal_name, take_back
+from sts_lightning.core.signals import KILL, StopRequest, listen_again, signal_name
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.training.callbacks.history import HistoryLogger
 
@@ -116,7 +116,7 @@ class RunRecorder(Checkpoint):
         """Take SIGTERM back from Lightning, which ends an evaluation outside `fit` as if it were complete."""
         self._evaluating = True
         if trainer.state.fn == TrainerFn.VALIDATING:
-            take_back()
+            listen_again()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save after a dev evaluation."""

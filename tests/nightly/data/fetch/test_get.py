@@ -14,10 +14,11 @@ from filelock import FileLock
 from sts_lightning.core.errors import ConfigError, FetchError, RunningElsewhereError
 from sts_lightning.data.fetch import convert
 from sts_lightning.data.fetch.get import Source, get, load_sources
-from sts_lightning.data.fetch.parts import PARTS, parts_of
-from sts_lightning.data.nli import NLIPairsData
+from sts_lightning.data.fetch.parts import PARTS, select_parts
+from sts_lightning.data.nli import nli_pairs
 from sts_lightning.data.readers.sts_sets import load_sts_tasks
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.sts_train import sts_train
+from tests.support.data_modules import training
 from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE, parquet, published_tar, sts_files, tar
 
@@ -49,8 +50,7 @@ def test_sts_and_transfer(hub: Hub, table: dict[str, Source], tmp_path: Path) ->
     assert len(hub.downloads()) == 1  # one archive for both
     sizes = [sum(map(len, task.subsets.values())) for task in load_sts_tasks(root)]
     assert sizes == [3108, 1500, 3750, 3000, 1186, 1379, 4927]
-    data = STSData(str(root), batch_size=8, seed=1, filter="none")
-    assert len(data.load_train()) == 10_249
+    assert len(training(sts_train, str(root), filter="none").train) == 10_249
     record = json.loads((root / "sources.json").read_text())["parts"]["sts"]
     (download,) = record["downloads"]
     assert (download["place"], download["file"]) == (SIMCSE, "senteval.tar")
@@ -74,8 +74,7 @@ def test_pairs(hub: Hub, table: dict[str, Source], tmp_path: Path, monkeypatch: 
     hub.add("nyu-mll/multi_nli", {"data/train-00000-of-00001.parquet": multinli})
     part = replace(PARTS["pairs"], published=4)
     get([PARTS["sts"], part], table, tmp_path)
-    data = NLIPairsData(str(tmp_path), batch_size=2, seed=1)
-    assert data.load_train()["label"][:] == [2, 0, 1]
+    assert training(nli_pairs, str(tmp_path)).train["label"][:] == [2, 0, 1]
     record = json.loads((tmp_path / "sources.json").read_text())["parts"]["pairs"]
     assert (record["rows"], record["dropped"]) == (3, 1)
 
@@ -164,7 +163,7 @@ def test_some_own_files_of_a_part(hub: Hub, table: dict[str, Source], tmp_path: 
 
 def test_a_root_that_is_sentevals_folder(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
     (tmp_path / "STS").mkdir()
-    get(parts_of(["sts"]), table, tmp_path)
+    get(select_parts(["sts"]), table, tmp_path)
     assert (tmp_path / "SICK" / "SICK_train.txt").is_file()
     assert not (tmp_path / "senteval").exists()
 
@@ -176,12 +175,12 @@ def test_one_process_at_a_time(hub: Hub, table: dict[str, Source], tmp_path: Pat
 
 
 def test_names() -> None:
-    assert [part.name for part in parts_of(["transfer", "nli", "pairs"])] == [
+    assert [part.name for part in select_parts(["transfer", "nli", "pairs"])] == [
         "triplets",
         "pairs",
         "transfer",
         "probing",
     ]
-    assert parts_of(["all"]) == list(PARTS.values())
+    assert select_parts(["all"]) == list(PARTS.values())
     with pytest.raises(ConfigError, match="wikis"):
-        parts_of(["wikis"])
+        select_parts(["wikis"])

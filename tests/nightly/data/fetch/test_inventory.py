@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sts_lightning.data.fetch.manifest import Record, Stock, take_stock
+from sts_lightning.data.fetch.manifest import ManifestEntry, Stock, take_stock
 from tests.support.published_files import sts_files
 
 
-def stocks(root: Path, records: dict[str, Record] | None = None) -> dict[str, Stock]:
+def stocks(root: Path, records: dict[str, ManifestEntry] | None = None) -> dict[str, Stock]:
     return {stock.part.name: stock for stock in take_stock(root, records or {})}
 
 
@@ -28,7 +28,7 @@ def test_states(tmp_path: Path) -> None:
     (tmp_path / "senteval" / "MR").mkdir()
     (tmp_path / "senteval" / "MR" / "rt-polarity.neg").write_text("a\n")
     found = stocks(tmp_path)
-    assert {name: (stock.state, stock.found) for name, stock in found.items()} == {
+    assert {name: (stock.state, stock.rows) for name, stock in found.items()} == {
         "sts": ("complete", 31_099),
         "triplets": ("other data", None),
         "pairs": ("other data", 1),
@@ -39,7 +39,7 @@ def test_states(tmp_path: Path) -> None:
     assert found["triplets"].note == "nli/nli_triplets.csv is read instead"
     assert found["transfer"].note.startswith("1 of 15 files")
     assert found["pairs"].part.published == 942_069
-    record = Record(fetched="2026-01-01", downloads=[], files={}, rows=1, dropped=2)
+    record = ManifestEntry(fetched="2026-01-01", downloads=[], files={}, rows=1, dropped=2)
     assert stocks(tmp_path, {"pairs": record})["pairs"].state == "complete"  # empty sentences were dropped
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.sts_train import sts_train
+from tests.support.data_modules import data_module
 
 
 def test_the_corpus_is_the_same_in_both_texts(root: Path) -> None:
-    corpora = [STSData(str(root), batch_size=2, seed=0, senteval_text=text) for text in ("raw", "prepared")]
+    corpora = [
+        data_module(sts_train, str(root), batch_size=2, seed=0, senteval_text=text)
+        for text in ("raw", "prepared")
+    ]
     for data in corpora:
         data.setup()
     raw, prepared = (data.train.to_dict() for data in corpora)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.nli import NLIPairsData, NLITripletsData
+from sts_lightning.data.nli import nli_pairs, nli_triplets
 from sts_lightning.data.readers.classification import load_probing_tasks, load_transfer_tasks
 from sts_lightning.data.readers.sts_sets import load_sickr, load_sts_tasks, load_stsb
-from sts_lightning.data.sentences import SentencesData
+from sts_lightning.data.sentences import sentences
+from tests.support.data_modules import training
 
 LOADS: list[tuple[str, Callable[[str], object]]] = [
     ("sts", load_sts_tasks),
@@ -19,9 +20,9 @@ LOADS: list[tuple[str, Callable[[str], object]]] = [
     ("sts", lambda root: load_sickr(root, "train")),
     ("transfer", load_transfer_tasks),
     ("probing", load_probing_tasks),
-    ("triplets", lambda root: NLITripletsData(root, batch_size=2, seed=1).load_train()),
-    ("pairs", lambda root: NLIPairsData(root, batch_size=2, seed=1).load_train()),
-    ("wiki", lambda root: SentencesData(root, batch_size=2, seed=1).load_train()),
+    ("triplets", lambda root: training(nli_triplets, root).train),
+    ("pairs", lambda root: training(nli_pairs, root).train),
+    ("wiki", lambda root: training(sentences, root).train),
 ]
 
 

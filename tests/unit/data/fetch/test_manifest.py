@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.fetch.manifest import Record, read_manifest, write_record
+from sts_lightning.data.fetch.manifest import ManifestEntry, read_manifest, write_entry
 
-RECORD = Record(fetched="2026-01-01", downloads=[{"size": 1}], files={"f": "g"}, rows=1, dropped=0)
+RECORD = ManifestEntry(fetched="2026-01-01", downloads=[{"size": 1}], files={"f": "g"}, rows=1, dropped=0)
 
 
 def test_records_are_added_and_replaced(tmp_path: Path) -> None:
     assert read_manifest(tmp_path) == {}
-    write_record(tmp_path, "wiki", RECORD)
-    write_record(tmp_path, "sts", RECORD)
-    newer = Record(fetched="2027-01-01", downloads=[], files={}, rows=2, dropped=1)
-    write_record(tmp_path, "wiki", newer)
+    write_entry(tmp_path, "wiki", RECORD)
+    write_entry(tmp_path, "sts", RECORD)
+    newer = ManifestEntry(fetched="2027-01-01", downloads=[], files={}, rows=2, dropped=1)
+    write_entry(tmp_path, "wiki", newer)
     assert read_manifest(tmp_path) == {"wiki": newer, "sts": RECORD}
 
 

@@ -15,8 +15,9 @@ from sts_lightning.data.readers.sts_sets import (
     load_stsb,
     text_found,
 )
-from sts_lightning.data.sts import STSData
+from sts_lightning.data.sts_train import sts_train
 from sts_lightning.data.tables import make_table
+from tests.support.data_modules import data_module
 from tests.unit.data.conftest import stsb_row
 
 
@@ -152,7 +153,7 @@ def test_prepared_files_are_read_as_they_are(root: Path, asked: SentEvalText) ->
 
 def test_an_unknown_text(root: Path) -> None:
     with pytest.raises(ValueError, match="senteval_text must be raw or prepared"):
-        STSData(str(root), batch_size=2, seed=0, senteval_text="clean")
+        data_module(sts_train, str(root), batch_size=2, seed=0, senteval_text="clean")
 
 
 def test_the_file_that_lacks_rows_is_named(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
 import yaml
 from matplotlib.figure import Figure
 from omegaconf import DictConfig, OmegaConf
@@ -17,13 +17,11 @@ from sts_lightning.analysis.figures import System, Trace
 from sts_lightning.analysis.phases import phases_of
 from sts_lightning.config.check import path_override
 from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.core.conf_folders import command_line
+from sts_lightning.core.conf_folders import command_line, typed_here
 from sts_lightning.core.errors import CheckpointError, ConfigError
-from sts_lightning.losses.base import TOP_SCORE
-from sts_lightning.losses.siamese import ZeroZoneLoss
-from sts_lightning.losses.smooth_k2 import SmoothK2Loss
-from sts_lightning.losses.translated_relu import TranslatedReLULoss
-from sts_lightning.runs.folder import RunFolder
+from sts_lightning.reproduce.plan import Table
+from sts_lightning.reproduce.run import print_entry
+from sts_lightning.runs.folder import RunFolder, check_distinct
 
 Sentences = Literal["test", "dev"]
 """Sentences whose rank and score are drawn: those of the test sets, or the dev pairs of the rank monitor."""
@@ -83,9 +81,15 @@ GROUPS = {
 
 def regression_figure2() -> Figure:
     """Draw Translated ReLU and Smooth K2 with k = 2 and x0 = 0.25."""
+    import torch  # no other figure needs it, nor does their list
+
+    from sts_lightning.losses.base import TOP_SCORE
+    from sts_lightning.losses.smooth_k2 import SmoothK2Loss
+    from sts_lightning.losses.translated_relu import TranslatedReLULoss
+
     errors = torch.linspace(0, 2, 401)
     k, x0 = 2.0, 0.25
-    losses: dict[str, ZeroZoneLoss] = {
+    losses = {
         "Translated ReLU": TranslatedReLULoss(1, TOP_SCORE, k=k, x0=x0),
         "Smooth K2": SmoothK2Loss(1, TOP_SCORE, k=k, x0=x0),
     }
@@ -287,3 +291,105 @@ _FILE = Path(__file__).with_name("figures.yaml")
 
 FIGURES = {name: FigureSpec(**spec) for name, spec in yaml.safe_load(_FILE.read_text("utf-8")).items()}
 """The figures by name."""
+
+
+def list_figures() -> None:
+    """Print the figures with what each needs and the commands that make it."""
+    for name, spec in FIGURES.items():
+        print_entry(name, spec.title, (f"needs {spec.needs}", *map(typed_here, spec.commands)))
+
+
+def check_figure(name: str, runs: bool, table: bool) -> None:
+    """Reject a figure that does not exist, or that is drawn from something else.
+
+    Args:
+        name: Its name.
+        runs: Whether run folders are given.
+        table: Whether a table is.
+
+    Raises:
+        ConfigError: See above.
+    """
+    spec = FIGURES.get(name)
+    if spec is None:
+        raise ConfigError(f"there is no figure {name}; there are: {', '.join(FIGURES)}.", key="name")
+    if runs != (spec.drawn_from in ("runs", "evaluations")) or table != (spec.drawn_from == "table"):
+        source = {"nothing": "no run", "table": "the runs of a table, by --table"}
+        made = f"They are made by: {'; '.join(map(typed_here, spec.commands[:-1]))}"
+        raise ConfigError(
+            f"{name} is drawn from {source.get(spec.drawn_from, 'run folders')}; it needs {spec.needs}.",
+            key="table" if spec.drawn_from == "table" else "runs",
+            hint=None if spec.drawn_from == "nothing" else made,
+        )
+
+
+def draw_folders(name: str, runs: Sequence[Path], on: Sentences, trust: Trust) -> Figure:
+    """Draw a figure from run folders, which a pattern may match beside files, or from none.
+
+    Raises:
+        CheckpointError: There are files only, or a folder is not what the figure is drawn from.
+    """
+    spec = FIGURES[name]
+    if spec.drawn_from == "nothing":
+        return regression_figure2()
+    paths = [path for path in runs if not path.is_file()]
+    if not paths:
+        raise CheckpointError("these are files; name run folders.", key="runs")
+    check_distinct(paths)
+    folders = [RunFolder(path) for path in paths]
+    source = ", ".join(str(path) for path in paths)
+    if len(paths) > 3:
+        above = os.path.relpath(os.path.commonpath([path.absolute() for path in paths]))
+        source = f"{len(paths)} folders in {above}"
+    if spec.drawn_from == "evaluations":
+        return rank_figure4(folders, source, trust)
+    return _draw(name, name_runs(folders, trust), source, on)
+
+
+def draw_rows(name: str, table: Table, of: str, rows: Sequence[str], on: Sentences) -> Figure:
+    """Draw a figure from the finished runs of a table.
+
+    Args:
+        name: Name of the figure.
+        table: The table.
+        of: Name of its file.
+        rows: Its rows; all if empty.
+        on: Sentences whose rank and score are drawn.
+
+    Raises:
+        ConfigError: There is no such row.
+        CheckpointError: A run has not finished.
+    """
+    cells = [
+        cell for cell in table.cells if table.spec.rows[cell.row].trains and table.spec.rows[cell.row].shown
+    ]
+    known = list(dict.fromkeys(cell.row for cell in cells))
+    unknown = sorted(set(rows) - set(known))
+    if unknown:
+        raise ConfigError(
+            f"--row: {unknown[0]} is not a trained row of {of}; there are: {'; '.join(known)}.", key="rows"
+        )
+    cells = [cell for cell in cells if not rows or cell.row in rows]
+    several = len({cell.model for cell in cells}) > 1
+    planned = [
+        (f"{cell.row}, {cell.model}" if several else cell.row, run)
+        for cell in cells
+        for run in table.seed_runs(cell)
+    ]
+    missing = [run for _, run in planned if not run.done]
+    if missing:
+        command = f"sts-lightning reproduce {of}" + (f" --model {table.model}" if table.model else "")
+        raise CheckpointError(
+            f"{len(missing)} of {len(planned)} runs have not finished, the first in {missing[0].folder}.",
+            key="table",
+            hint=f"{command} runs them; --row draws some rows only.",
+        )
+    seeds = ", ".join(str(seed) for seed in table.run_seeds)
+    models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))
+    source = ", ".join(part for part in (of, models, f"seeds {seeds}") if part)
+    return _draw(name, [read_run(run.run_folder, row, run.trust) for row, run in planned], source, on)
+
+
+def _draw(name: str, runs: Sequence[FigureRun], source: str, on: Sentences) -> Figure:
+    drawings = (rank_figure1, rank_figure2, rank_figure3, rank_figure6, rank_figure7)
+    return {drawing.__name__: drawing for drawing in drawings}[name](runs, source, on)

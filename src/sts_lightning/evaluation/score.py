@@ -1,24 +1,28 @@
-"""Scores of an encoder on the dev pairs and the test tasks."""
+"""Scores of an encoder on the dev pairs and the test tasks, and the pairs where it is far from the gold."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from datasets import Dataset
 from omegaconf import DictConfig
+from scipy.stats import rankdata
 
-from sts_lightning.data.module import SentenceDataModule
-from sts_lightning.data.tables import gold_of
+from sts_lightning.data.module import DataModule
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import gold_of, pairs_of
 from sts_lightning.evaluation.binary import BinaryScores, best_thresholds, is_binary, score_binary
 from sts_lightning.evaluation.dev_scores import DevScores, score_dev
-from sts_lightning.evaluation.encoding import DividedEncoder
-from sts_lightning.evaluation.ranks import RankResult, rank_tasks
+from sts_lightning.evaluation.encoding import ShardedEncoder
 from sts_lightning.evaluation.sts import STSResult, encode_tables, score_tasks, table_cosines
 from sts_lightning.models.encoder import SentenceEncoder
+
+if TYPE_CHECKING:
+    from sts_lightning.evaluation.ranks import RankResult
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +43,7 @@ class Scores:
         return {**self.dev} if self.binary is None else {**self.dev, "binary": self.binary}
 
 
-def how_scored(encoder: SentenceEncoder, data: SentenceDataModule, cfg: DictConfig) -> dict[str, Any]:
+def how_scored(encoder: SentenceEncoder, data: DataModule, cfg: DictConfig) -> dict[str, Any]:
     """Return what the results of a run state of its seed, encoder and data."""
     return {
         "seed": cfg.seed,
@@ -51,7 +55,7 @@ def how_scored(encoder: SentenceEncoder, data: SentenceDataModule, cfg: DictConf
     }
 
 
-def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictConfig) -> Scores:
+def score(encoder: SentenceEncoder, data: DataModule, evaluation: DictConfig) -> Scores:
     """Score dev pairs and test tasks, with all their sentences encoded in one go.
 
     Args:
@@ -65,15 +69,74 @@ def score(encoder: SentenceEncoder, data: SentenceDataModule, evaluation: DictCo
         encoder.set_precision(precision)
     tasks = data.tests if evaluation.final else []
     tables = [data.dev, *(table for task in tasks for table in task.subsets.values())]
-    vectors = encode_tables(DividedEncoder(encoder), tables)
+    vectors = encode_tables(ShardedEncoder(encoder), tables)
     dev_cosines, *cosines = table_cosines(vectors, tables)
     gold, dev = gold_of([data.dev]), score_dev(dev_cosines, data.dev)
     two = is_binary(gold)
     thresholds = best_thresholds(dev_cosines, gold) if two else None
     test = score_tasks(tasks, cosines, evaluation.aggregate, thresholds) if tasks else None
-    ranks = rank_tasks(tasks, vectors) if tasks and evaluation.rank else None
+    ranks: RankResult | None = None
+    if tasks and evaluation.rank:
+        from sts_lightning.evaluation.ranks import rank_tasks  # few runs ask for it
+
+        ranks = rank_tasks(tasks, vectors)
     binary = score_binary(dev_cosines, gold) if two else None
     return Scores(dev, dev_cosines, test, cosines, ranks, binary)
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A pair with its cosine and gold score, and the place of each among those of the task.
+
+    Attributes:
+        task: Name of the task.
+        sentence1: First sentence.
+        sentence2: Second sentence.
+        gold: Gold score.
+        cosine: Cosine.
+        gold_place: Share of the pairs of the task with a lower gold score, in [0, 1], ties counting half.
+        cosine_place: The same of the cosine.
+    """
+
+    task: str
+    sentence1: str
+    sentence2: str
+    gold: float
+    cosine: float
+    gold_place: float
+    cosine_place: float
+
+
+def find_disagreements(
+    tasks: Sequence[STSTask], cosines: Sequence[np.ndarray], count: int = 20
+) -> list[Disagreement]:
+    """Find the pairs whose places by cosine and by gold score differ most, the largest difference first.
+
+    Places are compared, not scores, since Spearman's correlation is what is reported. A pair that a task has
+    twice is found once.
+
+    Args:
+        tasks: Tasks with scored pairs.
+        cosines: Cosines of the pairs of each subset of each task, in order.
+        count: Number of pairs.
+    """
+    remaining = iter(cosines)
+    found: list[Disagreement] = []
+    for task in tasks:
+        tables = list(task.subsets.values())
+        own = np.concatenate([next(remaining) for _ in tables])
+        gold = gold_of(tables)
+        pairs = [pair for table in tables for pair in pairs_of(table)]
+        places = [(rankdata(values) - 0.5) / len(values) for values in (gold, own)]
+        distinct: dict[tuple[str, str], Disagreement] = {}
+        for row in np.argsort(-np.abs(places[0] - places[1]), kind="stable"):
+            if len(distinct) == count:
+                break
+            shown = (float(values[row]) for values in (gold, own, *places))
+            distinct.setdefault(pairs[row], Disagreement(task.name, *pairs[row], *shown))
+        found += distinct.values()
+    found.sort(key=lambda pair: -abs(pair.gold_place - pair.cosine_place))
+    return found[:count]
 
 
 MOST = 10_000

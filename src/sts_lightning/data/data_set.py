@@ -1,0 +1,71 @@
+"""What a data set is: what its settings decide, and a function that reads its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from datasets import Dataset
+
+from sts_lightning.core.choices import LabelKind
+from sts_lightning.data.collate import View
+from sts_lightning.data.readers.sts_sets import STSTask
+from sts_lightning.data.tables import SCORE_RANGE, SourceCount, sentence_columns
+
+TRAINING, DEV, TEST = "training pairs", "dev pairs", "test pairs"
+"""Use of a file of the user's own pairs, in counts and messages."""
+
+
+def column_views(count: int) -> tuple[View, ...]:
+    """Return views of one column each."""
+    return tuple(View(column) for column in sentence_columns(count))
+
+
+@dataclass(frozen=True)
+class Splits:
+    """What a data set has read.
+
+    Attributes:
+        train: Training examples, columns sentence1[, sentence2, ...][, label], one source after another.
+        dev: Scored pairs on which checkpoints are compared.
+        tests: Tasks on which the trained model is reported.
+        counts: Rows read and dropped of each source of ``train``, in its order.
+        other_counts: Those of dev and test pairs.
+        score_range: Range of the training scores in their sources; in ``train`` they lie in [0, 5].
+    """
+
+    train: Dataset
+    dev: Dataset
+    tests: list[STSTask]
+    counts: list[SourceCount]
+    other_counts: list[SourceCount] = field(default_factory=list)
+    score_range: tuple[float, float] = SCORE_RANGE
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Training examples with dev and test pairs, of which no file has been read yet.
+
+    A data set is a function from its settings to this: it rejects wrong settings by a ValueError that begins
+    with the name of the argument. ``conf/data/NAME.yaml`` names the function in ``_target_``.
+
+    Attributes:
+        read: Function that reads the files; it raises a DataError if one is missing or malformed.
+        views: Views of an example, by default a pair.
+        label: Kind of label of an example.
+        unit: Noun for the examples.
+        num_classes: K, if the label is a class.
+        published_rows: Number of training examples in the papers; None for toy data and the user's own files.
+    """
+
+    read: Callable[[], Splits]
+    views: tuple[View, ...] = column_views(2)
+    label: LabelKind = "score"
+    unit: str = "pairs"
+    num_classes: int = 0
+    published_rows: int | None = None
+
+    @property
+    def top_label(self) -> float:
+        """Highest label: the top of the score range, or the last class."""
+        return self.num_classes - 1 if self.label == "class" else SCORE_RANGE[1]

@@ -1,0 +1,126 @@
+"""Pairs and triplets of a data set on the Hugging Face hub, or of a folder or file of the same formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Unpack
+
+from sts_lightning.core.errors import at_setting
+from sts_lightning.data.data_set import DEV, TRAINING, DataSet, Splits
+from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
+from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, Range, scored_table
+from sts_lightning.data.nli import unlabelled
+from sts_lightning.data.own_pairs import DEV_FRACTION, Pairs, ScoredPairs
+from sts_lightning.data.readers.hub import HubTable
+from sts_lightning.data.readers.row_values import BadRows, sentence
+from sts_lightning.data.tables import SourceCount, check_limit, sample_rows, sentence_columns, table_of_rows
+
+
+def pairs_hub(
+    path: str,
+    seed: int = 1,
+    split: str = "train",
+    dev_split: str | None = None,
+    test_split: str | None = None,
+    config: str | None = None,
+    revision: str | None = None,
+    limit: int | None = None,
+    columns: tuple[str, str, str] = SCORED_COLUMNS,
+    score_range: Range | None = None,
+    dev_fraction: float = DEV_FRACTION,
+    positives_from: float | None = None,
+) -> DataSet:
+    """Scored pairs of a data set on the hub, with a dev split taken from them if none is named.
+
+    See `ScoredPairs`.
+
+    Args:
+        path: Name of the data set (owner/name), or a folder or file of Parquet, CSV or JSON.
+        seed: Random seed of the split.
+        split: Name of the split with the training pairs.
+        dev_split: Name of the split with the dev pairs.
+        test_split: Name of the split with the test pairs for the report.
+        config: Name of the configuration, where the data set has several.
+        revision: Commit, branch or tag; the newest commit if not given.
+        limit: Number of training pairs to use, a fixed random sample; all if not given.
+        columns: Names of the columns of the first sentence, the second sentence and the score.
+        score_range: Lowest and highest allowed score; recognised from the training scores if not given.
+        dev_fraction: Fraction of the pairs that becomes the dev split, if none is named.
+        positives_from: Lowest score, on the scale of the data set, of the training pairs to keep as positives
+            without a label.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    scored = ScoredPairs(
+        columns, score_range, positives_from, dev_split, test_split, "split", dev_fraction, seed, limit
+    )
+    for argument, other in (("dev_split", dev_split), ("test_split", test_split)):
+        if other == split:
+            raise ValueError(f"{argument} must not be the split of the training pairs, {split}.")
+
+    def read() -> Splits:
+        with at_setting("path"):
+            hub = HubTable(path, columns, config, revision)
+
+            def read_split(name: str, role: str) -> Pairs:
+                setting = {TRAINING: "data.split", DEV: "data.dev_split"}.get(role, "data.test_split")
+                bad = BadRows()
+                table, _ = scored_table(hub.rows(name, setting, bad, columns[2:]), score_range, bad)
+                bad.check()
+                count = SourceCount(f"{hub.name}, split {name}, {role}", len(table))
+                return Pairs(table, count, f"{path}, split {name}", _task_name(path))
+
+            train = read_split(split, TRAINING)
+            return scored.splits(train.table, [train.count], train.place, read_split)
+
+    return DataSet(read, label=scored.label)
+
+
+def _task_name(path: str) -> str:
+    """Return the name of a data set without its owner, or with it if it is that of another score."""
+    name = Path(path).name
+    return name if name not in RESERVED else f"{Path(path).absolute().parent.name}/{name}"
+
+
+def triplets_hub(
+    root: str,
+    path: str,
+    columns: tuple[str, ...] = ("anchor", "positive", "negative"),
+    split: str = "train",
+    config: str | None = None,
+    revision: str | None = None,
+    limit: int | None = None,
+    **options: Unpack[DevTestOptions],
+) -> DataSet:
+    """Anchors with a positive and any hard negatives, of a data set on the hub, in its order.
+
+    Args:
+        root: Data root, from which STS-B dev and the seven test sets are read, too.
+        path: Name of the data set (owner/name), or a folder or file of Parquet, CSV or JSON.
+        columns: Names of the columns of anchor and positive, and of the hard negatives: none, one or several.
+        split: Name of the split.
+        config: Name of the configuration, where the data set has several.
+        revision: Commit, branch or tag; the newest commit if not given.
+        limit: Number of examples to use, a fixed random sample; all if not given.
+        **options: Dev and test pairs, see `DevTestOptions`.
+
+    Raises:
+        ValueError: An argument is out of range.
+    """
+    evaluation = DevAndTests(root, **options)
+    check_limit(limit)
+
+    def read() -> Splits:
+        rows, bad = [], BadRows()
+        with at_setting("path"):
+            hub = HubTable(path, columns, config, revision)
+            for where, _, texts in hub.rows(split, "data.split", bad):
+                with bad:
+                    rows.append([sentence(text, where) for text in texts])
+            bad.check()
+        counts = [SourceCount(f"{hub.name}, split {split}", len(rows))]
+        table = table_of_rows(sentence_columns(len(columns)), rows)
+        return evaluation.complete(sample_rows(table, limit, counts), counts, published=False)
+
+    return unlabelled(columns, read)
