@@ -25,7 +25,14 @@ SRC = f"{ROOT / 'src'}{os.sep}"
 ABOVE = ("sts_lightning/cli/hydra_app.py", "sts_lightning/workflows/")
 """Files above the components: what a command does, one after the other."""
 
-COMMAND = ("model=tiny_bert", "data=toy", "trainer.max_steps=2", "trainer=cpu", "evaluation.final=false")
+COMMAND = (
+    "model=tiny_bert",
+    "data=toy",
+    "trainer.max_steps=2",
+    "trainer=cpu",
+    "precision=32-true",
+    "evaluation.final=false",
+)
 DEMO = ("experiment=demo", "trainer.max_steps=1")
 
 COUNT_MODULES = f"""

@@ -24,6 +24,7 @@ from sts_lightning.data.readers.sts_sets import (
 )
 from sts_lightning.data.tables import (
     LABELLED,
+    PART,
     SCORE_RANGE,
     SourceCount,
     pairs_of,
@@ -33,9 +34,6 @@ from sts_lightning.data.tables import (
     table_of_rows,
     values_of,
 )
-
-PART = "part"
-"""Column of a table of dev pairs with the name of the part that a pair belongs to."""
 
 STS_PARTS = ("stsb", "sick", "news")
 """Parts with graded scores, which are taken whole."""
@@ -121,16 +119,6 @@ def _clean_parts(
         columns = (values_of(part, column) for column in LABELLED)
         rows += [(*row, name) for row in zip(*columns, strict=True)]
     return table_of_rows((*LABELLED, PART), rows, text_found(read.values()) or "")
-
-
-def parts_of(table: Dataset) -> dict[str, slice]:
-    """Return the rows of each part of a table of dev pairs; none for dev pairs of one kind."""
-    if PART not in table.column_names:
-        return {}
-    names = np.asarray(values_of(table, PART))
-    starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])).tolist()
-    ends = [*starts[1:], len(names)]
-    return {str(names[start]): slice(start, end) for start, end in zip(starts, ends, strict=True)}
 
 
 def without_dev_pairs(train: Dataset, dev: Dataset, counts: Sequence[SourceCount]) -> Dataset:

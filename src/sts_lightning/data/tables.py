@@ -60,6 +60,10 @@ LABELLED = ("sentence1", "sentence2", "label")
 """Columns of pairs with a score or a class."""
 
 
+PART = "part"
+"""Column of a table of dev pairs with the name of the part that a pair belongs to."""
+
+
 def sentence_columns(count: int) -> tuple[str, ...]:
     """Return the names of the first sentence columns."""
     return tuple(f"sentence{number}" for number in range(1, count + 1))
@@ -105,6 +109,16 @@ def hash_tables(tables: Iterable[Dataset]) -> str:
 def gold_of(tables: Iterable[Dataset]) -> np.ndarray:
     """Return the scores of tables, one after another, as float64."""
     return np.concatenate([np.asarray(values_of(table, "label"), dtype=np.float64) for table in tables])
+
+
+def parts_of(table: Dataset) -> dict[str, slice]:
+    """Return the rows of each part of a table of dev pairs; none for dev pairs of one kind."""
+    if PART not in table.column_names:
+        return {}
+    names = np.asarray(values_of(table, PART))
+    starts = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1]])).tolist()
+    ends = [*starts[1:], len(names)]
+    return {str(names[start]): slice(start, end) for start, end in zip(starts, ends, strict=True)}
 
 
 def rows_to_keep(table: Dataset, keep: Callable[[str, str], bool]) -> list[int]:

@@ -7,9 +7,8 @@ from typing import NotRequired
 import numpy as np
 from datasets import Dataset
 
-from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.tables import gold_of
+from sts_lightning.data.tables import gold_of, parts_of
 from sts_lightning.evaluation.statistics import Correlations, correlate
 
 MONITOR = "dev/spearman"

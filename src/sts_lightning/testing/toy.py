@@ -18,7 +18,6 @@ from datasets import Dataset
 from sts_lightning.core.text import check_range
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.readers.sts_sets import STSTask
-from sts_lightning.data.sentences import repeated_views
 from sts_lightning.data.tables import LABELLED, SourceCount, sentence_columns, table_of_rows
 
 SLOTS: dict[str, tuple[tuple[str, str], ...]] = {
@@ -120,7 +119,6 @@ def toy(
     """
     for name, size in (("train_size", train_size), ("dev_size", dev_size), ("test_size", test_size)):
         check_range(name, size, 2, LARGEST)
-    repeated = repeated_views(views, repetition, seed)
     if kind != "sentences" and (views != 2 or repetition):
         raise ValueError(
             f"views={views} and repetition={repetition} have no effect with kind={kind}; set "
@@ -140,7 +138,9 @@ def toy(
     if kind == "triplets":
         return DataSet(partial(read_with, triplets), column_views(3), "none", kind)
     if kind == "sentences":
-        return DataSet(partial(read_with, triplets), repeated, "none", kind)
+        from sts_lightning.data.sentences import repeated_views  # which imports all files of the real data
+
+        return DataSet(partial(read_with, triplets), repeated_views(views, repetition, seed), "none", kind)
     return DataSet(partial(read_with, scored_pairs))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from functools import partial
+from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
@@ -15,11 +16,13 @@ from sts_lightning.data.data_set import DataSet
 from sts_lightning.data.module import DataModule
 from sts_lightning.losses.base import Loss
 from sts_lightning.models.encoder import SentenceEncoder
-from sts_lightning.regularizers.base import Regularizer
-from sts_lightning.training.auxiliary.base import AuxiliaryModel
 from sts_lightning.training.module import STSModule
 from sts_lightning.training.optim import make_optimizer, make_schedule
 from sts_lightning.training.trainer import Plan
+
+if TYPE_CHECKING:
+    from sts_lightning.regularizers.base import Regularizer
+    from sts_lightning.training.auxiliary.base import AuxiliaryModel
 
 
 def make_data(cfg: DictConfig) -> DataModule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Set
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import lightning.pytorch as pl
 import numpy as np
@@ -25,10 +25,12 @@ from sts_lightning.losses.base import Loss, check_scalar
 from sts_lightning.models.encoder import SentenceEncoder
 from sts_lightning.models.loading.run import check_weights
 from sts_lightning.models.text.tokenizer import TokenizedBatch
-from sts_lightning.regularizers.base import Regularizer
-from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 from sts_lightning.training.gather import gather_examples
 from sts_lightning.training.micro_batch_search import find_micro_batch_size
+
+if TYPE_CHECKING:
+    from sts_lightning.regularizers.base import Regularizer
+    from sts_lightning.training.auxiliary.base import AuxiliaryModel, Step
 
 
 class STSModule(pl.LightningModule):
@@ -149,6 +151,8 @@ class STSModule(pl.LightningModule):
 
     def step_of(self, batch: Batch[TokenizedBatch], batch_idx: int) -> Step:
         """Run the encoder, and return what an auxiliary model may read."""
+        from sts_lightning.training.auxiliary.base import Step
+
         rows, recompute = self.chunks_of(batch)
         pooled = self.encoder(rows, recompute, project=False)
         position = (self.seed, self.current_epoch, batch_idx)

@@ -1,6 +1,6 @@
 """Everything that is wrong with a training run as a whole, found before weights are loaded or files written.
 
-Arguments are checked by the class that takes them, values and types by `config.constraints`. Here are the
+Arguments are checked by the class that takes them, values and types by `config.check`. Here are the
 combinations that would train something else than they say, or lose hours or results.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from hydra.utils import get_class, get_method
@@ -27,12 +27,14 @@ from sts_lightning.data.module import DataModule
 from sts_lightning.data.tables import SCORE_RANGE, values_of
 from sts_lightning.losses import all_losses
 from sts_lightning.losses.base import LABEL_WORDS, Loss, accepts, check_declared
-from sts_lightning.regularizers.base import Regularizer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_first_process
 from sts_lightning.runs.state import check_free, check_resumable, check_same
 from sts_lightning.training.assembly import make_data, make_loss
-from sts_lightning.training.auxiliary.base import AuxiliaryModel
+
+if TYPE_CHECKING:
+    from sts_lightning.regularizers.base import Regularizer
+    from sts_lightning.training.auxiliary.base import AuxiliaryModel
 
 log = logging.getLogger(__name__)
 
@@ -200,12 +202,30 @@ def build_parts(run: RunFolder, cfg: DictConfig) -> Built:
             build(f"logger.{name}", node, Logger, save_dir=str(run.path)) for name, node in cfg.logger.items()
         ],
         callbacks=[build(f"callbacks.{name}", node, Callback) for name, node in cfg.callbacks.items()],
-        regularizer=build("regularizer", cfg.regularizer, Regularizer) if cfg.regularizer else None,
-        auxiliary=build("auxiliary", cfg.auxiliary, AuxiliaryModel) if cfg.auxiliary else None,
+        regularizer=_regularizer(cfg),
+        auxiliary=_auxiliary(cfg),
     )
     for error in conflicts(cfg, built):
         raise error
     return built
+
+
+def _regularizer(cfg: DictConfig) -> Regularizer | None:
+    if not cfg.regularizer:
+        return None
+    from sts_lightning.regularizers.base import Regularizer  # few runs have one
+
+    regularizer: Regularizer = build("regularizer", cfg.regularizer, Regularizer)
+    return regularizer
+
+
+def _auxiliary(cfg: DictConfig) -> AuxiliaryModel | None:
+    if not cfg.auxiliary:
+        return None
+    from sts_lightning.training.auxiliary.base import AuxiliaryModel  # few runs have one
+
+    auxiliary: AuxiliaryModel = build("auxiliary", cfg.auxiliary, AuxiliaryModel)
+    return auxiliary
 
 
 def conflicts(cfg: DictConfig, built: Built) -> Iterator[ConfigError]:

@@ -19,9 +19,8 @@ from sts_lightning.config.check import flat, shown
 from sts_lightning.config.identity import without_volatile
 from sts_lightning.core.console import print_scores
 from sts_lightning.core.files import write_atomic
-from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.module import DataModule
-from sts_lightning.data.tables import gold_of
+from sts_lightning.data.tables import gold_of, parts_of
 from sts_lightning.evaluation.binary import describe
 from sts_lightning.evaluation.dev_scores import MONITOR, dev_tasks
 from sts_lightning.evaluation.score import Disagreement, Scores, find_disagreements, how_scored, score

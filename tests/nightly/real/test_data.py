@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from sts_lightning.core.choices import SentEvalText
-from sts_lightning.data.dev_suite import parts_of
 from sts_lightning.data.fetch.get import get, load_sources
 from sts_lightning.data.fetch.manifest import read_manifest, take_stock
 from sts_lightning.data.fetch.parts import PARTS
@@ -21,7 +20,7 @@ from sts_lightning.data.readers.moses import is_prepared
 from sts_lightning.data.readers.sts_sets import load_sts_tasks, load_stsb, text_found
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.tables import pairs_of, values_of
+from sts_lightning.data.tables import pairs_of, parts_of, values_of
 from tests.support.data_modules import data_module, training
 from tests.support.hub_server import Hub
 from tests.support.published_files import SIMCSE, tar

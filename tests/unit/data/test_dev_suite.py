@@ -10,10 +10,10 @@ from datasets import Dataset
 from sts_lightning.core.choices import SentEvalText
 from sts_lightning.core.errors import DataError
 from sts_lightning.data import dev_suite
-from sts_lightning.data.dev_suite import load_dev_suite, parts_of, without_dev_pairs
+from sts_lightning.data.dev_suite import load_dev_suite, without_dev_pairs
 from sts_lightning.data.sentences import sentences
 from sts_lightning.data.sts_train import sts_train
-from sts_lightning.data.tables import SourceCount, pairs_of
+from sts_lightning.data.tables import SourceCount, pairs_of, parts_of
 from tests.support.data_modules import data_module
 from tests.unit.data.conftest import stsb_row
 
