@@ -19,9 +19,9 @@ CHOICES = "tests/nightly/conf/test_files.py"
 CONTRACTS = {
     "loss": ["tests/unit/losses", "tests/unit/workflows/test_checks.py", CHOICES],
     "data set": ["tests/unit/training/test_assembly.py", "tests/unit/workflows/test_checks.py", CHOICES],
-    "model": ["tests/unit/conf", CHOICES],
+    "model": ["tests/unit/conf/test_files.py", CHOICES],
     "regularizer": ["tests/unit/regularizers", CHOICES],
-    "logger": ["tests/unit/conf", CHOICES],
+    "logger": ["tests/unit/conf/test_files.py", CHOICES],
     "table": ["tests/unit/reproduce", "tests/unit/repository/test_state_of_tables.py"],
 }
 """Tests that hold for everything of a sort, and so for what is added."""
