@@ -105,7 +105,7 @@ class JobLauncher(Launcher):
             costs = Costs(card or None)
         except ConfigError as error:
             raise ConfigError(f"--plan={card}: {error}", key="--plan") from error
-        print_plan(grid.planned(), RunCheck(), costs, self.gpus_per_job)
+        print_plan(grid.composed_jobs(), RunCheck(), costs, self.gpus_per_job)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:

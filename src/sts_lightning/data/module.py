@@ -158,16 +158,8 @@ class DataModule(pl.LightningDataModule):
         self._prepare = (train, evaluation)
 
     def _connected(self) -> tuple[Prepare[Any], Prepare[Any]]:
-        """Return the functions given to `connect`.
-
-        Raises:
-            RuntimeError: `connect` has not been called.
-        """
         if self._prepare is None:
-            raise RuntimeError(
-                f"{type(self).__name__} has no tokenisation yet; before training, call "
-                "data.connect(encoder.prepare(8192, training=True), encoder.prepare(8192, training=False))."
-            )
+            raise RuntimeError("no tokenisation yet: call `connect` before training.")
         return self._prepare
 
     def train_dataloader(self) -> ResumableLoader:

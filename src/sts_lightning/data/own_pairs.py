@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,6 @@ from sts_lightning.data.data_set import DEV, TEST, TRAINING, DataSet, Splits
 from sts_lightning.data.files import (
     SCORED_COLUMNS,
     Files,
-    Range,
     find_files,
     read_files,
     read_scored_pairs,
@@ -30,7 +28,7 @@ from sts_lightning.data.files import (
     weighted,
 )
 from sts_lightning.data.overlap import pair_key, report_common
-from sts_lightning.data.readers.row_values import BadRows, checked_range
+from sts_lightning.data.readers.row_values import BadRows, Range, check_score_range
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import (
     LABELLED,
@@ -52,6 +50,10 @@ DEV_FRACTION = 0.1
 
 USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), (-1.0, 1.0), SCORE_RANGE)
 """Ranges of scores that are recognised, the narrowest first."""
+
+CLASSES_HINT = (
+    "For words in place of scores: loss=cosent data=classes_file 'data.classes=[...]', least similar first."
+)
 
 
 def pairs_file(
@@ -88,8 +90,8 @@ def pairs_file(
 
     def read_file(file: Path, name: str, role: str) -> tuple[Dataset, SourceCount]:
         bad = BadRows()
-        table, golds = read_scored_pairs(file, columns, score_range, "data.columns", bad)
-        bad.check(_class_hint(golds, columns, dev_path) if bad and role == TRAINING else None)
+        table = read_scored_pairs(file, columns, score_range, "data.columns", bad)
+        bad.check(CLASSES_HINT if role == TRAINING and len(table) == 0 else None)
         return table, SourceCount(f"{name}, {role}", len(table))
 
     def other(name: str, role: str) -> Pairs:
@@ -102,26 +104,6 @@ def pairs_file(
             return scored.splits(table, counts, summary(list(files)), other)
 
     return DataSet(read, label=scored.label)
-
-
-MOST_CLASSES = 10
-"""Different words up to which a column in place of scores is taken for classes."""
-
-BARE = re.compile(r"(?!(true|false|null|nan|inf|infinity)$)[A-Za-z_][\w-]*", re.IGNORECASE | re.ASCII)
-"""A word that is no number, which Hydra reads as a text without quotes in a list."""
-
-
-def _class_hint(golds: Sequence[str], columns: Sequence[str], dev_path: str | None) -> str | None:
-    """Return the settings of ``data=classes_file`` that train on words in place of scores, or None."""
-    words = list(dict.fromkeys(gold.strip().lower() for gold in golds))
-    if not 2 <= len(words) <= MOST_CLASSES or not all(map(BARE.fullmatch, [*words, *columns])):
-        return None
-    named, classes = (",".join(items) for items in (columns, words))
-    return (
-        f"For words in place of scores: loss=cosent data=classes_file 'data.columns=[{named}]' "
-        f"'data.classes=[{classes}]' data.dev_path={dev_path or 'FILE'}, with the classes from the"
-        " least to the most similar, and scored pairs in that file."
-    )
 
 
 @dataclass(frozen=True)
@@ -183,18 +165,13 @@ class ScoredPairs:
             raise ValueError(f"positives_from must be finite, got {self.positives_from}.")
         if not 0 < self.dev_fraction < 1:
             raise ValueError(f"dev_fraction must lie between 0 and 1, got {self.dev_fraction}.")
-        if self.dev is not None and self.dev_fraction != DEV_FRACTION:
-            raise ValueError(
-                f"dev_fraction has no effect with dev pairs, {self.dev}; leave out one of the two."
-            )
         if len(self.columns) != 3 or len(set(self.columns)) != 3:
             raise ValueError(
                 "columns must be three different names, of both sentences and the score, got "
                 f"{', '.join(self.columns) or 'none'}."
             )
         check_limit(self.limit)
-        if self.score_range is not None:
-            checked_range(self.score_range)
+        check_score_range(self.score_range)
 
     @property
     def label(self) -> LabelKind:

@@ -59,8 +59,6 @@ def sentences(
     """
     evaluation = DevAndTests(root, **options)
     check_limit(limit)
-    if official_repetition and not repetition:
-        raise ValueError("official_repetition has no effect without repetition; set that, too.")
     published = only_file(path) in (None, PUBLISHED)
 
     def read() -> Splits:

@@ -17,7 +17,7 @@ from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
-from sts_lightning.reproduce.plan import Cell, Planned, Table
+from sts_lightning.reproduce.plan import Cell, Table, TableRun
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import MODEL_SETTINGS, UNKNOWN, TrainedOn, evaluation_text, in_words
@@ -103,7 +103,7 @@ class Collected:
     """A table with the results of its runs.
 
     Attributes:
-        table: Planned runs.
+        table: The table.
         columns: Names of the columns.
         systems: Rows.
         intervals: Bootstrap intervals over test pairs, by system and column.
@@ -129,7 +129,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     A broken file is reported among the problems, and its run counts as missing.
 
     Args:
-        table: Planned runs.
+        table: The table.
         resamples: Number of bootstrap resamples.
     """
     problems: list[str] = []
@@ -148,7 +148,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     for baseline in table.spec.baselines:
         _compare(collected, baseline, resamples)
     gold = next((system.predictions[0] for system in systems if system.predictions), {})
-    collected.ceilings = {task: ceiling(scores).spearman for task, (_, scores) in gold.items()}
+    collected.ceilings = {task: ceiling(scores) for task, (_, scores) in gold.items()}
     if collected.ceilings:
         collected.ceilings["average"] = statistics.mean(collected.ceilings.values())
     for system in systems:
@@ -168,7 +168,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     planned = _readable(problems, table.seed_runs, cell)
     system.planned = len(table.run_seeds) if planned is None else len(planned)
     for run in planned or ():
-        metrics = _readable(problems, RunFolder.metrics, run.results) if run.done else None
+        metrics = _readable(problems, RunFolder.metrics, run.results) if run.run_folder.finished else None
         if metrics is None:
             continue
         system.settings.append(_settings(metrics.details) | {"selected": _selection(run, problems)})
@@ -188,7 +188,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     return system
 
 
-def _selection(run: Planned, problems: list[str]) -> str:
+def _selection(run: TableRun, problems: list[str]) -> str:
     """Return what selected the weights of a run, or those that it evaluates."""
     if run.entry == "eval" and run.after is None:
         return UNTRAINED

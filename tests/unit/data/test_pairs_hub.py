@@ -189,7 +189,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert error.key == "data.columns"
     assert "no column named 'score'; there are 'sentence1', 'sentence2', 'label'" in str(error)
     error = rejected(tmp_path, split="valid")
-    assert (error.key, error.hint) == ("data.split", "Did you mean validation?")
+    assert (error.key, error.hint) == ("data.split", "There are: train, validation.")
     named = {"columns": ("sentence1", "sentence2", "label")}
     error = rejected(tmp_path, dev_split="xyz", **named)
     assert (error.key, error.hint) == ("data.dev_split", "There are: train, validation.")

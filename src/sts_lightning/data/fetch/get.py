@@ -20,7 +20,7 @@ from sts_lightning.core.errors import ConfigError, FetchError
 from sts_lightning.core.files import locked_file
 from sts_lightning.core.text import counted
 from sts_lightning.data.fetch.convert import convert
-from sts_lightning.data.fetch.manifest import ManifestEntry, read_manifest, write_entry
+from sts_lightning.data.fetch.manifest import ManifestEntry, read_manifest, stock_of, write_entry
 from sts_lightning.data.fetch.parts import Part, data_path, try_count
 
 log = logging.getLogger(__name__)
@@ -87,19 +87,17 @@ def _is_complete(part: Part, root: Path, overwrite: bool) -> bool:
     entry = read_manifest(root).get(part.name)
     known = {} if entry is None else entry["files"]
     foreign = [name for name in present if sha256(data_path(root, name)) != known.get(name)]
-    whole = len(present) == len(part.files)
-    if whole and not foreign:
-        log.info("%s: complete, as fetched on %s.", part.name, entry["fetched"][:10] if entry else "")
+    if entry is not None and not foreign and len(present) == len(part.files):
+        log.info("%s: complete, as fetched on %s.", part.name, entry["fetched"][:10])
         return True
     if not foreign or overwrite:
         return False
-    rows = try_count(part, root) if whole else f"{len(present)} of {len(part.files)} files are there"
-    difference = rows if isinstance(rows, str) else part.difference(rows)
-    if not difference:
+    stock = stock_of(part, root, None)
+    if stock.state == "complete":
         log.info("%s: complete; this command did not fetch it.", part.name)
         return True
     raise ConfigError(
-        f"{data_path(root, foreign[0])} is in the place of the published file ({difference}).",
+        f"{data_path(root, foreign[0])} is in the place of the published file ({stock.note}).",
         key=part.name,
         hint="--overwrite replaces it; --root chooses another folder.",
     )

@@ -88,10 +88,11 @@ class Stock:
 
 def take_stock(root: Path, manifest: Mapping[str, ManifestEntry]) -> list[Stock]:
     """Return the state of each part in a data root."""
-    return [_stock(part, root, manifest.get(part.name)) for part in PARTS.values()]
+    return [stock_of(part, root, manifest.get(part.name)) for part in PARTS.values()]
 
 
-def _stock(part: Part, root: Path, entry: ManifestEntry | None) -> Stock:
+def stock_of(part: Part, root: Path, entry: ManifestEntry | None) -> Stock:
+    """Return the state of a part in a data root."""
     present = [name for name in part.files if data_path(root, name).is_file()]
     if not present:
         other = next((name for name in part.instead if data_path(root, name).is_file()), None)

@@ -15,6 +15,7 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
+from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.sts_sets import (
     ROWS,
     SCORED_PAIRS,
@@ -88,7 +89,7 @@ def _count_examples(tasks: Sequence[ClassificationTask]) -> int:
 
 
 def _count_records(name: str, columns: list[str]) -> Callable[[Path], int]:
-    return lambda root: sum(1 for _ in read_records(data_path(root, name), columns))
+    return lambda root: sum(1 for _ in read_records(data_path(root, name), columns, bad=BadRows()))
 
 
 PARTS = {

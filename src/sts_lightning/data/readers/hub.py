@@ -6,7 +6,6 @@ Only tables are read (Parquet, CSV, JSON, Arrow); `datasets` runs no code of a d
 from __future__ import annotations
 
 import csv
-import difflib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -83,7 +82,9 @@ class HubTable:
             DataError: A split or column does not exist, or the split has no rows.
         """
         if split not in self._splits:
-            raise self._error(f"it has no split {split!r}.", setting, _suggest(split, self._splits))
+            raise self._error(
+                f"it has no split {split!r}.", setting, f"There are: {', '.join(self._splits)}."
+            )
         table, place = self._splits[split], f"{self.path}, split {split}"
         names = table.column_names
         missing = [column for column in self.columns if column not in names]
@@ -170,11 +171,6 @@ def _kind(builder: DatasetBuilder) -> str:
     return type(builder).__module__.rpartition(".")[2]
 
 
-def _suggest(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known) or known
-    return f"There are: {', '.join(known)}." if len(close) > 1 else f"Did you mean {next(iter(close))}?"
-
-
 @contextmanager
 def _explained(path: str, hint: str | None) -> Iterator[None]:
     """Turn an error of the library into one for the user."""
@@ -186,9 +182,9 @@ def _explained(path: str, hint: str | None) -> Iterator[None]:
         cause: BaseException = error
         while isinstance(cause, DatasetGenerationError) and cause.__cause__ is not None:
             cause = cause.__cause__
-        told = f"{type(cause).__name__}: {' '.join(str(cause).split())[:400]}"
+        reason = f"{type(cause).__name__}: {' '.join(str(cause).split())[:400]}"
         keys = {"Config": "data.config", "BuilderConfig": "data.config", "Revision": "data.revision"}
         key = keys.get(str(cause).partition(" ")[0], "path")
         raise DataError(
-            f"it cannot be read ({told}).", path, key=key, hint=hint if key == "path" else None
+            f"it cannot be read ({reason}).", path, key=key, hint=hint if key == "path" else None
         ) from error

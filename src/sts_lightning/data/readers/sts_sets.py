@@ -88,6 +88,13 @@ def senteval_folder(data_root: str | Path, contents: Sequence[str] = ("STS",), p
     )
 
 
+def check_names(names: Iterable[str], known: Iterable[str]) -> None:
+    """Reject unknown names of tasks by a `DataError`."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.", key="tasks")
+
+
 @fetched_by("sts")
 def load_sts_tasks(
     data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS, text: SentEvalText = "raw"
@@ -102,11 +109,7 @@ def load_sts_tasks(
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
     """
-    unknown = [name for name in names if name not in SEVEN_TASKS]
-    if unknown:
-        raise DataError(
-            f"unknown task {', '.join(unknown)}; the tasks are {', '.join(SEVEN_TASKS)}.", key="tasks"
-        )
+    check_names(names, SEVEN_TASKS)
     folder = senteval_folder(data_root)
     tasks = []
     for name in names:
@@ -166,38 +169,34 @@ def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") ->
     return _to_table(_read_sickr(path), path, folder, text, lower=False)
 
 
-def check_count(path: Path, folder: Path, found: int) -> None:
+def check_count(path: Path, folder: Path, count: int) -> None:
     """Check the number of rows of a file against the published one, or against `COUNTS` if it exists.
 
     Args:
         path: File that was read.
         folder: Folder that holds STS and SICK.
-        found: Number of rows that were read.
+        count: Number of rows that were read.
 
     Raises:
         DataError: The numbers differ, or the file `COUNTS` is malformed.
     """
-    wanted = _wanted(path, folder)
-    if wanted is not None and wanted != found:
-        what = "rows" if path.relative_to(folder).as_posix() in ROWS else "rows with a score"
-        raise DataError(
-            f"{found:,} {what}, but the published file has {wanted:,}: truncated or modified. "
-            f"Copy it again; for your own data in this layout, write {{}} to {folder / COUNTS}.",
-            path,
-        )
-
-
-def _wanted(path: Path, folder: Path) -> int | None:
-    """Return the number of rows that a file should have, None if it is not known."""
-    own, expected = folder / COUNTS, PUBLISHED
-    if own.is_file():
+    name, custom, counts = path.relative_to(folder).as_posix(), folder / COUNTS, PUBLISHED
+    if custom.is_file():
         try:
-            expected = read_json(own, dict[str, int])
+            counts = read_json(custom, dict[str, int])
         except (OSError, ValueError) as error:
             raise DataError(
-                f'expected a JSON object from file names to integers, such as {{"...": 60}} ({error}).', own
+                f'expected a JSON object from file names to integers, such as {{"...": 60}} ({error}).',
+                custom,
             ) from error
-    return expected.get(path.relative_to(folder).as_posix())
+    wanted = counts.get(name, count)
+    if wanted != count:
+        what = "rows" if name in ROWS else "rows with a score"
+        raise DataError(
+            f"{count:,} {what}, but the published file has {wanted:,}: truncated or modified. "
+            f"Copy it again; for your own data in this layout, write {{}} to {custom}.",
+            path,
+        )
 
 
 def text_found(tables: Iterable[Dataset]) -> TextFound | None:
@@ -223,18 +222,15 @@ def _to_table(
 
 def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Dataset:
     inputs, golds = (folder / "STS" / year / f"STS.{kind}.{subset}.txt" for kind in ("input", "gs"))
-    return _to_table(_read_subset(inputs, golds, _wanted(golds, folder)), golds, folder, text)
+    return _to_table(_read_subset(inputs, golds), golds, folder, text)
 
 
-def _read_subset(inputs: Path, golds: Path, wanted: int | None) -> Iterator[Pair]:
+def _read_subset(inputs: Path, golds: Path) -> Iterator[Pair]:
     rows, scores = list(read_tsv(inputs, columns=2)), read_lines(golds)
     # An empty line means an unscored pair, except after the last pair.
     while len(scores) > len(rows) and not scores[-1].strip():
         scores.pop()
     if len(rows) != len(scores):
-        scored = sum(1 for gold in scores if gold.strip())
-        if scored == wanted:  # the scores are all there, so it is the pairs that are not
-            raise DataError(f"{len(rows)} pairs for the {len(scores)} scores of {golds.name}.", inputs)
         raise DataError(f"{len(scores)} scores for the {len(rows)} pairs of {inputs.name}.", golds)
     for (line, fields), gold in zip(rows, scores, strict=True):
         if gold.strip():
