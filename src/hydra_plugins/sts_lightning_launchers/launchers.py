@@ -95,17 +95,12 @@ class JobLauncher(Launcher):
         return [_returned(job) for job in jobs]
 
     def _plan(self, grid: Grid) -> None:
-        """Check and print the jobs with their cost, on the card that the option may name."""
+        """Check and print the jobs with their cost, on the GPU that the option may name."""
         from sts_lightning.planning.cost_lines import Costs
         from sts_lightning.sweep.job_list import print_plan
         from sts_lightning.workflows.checks import RunCheck
 
-        card = options().plan
-        try:
-            costs = Costs(card or None)
-        except ConfigError as error:
-            raise ConfigError(f"--plan={card}: {error}", key="--plan") from error
-        print_plan(grid.composed_jobs(), RunCheck(), costs, self.gpus_per_job)
+        print_plan(grid.composed_jobs(), RunCheck(), Costs(options().plan or None), self.gpus_per_job)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:

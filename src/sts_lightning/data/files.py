@@ -63,13 +63,24 @@ def weighted(path: Files) -> dict[str, float]:
     return {item: float(weight) for item, weight in weights.items()}
 
 
+def check_columns(columns: Sequence[str], count: int | None = None) -> None:
+    """Check names of columns: two or more, or so many, all different.
+
+    Raises:
+        ValueError: They are others.
+    """
+    if len(columns) != (count or max(2, len(columns))) or len(set(columns)) != len(columns):
+        number = "two or more" if count is None else count
+        raise ValueError(f"columns must be {number} different names, got {', '.join(columns) or 'none'}.")
+
+
 def find_files(weights: Mapping[str, float]) -> dict[str, float]:
     """Return the files with their weights: those of a pattern in alphabetical order.
 
     Raises:
         DataError: A pattern matches no file, or two of them the same.
     """
-    found: dict[str, float] = {}
+    files: dict[str, float] = {}
     for item, weight in weights.items():
         paths = [item]
         if glob.has_magic(item) and not Path(item).exists():
@@ -77,13 +88,13 @@ def find_files(weights: Mapping[str, float]) -> dict[str, float]:
             paths = sorted(path for path in matches if Path(path).is_file())
         if not paths:
             raise DataError(f"no file matches {item}.", key="path")
-        twice = [path for path in paths if path in found]
+        twice = [path for path in paths if path in files]
         if twice:
             raise DataError(
                 "is found more than once.", twice[0], key="path", hint="Let only one pattern match it."
             )
-        found |= dict.fromkeys(paths, weight)
-    return found
+        files |= dict.fromkeys(paths, weight)
+    return files
 
 
 def training_files(root: str, path: Files | None, *published: str, part: str) -> dict[str, float]:

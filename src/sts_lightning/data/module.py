@@ -112,7 +112,7 @@ class DataModule(pl.LightningDataModule):
         names = summary([source.source for source in self.sources], " + ")
         return TrainingCount(names, self.data_set.unit, len(self.train), self.published_rows, dict(dropped))
 
-    def own_score(self, label: float) -> float:
+    def source_score(self, label: float) -> float:
         """Return the score that a training pair has in its source, for messages."""
         low, high = self._score_range
         return low + label * (high - low) / SCORE_RANGE[1]

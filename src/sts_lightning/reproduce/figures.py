@@ -353,24 +353,24 @@ def draw_rows(name: str, table: Table, of: str, rows: Sequence[str], on: Sentenc
             f"--row: {unknown[0]} is not a trained row of {of}; there are: {'; '.join(known)}.", key="rows"
         )
     cells = [cell for cell in cells if not rows or cell.row in rows]
-    several = len({cell.model for cell in cells}) > 1
-    planned = [
-        (f"{cell.row}, {cell.model}" if several else cell.row, run)
+    many_models = len({cell.model for cell in cells}) > 1
+    runs = [
+        (f"{cell.row}, {cell.model}" if many_models else cell.row, run)
         for cell in cells
         for run in table.seed_runs(cell)
     ]
-    missing = [run for _, run in planned if not run.run_folder.finished]
+    missing = [run for _, run in runs if not run.run_folder.finished]
     if missing:
         command = f"sts-lightning reproduce {of}" + (f" --model {table.model}" if table.model else "")
         raise CheckpointError(
-            f"{len(missing)} of {len(planned)} runs have not finished, the first in {missing[0].folder}.",
+            f"{len(missing)} of {len(runs)} runs have not finished, the first in {missing[0].folder}.",
             key="table",
             hint=f"{command} runs them; --row draws some rows only.",
         )
     seeds = ", ".join(str(seed) for seed in table.run_seeds)
     models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))
     source = ", ".join(part for part in (of, models, f"seeds {seeds}") if part)
-    return _draw(name, [read_run(run.run_folder, row, run.trust) for row, run in planned], source, on)
+    return _draw(name, [read_run(run.run_folder, row, run.trust) for row, run in runs], source, on)
 
 
 def _draw(name: str, runs: Sequence[FigureRun], source: str, on: Sentences) -> Figure:

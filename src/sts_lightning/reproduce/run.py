@@ -177,16 +177,16 @@ def print_entry(name: str, title: str, lines: Iterable[str]) -> None:
         print_line(f"{'':22}{line}", style="dim")
 
 
-def print_plan(table: Table, jobs: int | None, card: str | None) -> None:
+def print_plan(table: Table, jobs: int | None, gpu: str | None) -> None:
     """Print every run of a table with its state, then the cost of those of each row and the time of all.
 
     Args:
         table: Table to plan.
         jobs: Number of jobs at a time; None: one.
-        card: Card to plan for, by name or memory; None: this machine's.
+        gpu: GPU to plan for, by name or memory; None: this machine's.
 
     Raises:
-        ConfigError: The card is not known.
+        ConfigError: The GPU is not known.
     """
     runs: dict[Path, TableRun] = {}
     for run in (run for group, _ in groups(table) for run in group):
@@ -194,7 +194,7 @@ def print_plan(table: Table, jobs: int | None, card: str | None) -> None:
             print_run(run.run_folder, command_line(run.entry, *run.overrides, *run.added), ())
     from sts_lightning.planning.cost_lines import Costs  # with torch, for which the list does not wait
 
-    cost = Costs(card)
+    cost = Costs(gpu)
     known: set[tuple[str, ...]] = set()
     for run in runs.values():
         fixed = tuple(text for text in run.overrides if text.partition("=")[0] not in VARYING)

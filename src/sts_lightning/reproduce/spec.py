@@ -15,11 +15,11 @@ from sts_lightning.core.conf_folders import PACKAGED, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import counted
 
-Kind = Literal["table", "scale"]
+SpecType = Literal["table", "scale"]
 """What a file below ``conf/reproduce`` specifies."""
 
-GROUPS: dict[Kind, str] = {"table": "reproduce", "scale": "reproduce/scale"}
-"""Folders of the kinds, below those of the configuration."""
+FOLDERS: dict[SpecType, str] = {"table": "reproduce", "scale": "reproduce/scale"}
+"""Folders of these, below those of the configuration."""
 
 CITED = "cited"
 """Key of ``published`` for systems that are cited but not run here, and mark of their rows."""
@@ -223,20 +223,22 @@ def load_scale(path: Path) -> Scale:
     return scale
 
 
-def spec_file(what: Kind, name: str) -> Path:
+def spec_file(type_: SpecType, name: str) -> Path:
     """Return the file of a table or scale, the user's own before that of the package; it may not be there.
 
     Args:
-        what: Kind of specification.
+        type_: SpecType of specification.
         name: Name of the file, without ``.yaml``.
     """
-    return files_of(GROUPS[what]).get(name, PACKAGED / GROUPS[what] / f"{name}.yaml")
+    return files_of(FOLDERS[type_]).get(name, PACKAGED / FOLDERS[type_] / f"{name}.yaml")
 
 
-def _read(path: Path, what: Kind) -> DictConfig:
+def _read(path: Path, type_: SpecType) -> DictConfig:
     if not path.is_file():
-        known = {*files_of(GROUPS[what]), *(other.stem for other in path.parent.glob("*.yaml"))}
-        raise ConfigError(f"there is no {what} {path.stem}; there are: {', '.join(sorted(known))}.", key=what)
+        known = {*files_of(FOLDERS[type_]), *(other.stem for other in path.parent.glob("*.yaml"))}
+        raise ConfigError(
+            f"there is no {type_} {path.stem}; there are: {', '.join(sorted(known))}.", key=type_
+        )
     try:
         text = OmegaConf.load(path)
     except (YAMLError, OmegaConfBaseException) as error:
@@ -246,9 +248,9 @@ def _read(path: Path, what: Kind) -> DictConfig:
     return text
 
 
-def _typed(path: Path, kind: type, text: DictConfig) -> Any:
+def _typed(path: Path, schema: type, text: DictConfig) -> Any:
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(kind), text)
+        merged = OmegaConf.merge(OmegaConf.structured(schema), text)
         missing = sorted(OmegaConf.missing_keys(merged))
         if missing:
             raise ConfigError(f"{path}: {missing[0]} is required.")

@@ -36,10 +36,10 @@ def demand_of(cfg: DictConfig) -> Demand:
 
 
 def largest(demands: Iterable[Demand]) -> Demand:
-    """Return the demand that satisfies each of several, of which at most one runs at a time."""
-    several = list(demands)
-    gpus = [demand.gpus for demand in several]
-    return Demand(-1 if -1 in gpus else max(gpus, default=0), any(demand.required for demand in several))
+    """Return the demand that satisfies each of these, of which at most one runs at a time."""
+    all_demands = list(demands)
+    gpus = [demand.gpus for demand in all_demands]
+    return Demand(-1 if -1 in gpus else max(gpus, default=0), any(demand.required for demand in all_demands))
 
 
 def gpus_for(demand: Demand, available: int, per_job: int | None = None) -> int:
@@ -91,7 +91,7 @@ class Pool:
         self._running = 0
         self._threads = max(1, cores // self.cpu_jobs)
 
-    def plan(self, jobs: Iterable[Job]) -> int:
+    def set_width(self, jobs: Iterable[Job]) -> int:
         """Set the number of threads of each job, and return the maximum number of jobs at a time.
 
         Raises:

@@ -34,7 +34,7 @@ def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = No
     """
     waiting = _Waiting(jobs, pool)
     stop = threading.Event()
-    workers = [_Worker(waiting, timeout_minutes, stop) for _ in range(pool.plan(jobs))]
+    workers = [_Worker(waiting, timeout_minutes, stop) for _ in range(pool.set_width(jobs))]
     try:
         with overview(jobs, len(workers)):
             for worker in workers:

@@ -114,7 +114,7 @@ def test_similar_pairs_alone(tmp_path: Path) -> None:
     save(tmp_path, "train", [(f"a{i}", f"b{i}", i / 20) for i in range(20)], "csv")
     data = read(tmp_path, positives_from=0.5)
     assert data.label == "none"
-    assert data.own_score(5) == 1
+    assert data.source_score(5) == 1
     assert all(int(text[1:]) >= 10 for text in data.train["sentence1"])
 
 

@@ -131,12 +131,12 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
         source: {name: download(sources[source], name, folder) for name in sources[source].files}
         for source in part.sources
     }
-    stage = folder / f"{part.name}.stage"
-    shutil.rmtree(stage, ignore_errors=True)  # of a process that was killed
-    stage.mkdir()
+    staging = folder / f"{part.name}.stage"
+    shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
+    staging.mkdir()
     try:
-        dropped = convert(part, {source: list(files.values()) for source, files in arrived.items()}, stage)
-        rows = try_count(part, stage)
+        dropped = convert(part, {source: list(files.values()) for source, files in arrived.items()}, staging)
+        rows = try_count(part, staging)
         problem = rows if isinstance(rows, str) else part.difference(rows, dropped)
         if isinstance(rows, str) or problem:
             wrong = f"what arrived is not the published data, and nothing was installed: {problem}."
@@ -155,22 +155,22 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
                 for source, files in arrived.items()
                 for name, path in files.items()
             ],
-            files={name: sha256(stage / name) for name in part.files},
+            files={name: sha256(staging / name) for name in part.files},
             rows=rows,
             dropped=dropped,
         )
-        _install(part, stage, root, entry)
+        _install(part, staging, root, entry)
     finally:
-        shutil.rmtree(stage)
+        shutil.rmtree(staging)
 
 
-def _install(part: Part, stage: Path, root: Path, entry: ManifestEntry) -> None:
+def _install(part: Part, staging: Path, root: Path, entry: ManifestEntry) -> None:
     # The manifest first: if the process ends between two files, the next one recognises the installed files.
     write_entry(root, part.name, entry)
     for name in part.files:
         target = data_path(root, name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        (stage / name).replace(target)
+        (staging / name).replace(target)
     rows, files = f"{entry['rows']:,}", counted(len(part.files), "file")
     log.info("%s: %s rows, %s below %s.", part.name, rows, files, root)
 

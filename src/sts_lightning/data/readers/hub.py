@@ -85,13 +85,13 @@ class HubTable:
             raise self._error(
                 f"it has no split {split!r}.", setting, f"There are: {', '.join(self._splits)}."
             )
-        table, place = self._splits[split], f"{self.path}, split {split}"
+        table, source = self._splits[split], f"{self.path}, split {split}"
         names = table.column_names
         missing = [column for column in self.columns if column not in names]
         if missing:
             raise DataError(
                 f"no column named {', '.join(map(repr, missing))}; there are {', '.join(map(repr, names))}.",
-                place,
+                source,
                 key="data.columns",
                 hint="Give the names of the columns with data.columns=[...].",
             )
@@ -100,13 +100,13 @@ class HubTable:
         if doubtful:
             raise DataError(
                 "a column occurs more than once, or the rows have more fields than the header.",
-                place,
+                source,
                 key="path",
             )
         if len(table) == 0:
-            raise DataError("it has no rows.", place, key="path")
+            raise DataError("it has no rows.", source, key="path")
         for row, values in enumerate(zip(*(table[column][:] for column in self.columns), strict=True)):
-            where = f"{place}, row {row}"
+            where = f"{source}, row {row}"
             with bad:
                 texts = [
                     text_of(value, column, column in numbers, where)
@@ -137,17 +137,17 @@ class HubTable:
                 return load(revision=revision, **quoted)
             except ValueError:
                 return load(revision=revision, **unquoted)
-        if _kind(builder) != "csv":
+        if _builder_name(builder) != "csv":
             return builder
         commit = None if self._local else str(builder.hash)
         return load(revision=commit, **(unquoted if builder.config.sep == "\t" else quoted))
 
     def _check(self, builder: DatasetBuilder, revision: str | None) -> None:
-        kind, commit = _kind(builder), str(builder.hash)
-        if kind not in TABLES:
-            raise self._error(f"its files are of the kind {kind}, which is no table of pairs.")
+        name, commit = _builder_name(builder), str(builder.hash)
+        if name not in TABLES:
+            raise self._error(f"its files are of the kind {name}, which is no table of pairs.")
         known = revision is None or (COMMIT.fullmatch(revision) and commit.startswith(revision))
-        if kind == "cache" and not known:
+        if name == "cache" and not known:
             raise self._error(
                 f"the hub cannot be reached; its cache holds the commit {commit}, perhaps not {revision}.",
                 "data.revision",
@@ -157,9 +157,9 @@ class HubTable:
             names = {Path(str(file)).name for file in files}
             for match in filter(None, map(SHARD.fullmatch, names)):
                 for number in range(int(match["count"])):
-                    name = f"{match['start']}{number:05d}-of-{match['count']}{match['end']}"
-                    if name not in names:
-                        raise self._error(f"the file {name} of the split {str(split)!r} is missing.")
+                    shard = f"{match['start']}{number:05d}-of-{match['count']}{match['end']}"
+                    if shard not in names:
+                        raise self._error(f"the file {shard} of the split {str(split)!r} is missing.")
 
 
 def _text(value: str | None) -> str:
@@ -167,7 +167,7 @@ def _text(value: str | None) -> str:
     return value or ""
 
 
-def _kind(builder: DatasetBuilder) -> str:
+def _builder_name(builder: DatasetBuilder) -> str:
     return type(builder).__module__.rpartition(".")[2]
 
 

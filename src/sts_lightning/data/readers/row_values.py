@@ -66,8 +66,8 @@ def sentence(text: str, path: Path | str | None = None, line: int | None = None)
         DataError: The sentence is empty, or has no visible character.
     """
     if is_blank(text):
-        found = f"has no visible character ({ascii(text)[1:-1][:40]})" if text.split() else "is empty"
-        raise DataError(f"a sentence {found}.", path, line)
+        problem = f"has no visible character ({ascii(text)[1:-1][:40]})" if text.split() else "is empty"
+        raise DataError(f"a sentence {problem}.", path, line)
     return text
 
 
@@ -97,7 +97,7 @@ class BadRows:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+    def __exit__(self, type_: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, DataError):
             return False
         if self._first is None:

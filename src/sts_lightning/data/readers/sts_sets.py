@@ -201,8 +201,8 @@ def check_count(path: Path, folder: Path, count: int) -> None:
 
 def text_found(tables: Iterable[Dataset]) -> TextFound | None:
     """Return the first of raw, prepared and prepared files that tables read from SentEval's files have."""
-    found = {table.info.description for table in tables}
-    return next((kind for kind in get_args(TextFound) if kind in found), None)
+    texts = {table.info.description for table in tables}
+    return next((text for text in get_args(TextFound) if text in texts), None)
 
 
 def _to_table(
@@ -210,18 +210,20 @@ def _to_table(
 ) -> Dataset:
     columns: list[tuple[str, ...]] = list(zip(*pairs, strict=True)) or [(), (), ()]
     firsts, seconds, labels = columns
-    found: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
-    if text == "prepared" and found == "raw":
-        firsts, seconds = (tuple(prepare(one, lower) for one in column) for column in (firsts, seconds))
-        found = "prepared"
-    table = make_table({"sentence1": firsts, "sentence2": seconds, "label": labels}, found)
+    source_text: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
+    if text == "prepared" and source_text == "raw":
+        firsts, seconds = (
+            tuple(prepare(sentence, lower) for sentence in column) for column in (firsts, seconds)
+        )
+        source_text = "prepared"
+    table = make_table({"sentence1": firsts, "sentence2": seconds, "label": labels}, source_text)
     check_count(path, folder, len(table))
     require_varied_scores(table, path)
     return table
 
 
 def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Dataset:
-    inputs, golds = (folder / "STS" / year / f"STS.{kind}.{subset}.txt" for kind in ("input", "gs"))
+    inputs, golds = (folder / "STS" / year / f"STS.{part}.{subset}.txt" for part in ("input", "gs"))
     return _to_table(_read_subset(inputs, golds), golds, folder, text)
 
 
