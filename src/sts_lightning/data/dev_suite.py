@@ -166,12 +166,12 @@ def _sample(rows: Sequence[int], size: int) -> list[int]:
     return [rows[index] for index in sorted(chosen.tolist())]
 
 
-@fetched_by("pairs")
 def _nli_pairs(root: str) -> Dataset:
-    pairs = read_nli_pairs(Path(root) / "nli" / "nli_pairs.tsv")
-    step = SCORE_RANGE[1] / (len(CLASSES) - 1)  # only the order affects Spearman's correlation
-    rows = [(premise, hypothesis, step * index) for premise, hypothesis, index in pairs]
-    return table_of_rows(LABELLED, rows)
+    with fetched_by("pairs", root):
+        pairs = read_nli_pairs(Path(root) / "nli" / "nli_pairs.tsv")
+        step = SCORE_RANGE[1] / (len(CLASSES) - 1)  # only the order affects Spearman's correlation
+        rows = [(premise, hypothesis, step * index) for premise, hypothesis, index in pairs]
+        return table_of_rows(LABELLED, rows)
 
 
 def _paraphrases(root: str) -> Dataset:

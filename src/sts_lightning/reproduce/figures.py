@@ -135,7 +135,10 @@ def rank_figure4(folders: Sequence[RunFolder], source: str, trust: Trust = NOTHI
 def rank_figure6(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
     """Draw the standard deviation over seeds of each system against its rank."""
     points, title = systems(runs, sentences), f"Rank and instability: {source}"
-    return draw.system_points(points, RANK[sentences], SCORE[sentences], title, spread=True)
+    try:
+        return draw.system_points(points, RANK[sentences], SCORE[sentences], title, spread=True)
+    except ValueError as error:
+        raise ConfigError(str(error), hint="Add seeds or systems.") from error
 
 
 def rank_figure7(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
@@ -359,14 +362,6 @@ def draw_rows(name: str, table: Table, of: str, rows: Sequence[str], on: Sentenc
         for cell in cells
         for run in table.seed_runs(cell)
     ]
-    missing = [run for _, run in runs if not run.run_folder.finished]
-    if missing:
-        command = f"sts-lightning reproduce {of}" + (f" --model {table.model}" if table.model else "")
-        raise CheckpointError(
-            f"{len(missing)} of {len(runs)} runs have not finished, the first in {missing[0].folder}.",
-            key="table",
-            hint=f"{command} runs them; --row draws some rows only.",
-        )
     seeds = ", ".join(str(seed) for seed in table.run_seeds)
     models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))
     source = ", ".join(part for part in (of, models, f"seeds {seeds}") if part)

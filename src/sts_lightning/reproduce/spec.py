@@ -227,7 +227,7 @@ def spec_file(type_: SpecType, name: str) -> Path:
     """Return the file of a table or scale, the user's own before that of the package; it may not be there.
 
     Args:
-        type_: SpecType of specification.
+        type_: Type of specification.
         name: Name of the file, without ``.yaml``.
     """
     return files_of(FOLDERS[type_]).get(name, PACKAGED / FOLDERS[type_] / f"{name}.yaml")

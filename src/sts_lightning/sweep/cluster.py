@@ -92,9 +92,8 @@ class RemoteJob:
         from submitit.helpers import DelayedSubmission
 
         self._stop()
-        again = RemoteJob(self.job, self.timeout_minutes)
-        again.folder = self.folder
-        return DelayedSubmission(again)
+        self.job = dataclasses.replace(self.job, process=None)
+        return DelayedSubmission(self)
 
     def _stop(self) -> None:
         signal_job(self.job, signal.SIGTERM)

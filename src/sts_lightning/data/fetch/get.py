@@ -16,12 +16,12 @@ from urllib.request import urlopen
 import yaml
 from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url
 
-from sts_lightning.core.errors import ConfigError, FetchError
+from sts_lightning.core.errors import ConfigError, DataError, FetchError
 from sts_lightning.core.files import locked_file
 from sts_lightning.core.text import counted
 from sts_lightning.data.fetch.convert import convert
 from sts_lightning.data.fetch.manifest import ManifestEntry, read_manifest, stock_of, write_entry
-from sts_lightning.data.fetch.parts import Part, data_path, try_count
+from sts_lightning.data.fetch.parts import Part, data_path
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +109,8 @@ DOWNLOADS = ".downloads"
 
 @contextlib.contextmanager
 def _downloads_folder(root: Path) -> Iterator[Path]:
-    """Create and lock the folder of downloads; an empty folder that was not there before is removed."""
+    """Create and lock the folder of downloads."""
     folder, lock = root / DOWNLOADS, root / f"{DOWNLOADS}.lock"
-    existed = root.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     with locked_file(lock, lambda: f"another process is fetching data into {root}; wait for it."):
         try:
@@ -121,8 +120,6 @@ def _downloads_folder(root: Path) -> Iterator[Path]:
             with contextlib.suppress(OSError):  # not empty: files that have arrived wait for the next attempt
                 if folder.is_dir():
                     folder.rmdir()
-                if not existed:
-                    root.rmdir()
 
 
 def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) -> None:
@@ -136,9 +133,12 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
     staging.mkdir()
     try:
         dropped = convert(part, {source: list(files.values()) for source, files in arrived.items()}, staging)
-        rows = try_count(part, staging)
-        problem = rows if isinstance(rows, str) else part.difference(rows, dropped)
-        if isinstance(rows, str) or problem:
+        try:
+            rows = part.count(staging)
+            problem = part.difference(rows, dropped)
+        except DataError as error:
+            problem = str(error)
+        if problem:
             wrong = f"what arrived is not the published data, and nothing was installed: {problem}."
             raise FetchError(wrong, key=part.name)
         entry = ManifestEntry(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sts_lightning.core.errors import ConfigError, DataError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.counts import NLI_PAIRS, SENTENCES, TRIPLETS
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
@@ -159,11 +159,3 @@ def select_parts(names: Sequence[str]) -> list[Part]:
             raise ConfigError(f"unknown data {name!r}; choose from {', '.join(known)}.", key="data get")
     selected = {part for name in names for part in known[name]}
     return [part for name, part in PARTS.items() if name in selected]
-
-
-def try_count(part: Part, root: Path) -> int | str:
-    """Count the rows of a part; return the message if a file is missing or malformed."""
-    try:
-        return part.count(root)
-    except DataError as error:
-        return str(error)

@@ -68,7 +68,6 @@ class ClassificationTask:
     test: Split | None = None
 
 
-@fetched_by("transfer")
 def load_transfer_tasks(
     data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS
 ) -> list[ClassificationTask]:
@@ -82,11 +81,11 @@ def load_transfer_tasks(
         DataError: A file is missing or malformed, or a name is unknown.
     """
     check_names(names, TRANSFER_TASKS)
-    folder = senteval_folder(data_root, ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"), "transfer")
-    return [_load_transfer(folder, name) for name in names]
+    with fetched_by("transfer", data_root):
+        folder = senteval_folder(data_root, ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"), "transfer")
+        return [_load_transfer(folder, name) for name in names]
 
 
-@fetched_by("probing")
 def load_probing_tasks(
     data_root: str | Path, names: Sequence[str] = tuple(PROBING_TASKS)
 ) -> list[ClassificationTask]:
@@ -98,8 +97,9 @@ def load_probing_tasks(
         DataError: A file is missing or malformed, or a name is unknown.
     """
     check_names(names, PROBING_TASKS)
-    folder = senteval_folder(data_root, ("probing",), "probing") / "probing"
-    return [_load_probing(folder / f"{PROBING_TASKS[name]}.txt", name) for name in names]
+    with fetched_by("probing", data_root):
+        folder = senteval_folder(data_root, ("probing",), "probing") / "probing"
+        return [_load_probing(folder / f"{PROBING_TASKS[name]}.txt", name) for name in names]
 
 
 def _load_transfer(folder: Path, name: str) -> ClassificationTask:

@@ -95,7 +95,6 @@ def check_names(names: Iterable[str], known: Iterable[str]) -> None:
         raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.", key="tasks")
 
 
-@fetched_by("sts")
 def load_sts_tasks(
     data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS, text: SentEvalText = "raw"
 ) -> list[STSTask]:
@@ -110,21 +109,21 @@ def load_sts_tasks(
         DataError: A file is missing or malformed, or a name is unknown.
     """
     check_names(names, SEVEN_TASKS)
-    folder = senteval_folder(data_root)
-    tasks = []
-    for name in names:
-        if name == "STSB":
-            subsets = {"test": load_stsb(data_root, "test", text)}
-        elif name == "SICKR":
-            subsets = {"test": load_sickr(data_root, "test", text)}
-        else:
-            year = f"{name}-en-test"
-            subsets = {subset: _load_subset(folder, year, subset, text) for subset in STS_YEARS[name]}
-        tasks.append(STSTask(name, subsets))
-    return tasks
+    with fetched_by("sts", data_root):
+        folder = senteval_folder(data_root)
+        tasks = []
+        for name in names:
+            if name == "STSB":
+                subsets = {"test": load_stsb(data_root, "test", text)}
+            elif name == "SICKR":
+                subsets = {"test": load_sickr(data_root, "test", text)}
+            else:
+                year = f"{name}-en-test"
+                subsets = {subset: _load_subset(folder, year, subset, text) for subset in STS_YEARS[name]}
+            tasks.append(STSTask(name, subsets))
+        return tasks
 
 
-@fetched_by("sts")
 def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
     """Load STS-B ``train`` (5,749 pairs), ``dev`` (1,500) or ``test`` (1,379); scores in [0, 5].
 
@@ -136,19 +135,19 @@ def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> 
     Raises:
         DataError: The file is missing, malformed, or has an unexpected number of pairs.
     """
-    folder = senteval_folder(data_root)
-    path = folder / "STS" / "STSBenchmark" / f"sts-{split}.csv"
-    return _to_table(_read_stsb(path), path, folder, text)
+    with fetched_by("sts", data_root):
+        folder = senteval_folder(data_root)
+        path = folder / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+        return _to_table(_read_stsb(path), path, folder, text)
 
 
-@fetched_by("sts")
 def load_stsb_genres(data_root: str | Path, split: str) -> list[str]:
     """Return the genre of each pair of a split of STS-B, such as ``MSRpar`` (see `load_stsb`)."""
-    path = senteval_folder(data_root) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
-    return [fields[1] for _, fields in read_tsv(path, columns=7)]
+    with fetched_by("sts", data_root):
+        path = senteval_folder(data_root) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+        return [fields[1] for _, fields in read_tsv(path, columns=7)]
 
 
-@fetched_by("sts")
 def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
     """Load SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
 
@@ -163,10 +162,11 @@ def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") ->
     Raises:
         DataError: The file is missing, malformed, or has an unexpected number of pairs.
     """
-    folder = senteval_folder(data_root)
-    name = "SICK_test_annotated.txt" if split == "test" else f"SICK_{split}.txt"
-    path = folder / "SICK" / name
-    return _to_table(_read_sickr(path), path, folder, text, lower=False)
+    with fetched_by("sts", data_root):
+        folder = senteval_folder(data_root)
+        name = "SICK_test_annotated.txt" if split == "test" else f"SICK_{split}.txt"
+        path = folder / "SICK" / name
+        return _to_table(_read_sickr(path), path, folder, text, lower=False)
 
 
 def check_count(path: Path, folder: Path, count: int) -> None:
