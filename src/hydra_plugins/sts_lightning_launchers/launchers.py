@@ -125,11 +125,12 @@ class ProcessLauncher(JobLauncher):
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
-        from sts_lightning.sweep.gpu_pool import this_machine
+        from sts_lightning.core.cpu import count_cores
+        from sts_lightning.sweep.gpu_pool import Pool, visible_gpus
         from sts_lightning.sweep.local import run_jobs
 
-        pool = this_machine(self.jobs, self.gpus_per_job, jobs)
-        run_jobs(jobs, pool, self.timeout_minutes)
+        gpus = visible_gpus() if any(job.demand.gpus for job in jobs) else []
+        run_jobs(jobs, Pool(gpus, count_cores(), self.jobs, self.gpus_per_job), self.timeout_minutes)
 
 
 class SlurmLauncher(JobLauncher):

@@ -55,9 +55,8 @@ def pairs_hub(
     scored = ScoredPairs(
         columns, score_range, positives_from, dev_split, test_split, "split", dev_fraction, seed, limit
     )
-    for argument, other in (("dev_split", dev_split), ("test_split", test_split)):
-        if other == split:
-            raise ValueError(f"{argument} must not be the split of the training pairs, {split}.")
+    if split in (dev_split, test_split):
+        raise ValueError(f"split must not be that of the dev or test pairs, {split}.")
 
     def read() -> Splits:
         with at_setting("path"):

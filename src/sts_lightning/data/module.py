@@ -159,7 +159,7 @@ class DataModule(pl.LightningDataModule):
 
     def _connected(self) -> tuple[Prepare[Any], Prepare[Any]]:
         if self._prepare is None:
-            raise RuntimeError("no tokenisation yet: call `connect` before training.")
+            raise RuntimeError("no tokenisation yet; call data.connect(train, evaluation) before training.")
         return self._prepare
 
     def train_dataloader(self) -> ResumableLoader:

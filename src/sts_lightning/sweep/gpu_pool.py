@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from omegaconf import DictConfig
 
-from sts_lightning.core.cpu import count_cores
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.sweep.job import Demand, Job, Resources
 
@@ -128,12 +127,6 @@ class Pool:
         self._free += resources.gpus
         self._running -= 1
         self._on_cpu -= not resources.gpus
-
-
-def this_machine(limit: int | None, per_job: int | None, jobs: Iterable[Job]) -> Pool:
-    """Return the pool of this machine; GPUs are counted only if a job can use one."""
-    gpus = visible_gpus() if any(job.demand.gpus for job in jobs) else []
-    return Pool(gpus, count_cores(), limit, per_job)
 
 
 def visible_gpus() -> list[str]:

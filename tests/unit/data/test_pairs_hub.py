@@ -240,8 +240,8 @@ def test_reading_changes_no_setting_of_the_process(tmp_path: Path) -> None:
     ("options", "named"),
     [
         ({"limit": 1}, "limit must be at least 2"),
-        ({"dev_split": "train"}, "dev_split must not be"),
-        ({"split": "a", "test_split": "a"}, "test_split must not be"),
+        ({"dev_split": "train"}, "split must not be"),
+        ({"split": "a", "test_split": "a"}, "split must not be"),
     ],
 )
 def test_impossible_options(options: dict[str, Any], named: str) -> None:

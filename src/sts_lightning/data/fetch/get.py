@@ -159,20 +159,15 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
             rows=rows,
             dropped=dropped,
         )
-        _install(part, staging, root, entry)
+        # The manifest first: if the process ends between two files, the next one recognises those installed.
+        write_entry(root, part.name, entry)
+        for name in part.files:
+            target = data_path(root, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (staging / name).replace(target)
+        log.info("%s: %s rows, %s below %s.", part.name, f"{rows:,}", counted(len(part.files), "file"), root)
     finally:
         shutil.rmtree(staging)
-
-
-def _install(part: Part, staging: Path, root: Path, entry: ManifestEntry) -> None:
-    # The manifest first: if the process ends between two files, the next one recognises the installed files.
-    write_entry(root, part.name, entry)
-    for name in part.files:
-        target = data_path(root, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (staging / name).replace(target)
-    rows, files = f"{entry['rows']:,}", counted(len(part.files), "file")
-    log.info("%s: %s rows, %s below %s.", part.name, rows, files, root)
 
 
 def download(source: Source, name: str, folder: Path) -> Path:

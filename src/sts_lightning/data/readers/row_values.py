@@ -91,9 +91,6 @@ class BadRows:
         self._first: DataError | None = None
         self._others: list[int | None] = []
 
-    def __bool__(self) -> bool:
-        return self._first is not None
-
     def __enter__(self) -> None:
         pass
 
