@@ -95,17 +95,12 @@ class JobLauncher(Launcher):
         return [_returned(job) for job in jobs]
 
     def _plan(self, grid: Grid) -> None:
-        """Check and print the jobs with their cost, on the card that the option may name."""
+        """Check and print the jobs with their cost, on the GPU that the option may name."""
         from sts_lightning.planning.cost_lines import Costs
         from sts_lightning.sweep.job_list import print_plan
         from sts_lightning.workflows.checks import RunCheck
 
-        card = options().plan
-        try:
-            costs = Costs(card or None)
-        except ConfigError as error:
-            raise ConfigError(f"--plan={card}: {error}", key="--plan") from error
-        print_plan(grid.planned(), RunCheck(), costs, self.gpus_per_job)
+        print_plan(grid.composed_jobs(), RunCheck(), Costs(options().plan or None), self.gpus_per_job)
 
     @abstractmethod
     def run_jobs(self, jobs: Sequence[Job]) -> None:
@@ -130,11 +125,12 @@ class ProcessLauncher(JobLauncher):
 
     def run_jobs(self, jobs: Sequence[Job]) -> None:
         """Run several jobs at a time."""
-        from sts_lightning.sweep.gpu_pool import this_machine
+        from sts_lightning.core.cpu import count_cores
+        from sts_lightning.sweep.gpu_pool import Pool, visible_gpus
         from sts_lightning.sweep.local import run_jobs
 
-        pool = this_machine(self.jobs, self.gpus_per_job, jobs)
-        run_jobs(jobs, pool, self.timeout_minutes)
+        gpus = visible_gpus() if any(job.demand.gpus for job in jobs) else []
+        run_jobs(jobs, Pool(gpus, count_cores(), self.jobs, self.gpus_per_job), self.timeout_minutes)
 
 
 class SlurmLauncher(JobLauncher):

@@ -8,7 +8,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from sts_lightning.core.conf_folders import PACKAGED, user_folder
 
 
-class OwnFolder(SearchPathPlugin):
+class UserFolder(SearchPathPlugin):
     """Adds the user's folder where this project's configuration is composed, and nowhere else."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
@@ -16,6 +16,6 @@ class OwnFolder(SearchPathPlugin):
         ours = any(
             entry.provider == "main" and entry.path == str(PACKAGED) for entry in search_path.get_path()
         )
-        own = user_folder() if ours else None
-        if own is not None:
-            search_path.prepend("user", f"file://{own}", SearchPathQuery(provider="main"))
+        folder = user_folder() if ours else None
+        if folder is not None:
+            search_path.prepend("user", f"file://{folder}", SearchPathQuery(provider="main"))

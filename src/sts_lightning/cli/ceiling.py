@@ -20,8 +20,8 @@ def ceiling_command(data_root: str) -> None:
     for task in load_sts_tasks(data_root):
         gold = gold_of(task.subsets.values())
         rows[task.name] = {
-            "papers' formula": papers_ceiling(gold).spearman,
-            "ceiling": ceiling(gold).spearman,
+            "papers' formula": papers_ceiling(gold),
+            "ceiling": ceiling(gold),
         }
     columns = ("papers' formula", "ceiling")
     rows["average"] = {name: float(np.mean([row[name] for row in rows.values()])) for name in columns}

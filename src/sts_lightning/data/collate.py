@@ -60,31 +60,29 @@ class Batch(Generic[RowsT]):
     sentence_ids: Tensor | None = None
 
 
+@dataclass
 class ViewCollator(Generic[RowsT]):
     """Collate function that turns examples into a `Batch`.
 
-    Args:
+    Attributes:
         views: Views of each example.
         label: Kind of label in the column ``label``.
-        prepare: Function that turns the sentences of the views into the encoder's input (tokenises, cuts
+        prepare: Function that turns the sentences of the views into the encoder's input (tokenises, divides
             into chunks, pads).
         shard: Part of each batch that this process embeds.
     """
 
-    def __init__(
-        self, views: Sequence[View], label: LabelKind, prepare: Prepare[RowsT], shard: Shard = WHOLE_BATCH
-    ) -> None:
-        self.views = tuple(views)
-        self.label = label
-        self.prepare = prepare
-        self.shard = shard
+    views: Sequence[View]
+    label: LabelKind
+    prepare: Prepare[RowsT]
+    shard: Shard = WHOLE_BATCH
 
     def __call__(self, examples: Sequence[dict[str, Any]]) -> Batch[RowsT]:
         """Collate examples, each a mapping from column to value."""
-        own = examples
+        embedded = examples
         if self.shard.world_size > 1:
-            own = examples[self.shard.slice_of(len(examples))] or examples[:1]
-        sentences = [[example[view.column] for example in own] for view in self.views]
+            embedded = examples[self.shard.slice_of(len(examples))] or examples[:1]
+        sentences = [[example[view.column] for example in embedded] for view in self.views]
         labels = None
         if self.label != "none":
             dtype = torch.float32 if self.label == "score" else torch.int64

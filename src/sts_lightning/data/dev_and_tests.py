@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict, Unpack, get_args
+from typing import TypedDict, Unpack
 
 from datasets import Dataset
 
 from sts_lightning.core.choices import DevSet, SentEvalText
 from sts_lightning.core.errors import at_setting
+from sts_lightning.core.text import check_choice
 from sts_lightning.data.data_set import DEV, TEST, Splits
 from sts_lightning.data.dev_suite import load_clean_stsb, load_dev_suite, without_dev_pairs
 from sts_lightning.data.files import SCORED_COLUMNS, load_test_files
 from sts_lightning.data.overlap import report_common
-from sts_lightning.data.readers.row_values import checked_range
+from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import STSTask, load_sts_tasks, load_stsb, tables_of
 from sts_lightning.data.tables import SourceCount
 
@@ -52,14 +53,12 @@ class DevAndTests:
     def __init__(self, root: str, **options: Unpack[DevTestOptions]) -> None:
         self.root = root
         self.text: SentEvalText = options.get("senteval_text", "raw")
-        if self.text not in get_args(SentEvalText):
-            raise ValueError(f"senteval_text must be raw or prepared, got {self.text!r}.")
+        check_choice("senteval_text", self.text, SentEvalText)
         self.dev: DevSet = options.get("dev", "stsb")
         self.dev_path, self.test_path = options.get("dev_path"), options.get("test_path")
         self.scored_columns = options.get("scored_columns", SCORED_COLUMNS)
         self.score_range = options.get("score_range")
-        if self.score_range is not None:
-            checked_range(self.score_range)
+        check_score_range(self.score_range)
         if self.dev_path is not None and self.dev != "stsb":
             raise ValueError(f"dev={self.dev} has no effect with dev_path; leave out one of the two.")
 

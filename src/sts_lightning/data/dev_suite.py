@@ -134,7 +134,7 @@ def without_dev_pairs(train: Dataset, dev: Dataset, counts: Sequence[SourceCount
     pairs = {pair_key(first, second, "normalized") for first, second in pairs_of(dev)}
     views = [values_of(train, column) for column in train.column_names if column.startswith("sentence")]
     keep = [
-        not any(pair_key(one, other, "normalized") in pairs for one, other in combinations(example, 2))
+        not any(pair_key(*pair, "normalized") in pairs for pair in combinations(example, 2))
         for example in zip(*views, strict=True)
     ]
     return select_rows(train, np.asarray(keep), counts, "in the dev set")
@@ -151,13 +151,13 @@ def _sts_parts(root: str, text: SentEvalText, news: Sequence[int]) -> dict[str, 
 
 def _not_seen(table: Dataset, rows: Sequence[int], seen: set[frozenset[str]]) -> list[int]:
     """Return the rows whose pair has not been seen, and remember these pairs."""
-    found = []
+    first_rows = []
     for row, pair in zip(rows, pairs_of(table.select(rows)), strict=True):
         key = pair_key(*pair, "normalized")
         if key not in seen:
-            found.append(row)
+            first_rows.append(row)
             seen.add(key)
-    return found
+    return first_rows
 
 
 def _sample(rows: Sequence[int], size: int) -> list[int]:
@@ -166,12 +166,12 @@ def _sample(rows: Sequence[int], size: int) -> list[int]:
     return [rows[index] for index in sorted(chosen.tolist())]
 
 
-@fetched_by("pairs")
 def _nli_pairs(root: str) -> Dataset:
-    pairs = read_nli_pairs(Path(root) / "nli" / "nli_pairs.tsv")
-    step = SCORE_RANGE[1] / (len(CLASSES) - 1)  # only the order affects Spearman's correlation
-    rows = [(premise, hypothesis, step * index) for premise, hypothesis, index in pairs]
-    return table_of_rows(LABELLED, rows)
+    with fetched_by("pairs", root):
+        pairs = read_nli_pairs(Path(root) / "nli" / "nli_pairs.tsv")
+        step = SCORE_RANGE[1] / (len(CLASSES) - 1)  # only the order affects Spearman's correlation
+        rows = [(premise, hypothesis, step * index) for premise, hypothesis, index in pairs]
+        return table_of_rows(LABELLED, rows)
 
 
 def _paraphrases(root: str) -> Dataset:

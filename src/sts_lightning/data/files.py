@@ -12,7 +12,7 @@ from datasets import Dataset, concatenate_datasets
 from sts_lightning.core.errors import ConfigError, DataError
 from sts_lightning.core.files import last_name
 from sts_lightning.data.fetch.hints import fetch_hint
-from sts_lightning.data.readers.row_values import BadRows, number, score, sentence
+from sts_lightning.data.readers.row_values import BadRows, Range, score, sentence
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.readers.text_files import read_records
 from sts_lightning.data.tables import LABELLED, SourceCount, require_varied_scores, table_of_rows
@@ -28,8 +28,6 @@ SHOWN = 3
 
 RESERVED = ("dev", "average", "rank", "minutes", "GB")
 """Other columns of the tables of scores, of which no test task has the name."""
-
-Range = tuple[float, float]
 
 SCORED_COLUMNS = ("sentence1", "sentence2", "score")
 """Usual names of the columns of the user's own pairs."""
@@ -65,13 +63,24 @@ def weighted(path: Files) -> dict[str, float]:
     return {item: float(weight) for item, weight in weights.items()}
 
 
+def check_columns(columns: Sequence[str], count: int | None = None) -> None:
+    """Check names of columns: two or more, or so many, all different.
+
+    Raises:
+        ValueError: They are others.
+    """
+    if len(columns) != (count or max(2, len(columns))) or len(set(columns)) != len(columns):
+        number = "two or more" if count is None else count
+        raise ValueError(f"columns must be {number} different names, got {', '.join(columns) or 'none'}.")
+
+
 def find_files(weights: Mapping[str, float]) -> dict[str, float]:
     """Return the files with their weights: those of a pattern in alphabetical order.
 
     Raises:
         DataError: A pattern matches no file, or two of them the same.
     """
-    found: dict[str, float] = {}
+    files: dict[str, float] = {}
     for item, weight in weights.items():
         paths = [item]
         if glob.has_magic(item) and not Path(item).exists():
@@ -79,13 +88,13 @@ def find_files(weights: Mapping[str, float]) -> dict[str, float]:
             paths = sorted(path for path in matches if Path(path).is_file())
         if not paths:
             raise DataError(f"no file matches {item}.", key="path")
-        twice = [path for path in paths if path in found]
+        twice = [path for path in paths if path in files]
         if twice:
             raise DataError(
                 "is found more than once.", twice[0], key="path", hint="Let only one pattern match it."
             )
-        found |= dict.fromkeys(paths, weight)
-    return found
+        files |= dict.fromkeys(paths, weight)
+    return files
 
 
 def training_files(root: str, path: Files | None, *published: str, part: str) -> dict[str, float]:
@@ -168,8 +177,6 @@ def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str,
     Raises:
         DataError: The file cannot be read, or rows are malformed.
     """
-    if columns[0] == columns[1]:
-        raise ConfigError(f"--columns names {columns[0]!r} twice; a pair has two columns.", key="columns")
     pairs, lines, bad = [], [], BadRows()
     for line, (first, second) in read_records(path, list(columns), setting="--columns", bad=bad):
         with bad:
@@ -181,28 +188,27 @@ def read_text_pairs(path: Path, columns: Sequence[str]) -> tuple[list[tuple[str,
 
 def scored_table(
     rows: Iterable[tuple[Path | str, int | None, Sequence[str]]], score_range: Range | None, bad: BadRows
-) -> tuple[Dataset, list[str]]:
-    """Return scored pairs, on the scale that they have, and the texts of their scores.
+) -> Dataset:
+    """Return scored pairs, on the scale that they have.
 
     Args:
         rows: Place of each row, that is a file and a line or a text, and its sentences and score.
         score_range: Lowest and highest allowed score; not checked if not given.
         bad: Keeps the errors of rows, for the caller to check.
     """
-    parsed, golds = [], []
+    parsed = []
     for path, line, (first, second, gold) in rows:
-        golds.append(gold)
         with bad:
-            value = number(gold, path, line) if score_range is None else score(gold, score_range, path, line)
+            value = score(gold, score_range, path, line)
             parsed.append((sentence(first, path, line), sentence(second, path, line), value))
-    return table_of_rows(LABELLED, parsed), golds
+    return table_of_rows(LABELLED, parsed)
 
 
 def read_scored_pairs(
     path: Path, columns: Sequence[str], score_range: Range | None, setting: str, bad: BadRows
-) -> tuple[Dataset, list[str]]:
+) -> Dataset:
     """Read the scored pairs of a file; see `scored_table`."""
-    records = read_records(path, list(columns), columns[2:], setting, bad)
+    records = read_records(path, list(columns), columns[2:], setting, bad=bad)
     return scored_table(((path, line, fields) for line, fields in records), score_range, bad)
 
 
@@ -233,18 +239,6 @@ def load_test_files(
             key=setting.partition(",")[0],
         )
     paths = [Path(file) for file in files]
-    names = _names(paths)
-    tasks = []
-    for name, path in zip(names, paths, strict=True):
-        bad = BadRows()
-        table, _ = read_scored_pairs(path, columns, score_range, setting, bad)
-        bad.check()
-        require_varied_scores(table, path)
-        tasks.append(STSTask(name, {"test": table}))
-    return tasks
-
-
-def _names(paths: Sequence[Path]) -> list[str]:
     stems = Counter(path.stem for path in paths)
     names = [task_name(path, stems[path.stem] == 1) for path in paths]
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -254,4 +248,11 @@ def _names(paths: Sequence[Path]) -> list[str]:
             key="test",
             hint="Name each file once, and rename files that differ in nothing but their suffix.",
         )
-    return names
+    tasks = []
+    for name, path in zip(names, paths, strict=True):
+        bad = BadRows()
+        table = read_scored_pairs(path, columns, score_range, setting, bad)
+        bad.check()
+        require_varied_scores(table, path)
+        tasks.append(STSTask(name, {"test": table}))
+    return tasks

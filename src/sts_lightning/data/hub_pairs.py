@@ -8,11 +8,11 @@ from typing import Unpack
 from sts_lightning.core.errors import at_setting
 from sts_lightning.data.data_set import DEV, TRAINING, DataSet, Splits
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
-from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, Range, scored_table
+from sts_lightning.data.files import RESERVED, SCORED_COLUMNS, scored_table
 from sts_lightning.data.nli import unlabelled
 from sts_lightning.data.own_pairs import DEV_FRACTION, Pairs, ScoredPairs
 from sts_lightning.data.readers.hub import HubTable
-from sts_lightning.data.readers.row_values import BadRows, sentence
+from sts_lightning.data.readers.row_values import BadRows, Range, sentence
 from sts_lightning.data.tables import SourceCount, check_limit, sample_rows, sentence_columns, table_of_rows
 
 
@@ -55,9 +55,8 @@ def pairs_hub(
     scored = ScoredPairs(
         columns, score_range, positives_from, dev_split, test_split, "split", dev_fraction, seed, limit
     )
-    for argument, other in (("dev_split", dev_split), ("test_split", test_split)):
-        if other == split:
-            raise ValueError(f"{argument} must not be the split of the training pairs, {split}.")
+    if split in (dev_split, test_split):
+        raise ValueError(f"split must not be that of the dev or test pairs, {split}.")
 
     def read() -> Splits:
         with at_setting("path"):
@@ -66,13 +65,13 @@ def pairs_hub(
             def read_split(name: str, role: str) -> Pairs:
                 setting = {TRAINING: "data.split", DEV: "data.dev_split"}.get(role, "data.test_split")
                 bad = BadRows()
-                table, _ = scored_table(hub.rows(name, setting, bad, columns[2:]), score_range, bad)
+                table = scored_table(hub.rows(name, setting, bad, columns[2:]), score_range, bad)
                 bad.check()
                 count = SourceCount(f"{hub.name}, split {name}, {role}", len(table))
                 return Pairs(table, count, f"{path}, split {name}", _task_name(path))
 
             train = read_split(split, TRAINING)
-            return scored.splits(train.table, [train.count], train.place, read_split)
+            return scored.splits(train.table, [train.count], train.source, read_split)
 
     return DataSet(read, label=scored.label)
 

@@ -12,8 +12,6 @@ import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader, Sampler
 
-from sts_lightning.core.errors import CheckpointError
-
 ItemT = TypeVar("ItemT")
 
 Share = tuple[int, int]
@@ -74,15 +72,15 @@ def prefetched(items: Iterator[ItemT], count: int) -> Iterator[ItemT]:
         yield from items
         return
 
-    def batch() -> list[ItemT]:
+    def next_item() -> list[ItemT]:
         return list(islice(items, 1))  # empty at the end
 
     with ThreadPoolExecutor(1, "prefetch") as thread:
-        waiting = deque(thread.submit(batch) for _ in range(count))
+        waiting = deque(thread.submit(next_item) for _ in range(count))
         try:
-            while found := waiting.popleft().result():
-                waiting.append(thread.submit(batch))
-                yield from found
+            while item := waiting.popleft().result():
+                waiting.append(thread.submit(next_item))
+                yield from item
         finally:
             for future in waiting:
                 future.cancel()
@@ -135,6 +133,7 @@ class ResumableLoader(DataLoader[Any]):
         self.ahead = 0 if num_workers else ahead
         self._epoch = -1
         self._position = 0
+        self._state = {"epoch": 0, "position": 0}
 
     def __len__(self) -> int:
         return self.epoch_batches
@@ -156,23 +155,11 @@ class ResumableLoader(DataLoader[Any]):
             yield batch
 
     def state_dict(self) -> dict[str, int]:
-        """Return the epoch, the number of batches yielded in it, and the number of its rows."""
-        return {**getattr(self, "_state", {"epoch": 0, "position": 0}), "rows": len(self.order)}
+        """Return the epoch and the number of batches yielded in it."""
+        return self._state
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Resume after the batch at which ``state`` was saved.
-
-        Raises:
-            CheckpointError: An epoch had another number of rows then.
-        """
-        rows = state["rows"]
-        if rows != len(self.order):
-            raise CheckpointError(
-                f"the training data have changed since the run was stopped: an epoch had {rows:,} rows, and "
-                f"has {len(self.order):,} now.",
-                key="data",
-                hint="Restore the files, or train in a new folder.",
-            )
+        """Resume after the batch at which ``state`` was saved; `DataModule` checks the data."""
         finished = state["position"] >= self.epoch_batches
         self._epoch = state["epoch"] if finished else state["epoch"] - 1
         self._position = 0 if finished else state["position"]

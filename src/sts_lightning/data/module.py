@@ -112,7 +112,7 @@ class DataModule(pl.LightningDataModule):
         names = summary([source.source for source in self.sources], " + ")
         return TrainingCount(names, self.data_set.unit, len(self.train), self.published_rows, dict(dropped))
 
-    def own_score(self, label: float) -> float:
+    def source_score(self, label: float) -> float:
         """Return the score that a training pair has in its source, for messages."""
         low, high = self._score_range
         return low + label * (high - low) / SCORE_RANGE[1]
@@ -158,16 +158,8 @@ class DataModule(pl.LightningDataModule):
         self._prepare = (train, evaluation)
 
     def _connected(self) -> tuple[Prepare[Any], Prepare[Any]]:
-        """Return the functions given to `connect`.
-
-        Raises:
-            RuntimeError: `connect` has not been called.
-        """
         if self._prepare is None:
-            raise RuntimeError(
-                f"{type(self).__name__} has no tokenisation yet; before training, call "
-                "data.connect(encoder.prepare(8192, training=True), encoder.prepare(8192, training=False))."
-            )
+            raise RuntimeError("no tokenisation yet; call data.connect(train, evaluation) before training.")
         return self._prepare
 
     def train_dataloader(self) -> ResumableLoader:

@@ -12,7 +12,7 @@ from datasets import Dataset
 from sts_lightning.data.counts import DEFINITE_NLI_PAIRS, NLI_PAIRS, TRIPLETS
 from sts_lightning.data.data_set import DataSet, Splits, column_views
 from sts_lightning.data.dev_and_tests import DevAndTests, DevTestOptions
-from sts_lightning.data.files import Files, only_file, read_files, training_files, weighted
+from sts_lightning.data.files import Files, check_columns, only_file, read_files, training_files, weighted
 from sts_lightning.data.overlap import OverlapFilter, not_in, why_dropped
 from sts_lightning.data.readers.nli import CLASSES, COLUMNS, read_nli_pairs
 from sts_lightning.data.readers.row_values import BadRows, folded_sentence, sentence
@@ -63,8 +63,7 @@ def nli_pairs(
         ValueError: An argument is out of range.
     """
     evaluation = DevAndTests(root, **options)
-    if len(columns) != 3 or len(set(columns)) != 3:
-        raise ValueError(f"columns must be three different names, got {', '.join(columns) or 'none'}.")
+    check_columns(columns, 3)
     names = tuple(name.strip().lower() for name in classes)
     if len(set(names)) < max(2, len(names)):
         raise ValueError(f"classes must be at least two different names, got {list(classes)}.")
@@ -152,10 +151,6 @@ def unlabelled(
     Raises:
         ValueError: There are fewer than two columns, or two are the same.
     """
-    if len(columns) < 2 or len(set(columns)) != len(columns):
-        raise ValueError(
-            "columns must be different names, of the anchor, the positive and any hard negatives, as in "
-            f"'data.columns=[anchor,positive]', got {', '.join(columns) or 'none'}."
-        )
+    check_columns(columns)
     unit = {2: "pairs", 3: "triplets"}.get(len(columns), "examples")
     return DataSet(read, column_views(len(columns)), "none", unit, published_rows=published_rows)

@@ -95,7 +95,7 @@ def report_common(
     if not common.any():
         return
     parts = np.split(common, np.cumsum([source.kept for source in sources])[:-1])
-    found = [
+    per_source = [
         f"{source.source}: {part.sum():,}" for source, part in zip(sources, parts, strict=True) if part.any()
     ]
     log.warning(
@@ -104,5 +104,5 @@ def report_common(
         f"{common.sum():,}",
         f"{len(train):,}",
         where,
-        f" ({'; '.join(found)})" if len(sources) > 1 else "",
+        f" ({'; '.join(per_source)})" if len(sources) > 1 else "",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from sts_lightning.data.data_set import DEV, TEST, TRAINING, DataSet, Splits
 from sts_lightning.data.files import (
     SCORED_COLUMNS,
     Files,
-    Range,
+    check_columns,
     find_files,
     read_files,
     read_scored_pairs,
@@ -30,7 +29,7 @@ from sts_lightning.data.files import (
     weighted,
 )
 from sts_lightning.data.overlap import pair_key, report_common
-from sts_lightning.data.readers.row_values import BadRows, checked_range
+from sts_lightning.data.readers.row_values import BadRows, Range, check_score_range
 from sts_lightning.data.readers.sts_sets import STSTask
 from sts_lightning.data.tables import (
     LABELLED,
@@ -52,6 +51,10 @@ DEV_FRACTION = 0.1
 
 USUAL_RANGES: tuple[Range, ...] = ((0.0, 1.0), (-1.0, 1.0), SCORE_RANGE)
 """Ranges of scores that are recognised, the narrowest first."""
+
+CLASSES_HINT = (
+    "For words in place of scores: loss=cosent data=classes_file 'data.classes=[...]', least similar first."
+)
 
 
 def pairs_file(
@@ -88,8 +91,8 @@ def pairs_file(
 
     def read_file(file: Path, name: str, role: str) -> tuple[Dataset, SourceCount]:
         bad = BadRows()
-        table, golds = read_scored_pairs(file, columns, score_range, "data.columns", bad)
-        bad.check(_class_hint(golds, columns, dev_path) if bad and role == TRAINING else None)
+        table = read_scored_pairs(file, columns, score_range, "data.columns", bad)
+        bad.check(CLASSES_HINT if role == TRAINING and len(table) == 0 else None)
         return table, SourceCount(f"{name}, {role}", len(table))
 
     def other(name: str, role: str) -> Pairs:
@@ -104,26 +107,6 @@ def pairs_file(
     return DataSet(read, label=scored.label)
 
 
-MOST_CLASSES = 10
-"""Different words up to which a column in place of scores is taken for classes."""
-
-BARE = re.compile(r"(?!(true|false|null|nan|inf|infinity)$)[A-Za-z_][\w-]*", re.IGNORECASE | re.ASCII)
-"""A word that is no number, which Hydra reads as a text without quotes in a list."""
-
-
-def _class_hint(golds: Sequence[str], columns: Sequence[str], dev_path: str | None) -> str | None:
-    """Return the settings of ``data=classes_file`` that train on words in place of scores, or None."""
-    words = list(dict.fromkeys(gold.strip().lower() for gold in golds))
-    if not 2 <= len(words) <= MOST_CLASSES or not all(map(BARE.fullmatch, [*words, *columns])):
-        return None
-    named, classes = (",".join(items) for items in (columns, words))
-    return (
-        f"For words in place of scores: loss=cosent data=classes_file 'data.columns=[{named}]' "
-        f"'data.classes=[{classes}]' data.dev_path={dev_path or 'FILE'}, with the classes from the"
-        " least to the most similar, and scored pairs in that file."
-    )
-
-
 @dataclass(frozen=True)
 class Pairs:
     """Scored pairs of a source.
@@ -131,13 +114,13 @@ class Pairs:
     Attributes:
         table: Pairs with the scores that they have.
         count: Rows read.
-        place: Name of their source in messages.
+        source: Name of their source in messages.
         task: Name of their test task.
     """
 
     table: Dataset
     count: SourceCount
-    place: str
+    source: str
     task: str
 
 
@@ -183,18 +166,9 @@ class ScoredPairs:
             raise ValueError(f"positives_from must be finite, got {self.positives_from}.")
         if not 0 < self.dev_fraction < 1:
             raise ValueError(f"dev_fraction must lie between 0 and 1, got {self.dev_fraction}.")
-        if self.dev is not None and self.dev_fraction != DEV_FRACTION:
-            raise ValueError(
-                f"dev_fraction has no effect with dev pairs, {self.dev}; leave out one of the two."
-            )
-        if len(self.columns) != 3 or len(set(self.columns)) != 3:
-            raise ValueError(
-                "columns must be three different names, of both sentences and the score, got "
-                f"{', '.join(self.columns) or 'none'}."
-            )
+        check_columns(self.columns, 3)
         check_limit(self.limit)
-        if self.score_range is not None:
-            checked_range(self.score_range)
+        check_score_range(self.score_range)
 
     @property
     def label(self) -> LabelKind:
@@ -205,7 +179,7 @@ class ScoredPairs:
         self,
         table: Dataset,
         counts: list[SourceCount],
-        place: str,
+        source: str,
         read_other: Callable[[str, str], Pairs],
     ) -> Splits:
         """Return training pairs on the scale of STS, with dev and test pairs.
@@ -213,7 +187,7 @@ class ScoredPairs:
         Args:
             table: Training pairs with the scores that they have in their sources.
             counts: Counts of the sources.
-            place: Name of the sources, for messages.
+            source: Name of the sources, for messages.
             read_other: Reader of a source of dev or test pairs, given with this role.
 
         Raises:
@@ -221,13 +195,13 @@ class ScoredPairs:
                 dev or test pairs are malformed.
         """
         scores = values_of(table, "label")
-        score_range = self.score_range or recognise_range(scores, place)
+        score_range = self.score_range or recognise_range(scores, source)
         if self.score_range is not None or len(counts) > 1:
             _warn_of_narrow_scores(scores, counts, score_range)
         if self.limit is not None:
             table = sample_rows(table, self.limit, counts)
         if self.dev is None:
-            in_dev = self._dev_rows(table, place)
+            in_dev = self._dev_rows(table, source)
             dev_table = _on_scale(table.select(np.flatnonzero(in_dev)), score_range)
             table = select_rows(table, ~in_dev, counts, "dev split")
         if self.positives_from is not None:  # on the scale of the source
@@ -240,10 +214,10 @@ class ScoredPairs:
         def read(source: str, role: str) -> STSTask:
             with at_setting(f"data.{'dev' if role == DEV else 'test'}_{self.named_by}"):
                 pairs = read_other(source, role)
-                require_varied_scores(pairs.table, pairs.place)
-            found = self.score_range or usual_range(values_of(pairs.table, "label"))
-            scaled = pairs.table if found is None else _on_scale(pairs.table, found)
-            report_common(table, counts, [scaled], f"{role} ({pairs.place})")
+                require_varied_scores(pairs.table, pairs.source)
+            scale = self.score_range or usual_range(values_of(pairs.table, "label"))
+            scaled = pairs.table if scale is None else _on_scale(pairs.table, scale)
+            report_common(table, counts, [scaled], f"{role} ({pairs.source})")
             others.append(pairs.count)
             return STSTask(pairs.task, {"test": scaled})
 
@@ -252,7 +226,7 @@ class ScoredPairs:
         tests = [] if self.test is None else [read(self.test, TEST)]
         return Splits(table, dev_table, tests, counts, others, score_range)
 
-    def _dev_rows(self, table: Dataset, place: str) -> np.ndarray:
+    def _dev_rows(self, table: Dataset, source: str) -> np.ndarray:
         """Return a mask of the dev rows: a fraction of the distinct pairs, stratified by score.
 
         See `stratified`. Of a pair that occurs more than once the first score counts.
@@ -270,7 +244,7 @@ class ScoredPairs:
             raise DataError(
                 f"{counted(len(first_rows), 'distinct pair')} are too few to take a dev split of {size} "
                 "from.",
-                place,
+                source,
                 hint=instead,
             )
         labels = np.asarray(values_of(table, "label"), dtype=np.float64)
@@ -281,7 +255,7 @@ class ScoredPairs:
             raise DataError(
                 f"of {len(first_rows):,} distinct pairs at most one has another score than the rest, so that "
                 "all of the dev split or of the training pairs would have the same.",
-                place,
+                source,
                 hint=instead,
             )
         return in_dev
@@ -293,36 +267,36 @@ def usual_range(scores: Sequence[float]) -> Range | None:
     return next((usual for usual in USUAL_RANGES if usual[0] <= low and high <= usual[1]), None)
 
 
-def recognise_range(scores: Sequence[float], place: str) -> Range:
+def recognise_range(scores: Sequence[float], source: str) -> Range:
     """Return the range that training scores are taken to be in, and log it.
 
     Args:
         scores: The scores of all sources together: those of one may not fill the range.
-        place: Name of the sources.
+        source: Name of the sources.
 
     Raises:
         DataError: It is none of `USUAL_RANGES`.
     """
     low, high = min(scores), max(scores)
-    found = usual_range(scores)
-    if found is None:
+    recognised = usual_range(scores)
+    if recognised is None:
         usual = ", ".join(f"[{least:g}, {most:g}]" for least, most in USUAL_RANGES)
         least, most = _round_range(low, high)
         raise DataError(
             f"the scores lie between {low:g} and {high:g}, in none of the ranges {usual}.",
-            place,
+            source,
             key="data.score_range",
             hint=f"Give the lowest and the highest possible score: 'data.score_range=[{least},{most}]'.",
         )
     log.info(
         "%s: scores from %g to %g, taken to be in [%g, %g]; data.score_range=[lowest,highest] states another "
         "range",
-        place,
+        source,
         low,
         high,
-        *found,
+        *recognised,
     )
-    return found
+    return recognised
 
 
 def _round_range(low: float, high: float) -> tuple[int, int]:
@@ -340,15 +314,15 @@ def _warn_of_narrow_scores(
     least, most = score_range
     start = 0
     for count in counts:
-        own = scores[start : start + count.read]
+        of_source = scores[start : start + count.read]
         start += count.read
-        if max(own) - min(own) <= (most - least) / 5:
+        if max(of_source) - min(of_source) <= (most - least) / 5:
             log.warning(
                 "WARNING: %s: the scores lie between %g and %g, a fifth or less of [%g, %g]. If that is "
                 "not their scale, set data.score_range, or rescale them.",
                 count.source,
-                min(own),
-                max(own),
+                min(of_source),
+                max(of_source),
                 *score_range,
             )
 

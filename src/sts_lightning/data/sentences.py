@@ -59,8 +59,6 @@ def sentences(
     """
     evaluation = DevAndTests(root, **options)
     check_limit(limit)
-    if official_repetition and not repetition:
-        raise ValueError("official_repetition has no effect without repetition; set that, too.")
     published = only_file(path) in (None, PUBLISHED)
 
     def read() -> Splits:
@@ -111,7 +109,7 @@ def repeated_views(count: int, repetition: float, seed: int, official: bool = Fa
 
 
 class Repetition:
-    r"""Repeat some sub-words in place, so that sentence length carries no signal (ESimCSE, Sec. 3.1).
+    r"""Repeat some sub-words in position, so that sentence length carries no signal (ESimCSE, Sec. 3.1).
 
     The number of repeated sub-words is uniform on 0, ..., max(2, int(rate N)) for a sentence of N
     sub-words, and their positions are distinct. The draw depends on the seed and the sentence alone, so a
@@ -133,12 +131,12 @@ class Repetition:
 
     def __call__(self, ids: list[int], special: Sequence[int]) -> list[int]:
         """Return the token ids with repetitions; special tokens are never repeated."""
-        places = [place for place, is_special in enumerate(special) if not is_special]
+        positions = [position for position, is_special in enumerate(special) if not is_special]
         rng = random.Random(f"{self.seed} {ids}")
         if self.official:
             limit = min(OFFICIAL_LIMIT, int(self.rate * len(ids)))
             count = rng.randrange(limit) if limit else 0
         else:
-            count = rng.randint(0, max(2, int(self.rate * len(places))))
-        repeated = set(rng.sample(places, min(count, len(places))))
-        return [token for place, token in enumerate(ids) for _ in range(2 if place in repeated else 1)]
+            count = rng.randint(0, max(2, int(self.rate * len(positions))))
+        repeated = set(rng.sample(positions, min(count, len(positions))))
+        return [token for position, token in enumerate(ids) for _ in range(2 if position in repeated else 1)]

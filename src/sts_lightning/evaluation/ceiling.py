@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy import stats
 
 
-@dataclass(frozen=True)
-class Ceiling:
-    """Best scorer with two values.
-
-    Attributes:
-        spearman: Correlation times 100.
-        sizes: Number of pairs with each value, the lowest value first.
-    """
-
-    spearman: float
-    sizes: tuple[int, int]
-
-
-def ceiling(gold: np.ndarray) -> Ceiling:
-    r"""Compute the highest Spearman correlation with gold scores of a scorer with two values.
+def ceiling(gold: np.ndarray) -> float:
+    r"""Compute the highest Spearman correlation, times 100, of a scorer with two values with gold scores.
 
     Spearman's correlation is Pearson's of mid-ranks, as in scipy and SentEval. The best scorer follows the
     order of the gold scores and switches values where it is best, even between equal gold scores. Without
@@ -41,8 +26,7 @@ def ceiling(gold: np.ndarray) -> Ceiling:
     above = len(ranks) - below
     # The mid-ranks of a binary score are N/2 apart, whatever its class sizes.
     correlations = -ranks.cumsum()[:-1] / (np.sqrt(above * below / len(ranks)) * np.linalg.norm(ranks))
-    best = int(correlations.argmax())
-    return Ceiling(100 * float(correlations[best]), (int(below[best]), int(above[best])))
+    return 100 * float(correlations.max())
 
 
 def _check_scores(gold: np.ndarray) -> None:
@@ -50,8 +34,8 @@ def _check_scores(gold: np.ndarray) -> None:
         raise ValueError("all gold scores are equal; nothing correlates with them.")
 
 
-def papers_ceiling(gold: np.ndarray) -> Ceiling:
-    r"""Compute the papers' bound on a binary scorer, :math:`1 - 6 \sum d^2 / (N (N^2 - 1))`.
+def papers_ceiling(gold: np.ndarray) -> float:
+    r"""Compute the papers' bound on a binary scorer, :math:`1 - 6 \sum d^2 / (N (N^2 - 1))`, times 100.
 
     See Pcc-tuning, Sec. 2.3. The formula holds without ties only, and a binary score is nothing but ties: it
     gives 7/8 for two equal halves in the limit, above the correlation that is reported.
@@ -71,5 +55,4 @@ def papers_ceiling(gold: np.ndarray) -> Ceiling:
     distance = squares[:-1] - 2 * low * total[:-1] + below * low**2
     distance += squares[-1] - squares[:-1] - 2 * high * (total[-1] - total[:-1]) + (size - below) * high**2
     values = 1 - 6 * distance / (size * (size**2 - 1))
-    best = int(values.argmax())
-    return Ceiling(100 * float(values[best]), (int(below[best]), int(size - below[best])))
+    return 100 * float(values.max())

@@ -22,7 +22,7 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
-from sts_lightning.data.readers.row_values import checked_range
+from sts_lightning.data.readers.row_values import check_score_range
 from sts_lightning.data.readers.sts_sets import SEVEN_TASKS, STSTask, load_sts_tasks, text_found
 from sts_lightning.evaluation.encoding import Encoder
 from sts_lightning.evaluation.mteb import MTEBScore, evaluate_mteb, find_mteb_tasks
@@ -35,7 +35,7 @@ from sts_lightning.evaluation.sts import (
     score_tasks,
     spearman_row,
 )
-from sts_lightning.evaluation.transfer import check_folds, evaluate_transfer
+from sts_lightning.evaluation.transfer import evaluate_transfer
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.predictions import save_predictions
 
@@ -90,7 +90,8 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     Raises:
         UserError: A task is unknown, its data cannot be read, or a package is missing.
     """
-    names, files = _names(cfg), _test_files(cfg)
+    names = tuple(dict.fromkeys(cfg.tasks or ()))  # each once, or it would count twice in the average
+    files = _test_files(cfg)
     with at_setting("data_root"):
         if cfg.suite == "sts":
             return _sts(cfg, names or (() if files else SEVEN_TASKS), files, text)
@@ -108,45 +109,25 @@ def open_suite(cfg: DictConfig, text: SentEvalText = "raw") -> Suite:
     return _mteb(names)
 
 
-def _names(cfg: DictConfig) -> tuple[str, ...]:
-    """Return the names of the tasks, each once; empty for the suite's default."""
-    names = tuple(cfg.tasks or ())
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ConfigError(
-            f"tasks: {', '.join(repeated)} occurs more than once and would count as often.", key="tasks"
-        )
-    return names
-
-
 def _test_files(cfg: DictConfig) -> tuple[str, ...]:
     """Return the paths of the user's test files."""
     if cfg.test is None:
         return ()
     if cfg.suite != "sts":
         raise ConfigError("test: only suite=sts scores your own files.", key="test")
-    files = (cfg.test,) if isinstance(cfg.test, str) else cfg.test
-    valid = isinstance(files, Sequence) and all(isinstance(file, str) and file for file in files)
-    if not valid or not files:
-        raise ConfigError(f"test must be a path or a list of paths, got {cfg.test!r}.", key="test")
-    return tuple(files)
-
-
-def _score_range(cfg: DictConfig) -> tuple[float, float] | None:
-    if cfg.score_range is None:
-        return None
-    try:
-        return checked_range(cfg.score_range)
-    except ValueError as error:
-        raise ConfigError(str(error), key="score_range") from error
+    return (cfg.test,) if isinstance(cfg.test, str) else tuple(cfg.test)
 
 
 def _sts(cfg: DictConfig, names: Sequence[str], files: Sequence[str], text: SentEvalText) -> Suite:
     tasks: list[STSTask] = []
     if files:
+        try:
+            check_score_range(cfg.score_range)
+        except ValueError as error:
+            raise ConfigError(str(error), key="score_range") from error
         columns = (cfg.sentence1, cfg.sentence2, cfg.score)
         with at_setting("test"):
-            tasks += load_test_files(files, columns, _score_range(cfg))
+            tasks += load_test_files(files, columns, cfg.score_range)
     if names:
         tasks += load_sts_tasks(cfg.data_root, tuple(names), text)
     shared = sorted({task.name for task in tasks[: len(files)]} & set(names))
@@ -181,7 +162,8 @@ def _ranks(tasks: Sequence[STSTask]) -> Suite:
 
 
 def _classification(tasks: Sequence[ClassificationTask], folds: int) -> Suite:
-    check_folds(tasks, folds)
+    if folds < 2:  # scikit-learn says so too, but not before all sentences are encoded
+        raise ConfigError(f"folds must be at least 2, got {folds}.", key="folds")
 
     def score(encoder: Encoder, folder: Path) -> Scored:
         result = evaluate_transfer(encoder, tasks, folds)

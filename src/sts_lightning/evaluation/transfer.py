@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import math
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, TypedDict
 
@@ -32,33 +30,6 @@ class TransferResult(TypedDict):
 
     average: float
     tasks: dict[str, Accuracy]
-
-
-def check_folds(tasks: Sequence[ClassificationTask], folds: int) -> None:
-    """Check that every task has enough examples to train on, before a model is loaded.
-
-    Raises:
-        ConfigError: A task has a single class, or fewer examples of a class than its folds need.
-    """
-    if folds < 2:
-        raise ConfigError(f"folds must be at least 2, got {folds}.", key="folds")
-    for task in tasks:
-        counts = sorted(Counter(task.train.labels).values())
-        if len(counts) < 2:
-            raise ConfigError(f"{task.name}: all training examples have the same class.", key="tasks")
-        if task.test is not None and task.dev is not None:
-            continue
-        # A fold needs the largest class, and every training part two classes, or there is nothing to fit.
-        largest, second = counts[-1], counts[-2]
-        if task.test is None:  # the inner folds have what the smallest outer training part keeps of each
-            largest, second = (count - math.ceil(count / folds) for count in (largest, second))
-        if largest < folds or second < 2:
-            raise ConfigError(
-                f"folds={folds} is too many for {task.name}, whose classes have "
-                f"{', '.join(map(str, counts[:10]))} examples.",
-                key="folds",
-                hint="Set a lower number, or leave the task out.",
-            )
 
 
 def evaluate_transfer(

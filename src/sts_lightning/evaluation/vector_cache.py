@@ -132,6 +132,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         encoder: The encoder, with its settings of evaluation.
     """
     rows = encoder.tokenizer
+    rules: dict[str, Any] = parse_json(rows.tokenizer.backend_tokenizer.to_str())
     settings = {
         "versions": [sts_lightning.__version__, transformers.__version__, tokenizers.__version__],
         "architecture": encoder.plain_backbone.config.to_dict(),
@@ -139,16 +140,11 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         "attention": encoder.bidirectional_layers,
         "denoise": rows.denoise if encoder.denoise_evaluation else None,
         "text": [rows.template, encoder.evaluation_text],
-        "tokenizer": _rules(rows.tokenizer.backend_tokenizer.to_str()),
+        # Without the truncation and padding of its last call.
+        "tokenizer": {key: rule for key, rule in rules.items() if key not in ("truncation", "padding")},
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, tensor in sorted(encoder.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
-
-
-def _rules(tokenizer: str) -> dict[str, Any]:
-    """Return the rules of a tokenizer in JSON, without the truncation and padding of its last call."""
-    rules: dict[str, Any] = parse_json(tokenizer)
-    return {key: value for key, value in rules.items() if key not in ("truncation", "padding")}

@@ -35,20 +35,14 @@ class Target:
 
         Raises:
             ConfigError: The name is not valid on the hub.
-            PushError: There is no token, or HF_HUB_OFFLINE forbids access to the hub.
+            PushError: There is no token.
         """
         try:
             validate_repo_id(self.repo)
-            if "/" not in self.repo:
-                raise hub_errors.HFValidationError("the owner is missing.")
-        except hub_errors.HFValidationError as error:
-            raise ConfigError(
-                f"--push {self.repo}: {str(error).splitlines()[0]}", key="push", hint="Give it as OWNER/NAME."
-            ) from error
-        if constants.HF_HUB_OFFLINE:
-            raise PushError(
-                "--push: HF_HUB_OFFLINE forbids to ask the hub.", key="HF_HUB_OFFLINE", hint="Unset it."
-            )
+            _owner, _name = self.repo.split("/")
+        except ValueError as error:
+            wrong = f"--push {self.repo}: this is no name of a repository."
+            raise ConfigError(wrong, key="push", hint="Give it as OWNER/NAME.") from error
         if get_token() is None:
             raise PushError("--push: there is no token of the hub.", key="HF_TOKEN", hint=LOGIN)
 
@@ -109,15 +103,11 @@ def _explained(error: Exception, folder: Path, target: Target) -> PushError:
     reason = " ".join(str(error).split()) or type(error).__name__
     token = get_token()
     reason = reason.replace(token, "***") if token else reason
-    status = error.response.status_code if isinstance(error, hub_errors.HfHubHTTPError) else None
-    key, what, hint = "push", f"the hub rejects the upload ({reason})", ""
-    if status == 401:
-        key, what, hint = "HF_TOKEN", "the hub does not accept the token (HTTP 401)", f"{LOGIN} "
-    elif status == 403:
-        what = "the token may not write there (HTTP 403)"
-        hint = "Check the owner and the permissions of the token. "
-    elif status is None and not isinstance(error, ValueError):
-        key, what = "HF_ENDPOINT", f"{constants.ENDPOINT} cannot be reached ({reason})"
-        hint = "Check the network and HF_ENDPOINT. "
+    key, hint = "push", "Check the owner and the permissions of the token."
+    if isinstance(error, hub_errors.HfHubHTTPError):
+        if error.response.status_code == 401:
+            key, hint = "HF_TOKEN", LOGIN
+    elif not isinstance(error, ValueError):
+        key, hint = "HF_ENDPOINT", f"Check the network, {constants.ENDPOINT} and HF_ENDPOINT."
     again = f"The export stays in {folder}; push it with `{target.command(folder)}`."
-    return PushError(f"--push {target.repo}: {what}.", key=key, hint=f"{hint}{again}")
+    return PushError(f"--push {target.repo}: it failed ({reason}).", key=key, hint=f"{hint} {again}")

@@ -17,7 +17,7 @@ from sts_lightning.data.counts import TrainingCount
 from sts_lightning.evaluation.ceiling import ceiling
 from sts_lightning.evaluation.leaks import leak_free_average, published_leaks
 from sts_lightning.evaluation.statistics import Interval, Predictions, paired_difference, score_intervals
-from sts_lightning.reproduce.plan import Cell, Planned, Table
+from sts_lightning.reproduce.plan import Cell, Table, TableRun
 from sts_lightning.reproduce.spec import CITED, RUNS, TableSpec
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.metrics import MODEL_SETTINGS, UNKNOWN, TrainedOn, evaluation_text, in_words
@@ -103,7 +103,7 @@ class Collected:
     """A table with the results of its runs.
 
     Attributes:
-        table: Planned runs.
+        table: The table.
         columns: Names of the columns.
         systems: Rows.
         intervals: Bootstrap intervals over test pairs, by system and column.
@@ -129,15 +129,15 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     A broken file is reported among the problems, and its run counts as missing.
 
     Args:
-        table: Planned runs.
+        table: The table.
         resamples: Number of bootstrap resamples.
     """
     problems: list[str] = []
     shown = [cell for cell in table.cells if table.spec.rows[cell.row].shown]
     systems = [_system(table, cell, problems) for cell in shown]
-    found = dict.fromkeys(column for system in systems for row in system.scores for column in row)
-    found.pop("memory", None)
-    columns = list(table.spec.columns) or sorted(found, key=lambda column: column != "dev")
+    scored = dict.fromkeys(column for system in systems for row in system.scores for column in row)
+    scored.pop("memory", None)
+    columns = list(table.spec.columns) or sorted(scored, key=lambda column: column != "dev")
     systems += [
         System(name, None, {"": dict(zip(columns, values, strict=True))}, why=table.spec.why[name])
         for name, values in table.spec.published.get(CITED, {}).items()
@@ -148,7 +148,7 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
     for baseline in table.spec.baselines:
         _compare(collected, baseline, resamples)
     gold = next((system.predictions[0] for system in systems if system.predictions), {})
-    collected.ceilings = {task: ceiling(scores).spearman for task, (_, scores) in gold.items()}
+    collected.ceilings = {task: ceiling(scores) for task, (_, scores) in gold.items()}
     if collected.ceilings:
         collected.ceilings["average"] = statistics.mean(collected.ceilings.values())
     for system in systems:
@@ -162,13 +162,13 @@ def collect(table: Table, resamples: int = 1000) -> Collected:
 
 def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     row = table.spec.rows[cell.row]
-    several = table.model is None and len(table.spec.models) > 1
-    name = f"{cell.model}, {cell.row}" if several else cell.row
+    with_models = table.model is None and len(table.spec.models) > 1
+    name = f"{cell.model}, {cell.row}" if with_models else cell.row
     system = System(name, cell, _published(table.spec, cell))
-    planned = _readable(problems, table.seed_runs, cell)
-    system.planned = len(table.run_seeds) if planned is None else len(planned)
-    for run in planned or ():
-        metrics = _readable(problems, RunFolder.metrics, run.results) if run.done else None
+    runs = _readable(problems, table.seed_runs, cell)
+    system.planned = len(table.run_seeds) if runs is None else len(runs)
+    for run in runs or ():
+        metrics = _readable(problems, RunFolder.metrics, run.results) if run.run_folder.finished else None
         if metrics is None:
             continue
         system.settings.append(_settings(metrics.details) | {"selected": _selection(run, problems)})
@@ -188,7 +188,7 @@ def _system(table: Table, cell: Cell, problems: list[str]) -> System:
     return system
 
 
-def _selection(run: Planned, problems: list[str]) -> str:
+def _selection(run: TableRun, problems: list[str]) -> str:
     """Return what selected the weights of a run, or those that it evaluates."""
     if run.entry == "eval" and run.after is None:
         return UNTRAINED
@@ -197,9 +197,9 @@ def _selection(run: Planned, problems: list[str]) -> str:
     return UNKNOWN if settings is None else selection_text(settings)
 
 
-def _readable(problems: list[str], read: Callable[[A], T], what: A) -> T | None:
+def _readable(problems: list[str], read: Callable[[A], T], item: A) -> T | None:
     try:
-        return read(what)
+        return read(item)
     except (CheckpointError, ValueError, OSError) as error:
         problems.append(str(error))
         return None
@@ -217,12 +217,12 @@ def _published(spec: TableSpec, cell: Cell) -> dict[str, dict[str, float]]:
 
 def _find_intervals(collected: Collected, system: System, resamples: int) -> None:
     """Add the intervals of a row. Without predictions of all runs on the same pairs it has none."""
-    reported, found = sum("average" in scores for scores in system.scores), len(system.predictions)
-    if 0 < found < reported:
+    reported, predicted = sum("average" in scores for scores in system.scores), len(system.predictions)
+    if 0 < predicted < reported:
         collected.problems.append(
-            f"{system.name}: predictions of {found} of {reported} runs, so no intervals."
+            f"{system.name}: predictions of {predicted} of {reported} runs, so no intervals."
         )
-    elif found:
+    elif predicted:
         try:
             collected.intervals[system.name] = score_intervals(system.predictions, resamples)
         except ValueError as error:
@@ -231,16 +231,16 @@ def _find_intervals(collected: Collected, system: System, resamples: int) -> Non
 
 def _compare(collected: Collected, baseline: str, resamples: int) -> None:
     by_cell = {system.cell: system for system in collected.systems if system.cell is not None}
-    found: dict[str, dict[str, Interval]] = {}
+    differences: dict[str, dict[str, Interval]] = {}
     for cell, system in by_cell.items():
         to = by_cell.get(Cell(baseline, cell.model))
         if to is None or to is system or not {system.name, to.name} <= collected.intervals.keys():
             continue
         try:
-            found[system.name] = paired_difference(system.predictions, to.predictions, resamples)
+            differences[system.name] = paired_difference(system.predictions, to.predictions, resamples)
         except ValueError as error:
             collected.problems.append(f"{system.name} against {to.name}: {error}")
-    collected.differences[baseline] = found
+    collected.differences[baseline] = differences
 
 
 def rank_summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float | None]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import yaml
 from matplotlib.figure import Figure
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from sts_lightning.analysis import figures as draw
 from sts_lightning.analysis.figures import System, Trace
@@ -99,8 +99,8 @@ def regression_figure2() -> Figure:
 
 def rank_figure1(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
     """Draw score against rank of each system, with and without rank reduction."""
-    found = systems(runs, sentences)
-    return draw.system_points(found, RANK[sentences], SCORE[sentences], f"Rank and score: {source}")
+    points = systems(runs, sentences)
+    return draw.system_points(points, RANK[sentences], SCORE[sentences], f"Rank and score: {source}")
 
 
 def rank_figure2(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
@@ -134,10 +134,9 @@ def rank_figure4(folders: Sequence[RunFolder], source: str, trust: Trust = NOTHI
 
 def rank_figure6(runs: Sequence[FigureRun], source: str, sentences: Sentences) -> Figure:
     """Draw the standard deviation over seeds of each system against its rank."""
-    found = systems(runs, sentences)
+    points, title = systems(runs, sentences), f"Rank and instability: {source}"
     try:
-        title = f"Rank and instability: {source}"
-        return draw.system_points(found, RANK[sentences], SCORE[sentences], title, spread=True)
+        return draw.system_points(points, RANK[sentences], SCORE[sentences], title, spread=True)
     except ValueError as error:
         raise ConfigError(str(error), hint="Add seeds or systems.") from error
 
@@ -160,18 +159,14 @@ def read_run(folder: RunFolder, system: str, trust: Trust = NOTHING) -> FigureRu
         command = command_line("train", path_override("resume", folder.name))
         raise CheckpointError(f"{folder.name} is not a finished run.", hint=f"{command} resumes it.")
     method = f"{cfg.name}\n{OmegaConf.to_yaml(cfg.model, sort_keys=True)}"
-    return FigureRun(last, system, int(cfg.seed), _reduced(cfg), method)
+    regularizer = cfg.get("regularizer") or {}
+    reduced = "decrease" in (regularizer.get("phase1"), regularizer.get("phase2"))
+    return FigureRun(last, system, int(cfg.seed), reduced, method)
 
 
 def name_runs(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list[FigureRun]:
     """Read runs that are of no table, each a system that is named after its folder."""
     return [read_run(folder, folder.path.resolve().name, trust) for folder in folders]
-
-
-def _reduced(cfg: DictConfig) -> bool:
-    """Whether the rank is lowered in one of the phases."""
-    regularizer = cfg.get("regularizer")
-    return regularizer is not None and "decrease" in (regularizer.get("phase1"), regularizer.get("phase2"))
 
 
 def systems(runs: Sequence[FigureRun], sentences: Sentences) -> list[System]:
@@ -185,13 +180,13 @@ def systems(runs: Sequence[FigureRun], sentences: Sentences) -> list[System]:
         CheckpointError: A run has no rank of these sentences.
     """
     originals = {run.method: run.system for run in reversed(runs) if not run.reduced}
-    found = []
+    points = []
     for name in dict.fromkeys(run.system for run in runs):
-        own = [run for run in runs if run.system == name]
-        ranks, scores = zip(*(_rank_and_score(run, sentences) for run in own), strict=True)
-        original = originals.get(own[0].method) if own[0].reduced else None
-        found.append(System(name, own[0].reduced, ranks, scores, original))
-    return found
+        seeds = [run for run in runs if run.system == name]
+        ranks, scores = zip(*(_rank_and_score(run, sentences) for run in seeds), strict=True)
+        original = originals.get(seeds[0].method) if seeds[0].reduced else None
+        points.append(System(name, seeds[0].reduced, ranks, scores, original))
+    return points
 
 
 def _rank_and_score(run: FigureRun, sentences: Sentences) -> tuple[float, float]:
@@ -246,7 +241,7 @@ def probing_traces(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list
         trust: Classes and settings that the configurations of the runs may contain.
 
     Raises:
-        CheckpointError: A folder is of something else, a step occurs twice, or the tasks differ.
+        CheckpointError: A folder is of something else.
     """
     scores: dict[str, dict[int, dict[str, float]]] = {}
     for folder in folders:
@@ -257,12 +252,8 @@ def probing_traces(folders: Sequence[RunFolder], trust: Trust = NOTHING) -> list
                 f"{folder.name} is not an evaluation of a run's step on the probing tasks.",
                 hint=f"{command_line('eval', 'ckpt=RUN', 'step=N', 'suite=probing')} makes one.",
             )
-        own = {name: score for name, score in metrics.scores.items() if name != "average"}
-        if step in scores.setdefault(run, {}):
-            raise CheckpointError(f"{folder.name} is a second evaluation of step {step} of {run}.")
-        scores[run][step] = own
-    if len({tuple(sorted(row)) for steps in scores.values() for row in steps.values()}) != 1:
-        raise CheckpointError("the evaluations are of different tasks.")
+        of_tasks = {name: score for name, score in metrics.scores.items() if name != "average"}
+        scores.setdefault(run, {})[step] = of_tasks
     traces = []
     for run, steps in zip(name_runs([RunFolder(run) for run in scores], trust), scores.values(), strict=True):
         rows = [steps[step] for step in sorted(steps)]
@@ -314,13 +305,8 @@ def check_figure(name: str, runs: bool, table: bool) -> None:
     if spec is None:
         raise ConfigError(f"there is no figure {name}; there are: {', '.join(FIGURES)}.", key="name")
     if runs != (spec.drawn_from in ("runs", "evaluations")) or table != (spec.drawn_from == "table"):
-        source = {"nothing": "no run", "table": "the runs of a table, by --table"}
-        made = f"They are made by: {'; '.join(map(typed_here, spec.commands[:-1]))}"
-        raise ConfigError(
-            f"{name} is drawn from {source.get(spec.drawn_from, 'run folders')}; it needs {spec.needs}.",
-            key="table" if spec.drawn_from == "table" else "runs",
-            hint=None if spec.drawn_from == "nothing" else made,
-        )
+        commands = "; ".join(map(typed_here, spec.commands))
+        raise ConfigError(f"{name} needs {spec.needs}: {commands}", key="runs")
 
 
 def draw_folders(name: str, runs: Sequence[Path], on: Sentences, trust: Trust) -> Figure:
@@ -370,24 +356,16 @@ def draw_rows(name: str, table: Table, of: str, rows: Sequence[str], on: Sentenc
             f"--row: {unknown[0]} is not a trained row of {of}; there are: {'; '.join(known)}.", key="rows"
         )
     cells = [cell for cell in cells if not rows or cell.row in rows]
-    several = len({cell.model for cell in cells}) > 1
-    planned = [
-        (f"{cell.row}, {cell.model}" if several else cell.row, run)
+    many_models = len({cell.model for cell in cells}) > 1
+    runs = [
+        (f"{cell.row}, {cell.model}" if many_models else cell.row, run)
         for cell in cells
         for run in table.seed_runs(cell)
     ]
-    missing = [run for _, run in planned if not run.done]
-    if missing:
-        command = f"sts-lightning reproduce {of}" + (f" --model {table.model}" if table.model else "")
-        raise CheckpointError(
-            f"{len(missing)} of {len(planned)} runs have not finished, the first in {missing[0].folder}.",
-            key="table",
-            hint=f"{command} runs them; --row draws some rows only.",
-        )
     seeds = ", ".join(str(seed) for seed in table.run_seeds)
     models = ", ".join(dict.fromkeys(str(cell.model) for cell in cells if cell.model is not None))
     source = ", ".join(part for part in (of, models, f"seeds {seeds}") if part)
-    return _draw(name, [read_run(run.run_folder, row, run.trust) for row, run in planned], source, on)
+    return _draw(name, [read_run(run.run_folder, row, run.trust) for row, run in runs], source, on)
 
 
 def _draw(name: str, runs: Sequence[FigureRun], source: str, on: Sentences) -> Figure:

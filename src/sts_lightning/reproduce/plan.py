@@ -1,11 +1,11 @@
-"""Planned runs of a table, with their folders."""
+"""Runs of a table, with their folders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -15,8 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.check import path_override
 from sts_lightning.config.compose import compose_job, explain
-from sts_lightning.config.trust import NOTHING, Trust
-from sts_lightning.core.conf_folders import Entry, command_line, folders, script_of
+from sts_lightning.config.trust import Trust
+from sts_lightning.core.conf_folders import Entry, folders, script_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.reproduce.spec import (
     Preparation,
@@ -49,56 +49,29 @@ class Cell:
     model: str | None = None
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A planned run.
+@dataclass
+class TableRun(Job):
+    """A run of a table, as a job of a sweep. Its overrides are without the folder.
 
     Attributes:
         entry: ``train`` or ``eval``.
-        overrides: Command-line overrides, without the folder.
-        folder: Path of the run folder, named after the configuration.
-        demand: Requested GPUs.
-        after: Path of the run whose weights it starts from.
-        trust: Consent needed to read the folder.
-        options: Options of the command: the consent needed to read the folder that it starts from.
     """
 
-    entry: Entry
-    overrides: tuple[str, ...]
-    folder: Path
-    demand: Demand
-    after: Path | None = None
-    trust: Trust = NOTHING
-    options: tuple[str, ...] = ()
+    entry: Entry = "train"
 
     @property
-    def run_folder(self) -> RunFolder:
-        """Files of the run."""
-        return RunFolder(self.folder)
-
-    @property
-    def done(self) -> bool:
-        """Whether the run has finished."""
-        return self.run_folder.finished
+    def after(self) -> Path | None:
+        """Path of the run whose weights it starts from."""
+        return self.needs[0] if self.needs else None
 
     @property
     def results(self) -> RunFolder:
         """Folder with the results: of a run of several stages, that of the last one."""
         return self.run_folder.last_stage()
 
-    @property
-    def command(self) -> str:
-        """The run as a command, without the folder."""
-        return command_line(self.entry, *self.overrides, *self.options)
-
-    def job(self, number: int) -> Job:
-        """Return the run as a job of a sweep."""
-        script = str(script_of(self.entry))
-        return Job(number, self.overrides, self.folder, self.demand, script, self.trust, added=self.options)
-
 
 class Table:
-    """Planned runs of a table.
+    """Runs of a table.
 
     Tables share one root: a run that occurs in several tables runs once.
 
@@ -117,10 +90,10 @@ class Table:
         self.model = model
         self.scale = scale
         models: list[str | None] = [model] if model is not None else [*spec.models] or [None]
-        own = [row.model for row in spec.rows.values() if self._keeps_model(row)]
+        kept = [row.model for row in spec.rows.values() if self._keeps_model(row)]
         self.cells = [
             Cell(name, each)
-            for each in dict.fromkeys([*models, *own])
+            for each in dict.fromkeys([*models, *kept])
             for name in self._rows(each, each in models)
         ]
         self.run_seeds = scale.seeds if scale is not None and scale.seeds else spec.seeds
@@ -130,7 +103,7 @@ class Table:
         """Hardware and time required by each run."""
         return self.spec.needs if self.scale is None else Requirements(hours=self.scale.hours)
 
-    def preparations(self) -> list[Planned]:
+    def preparations(self) -> list[TableRun]:
         """Return the preparatory runs, from which rows start."""
         used = dict.fromkeys((self.spec.rows[cell.row].after, cell.model) for cell in self.cells)
         return [self._prepared(name, model) for name, model in used if name in self.spec.before]
@@ -141,18 +114,14 @@ class Table:
         order = TopologicalSorter(
             {name: {row.after, row.choice_of} & rows.keys() for name, row in rows.items()}
         )
-        try:
-            order.prepare()
-        except CycleError as error:
-            circle = " and ".join(sorted(set(error.args[1])))
-            raise ConfigError(f"{self.spec.title}: {circle} start from or choose as each other.") from None
+        order.prepare()
         levels = []
         while ready := order.get_ready():
             levels.append([cell for cell in self.cells if cell.row in ready])
             order.done(*ready)
         return [level for level in levels if level]
 
-    def search_runs(self, cell: Cell) -> dict[str, Planned]:
+    def search_runs(self, cell: Cell) -> dict[str, TableRun]:
         """Return the runs of a row's search, by candidate; empty if the row has no search of its own."""
         row = self.spec.rows[cell.row]
         if not row.trains or row.choice_of is not None:
@@ -163,7 +132,7 @@ class Table:
             for name, overrides in search.candidates.items()
         }
 
-    def seed_runs(self, cell: Cell) -> list[Planned]:
+    def seed_runs(self, cell: Cell) -> list[TableRun]:
         """Return the reported runs of a row, one per seed.
 
         Raises:
@@ -173,8 +142,9 @@ class Table:
         if row.trains:
             return [self._chosen_run(cell, seed) for seed in self.run_seeds]
         # Of the untrained model, or of each run of the row that it is after.
-        starts = dict.fromkeys(self._start(row, cell.model, seed) for seed in self.run_seeds)
-        return [self._planned("eval", _own(row, cell), cell, start) for start in starts]
+        starts = [self._start(row, cell.model, seed) for seed in self.run_seeds]
+        runs = [self._run("eval", _of_model(row, cell), cell, start) for start in starts]
+        return list({run.folder: run for run in runs}.values())
 
     def chosen(self, cell: Cell) -> str | None:
         """Return the candidate with the best dev score in the row's search, or in that of `choice_of`.
@@ -214,27 +184,27 @@ class Table:
             and (not row.models or suited & set(row.models))
         ]
 
-    def _trained(self, cell: Cell, seed: int, choice: Sequence[str]) -> Planned:
+    def _trained(self, cell: Cell, seed: int, choice: Sequence[str]) -> TableRun:
         row = self.spec.rows[cell.row]
-        overrides = (*self._shared(row.overrides), *_own(row, cell), f"seed={seed}", *choice)
-        return self._planned("train", overrides, cell, self._start(row, cell.model, seed))
+        overrides = (*self._shared(row.overrides), *_of_model(row, cell), f"seed={seed}", *choice)
+        return self._run("train", overrides, cell, self._start(row, cell.model, seed))
 
-    def _chosen_run(self, cell: Cell, seed: int) -> Planned:
+    def _chosen_run(self, cell: Cell, seed: int) -> TableRun:
         chosen = self.chosen(cell)
         return self._trained(cell, seed, () if chosen is None else self.spec.search.candidates[chosen])
 
-    def _start(self, row: RowSpec, model: str | None, seed: int) -> Planned | None:
+    def _start(self, row: RowSpec, model: str | None, seed: int) -> TableRun | None:
         if row.after is None:
             return None
         if row.after in self.spec.before:
             return self._prepared(row.after, model)
         return self._chosen_run(Cell(row.after, model), seed)
 
-    def _prepared(self, name: str, model: str | None) -> Planned:
+    def _prepared(self, name: str, model: str | None) -> TableRun:
         preparation = self.spec.before[name]
         cell = Cell(name, model)
-        overrides = (*self._shared(preparation.overrides), *_own(preparation, cell))
-        return self._planned("train", overrides, cell)
+        overrides = (*self._shared(preparation.overrides), *_of_model(preparation, cell))
+        return self._run("train", overrides, cell)
 
     def _shared(self, overrides: Sequence[str]) -> tuple[str, ...]:
         """Return the overrides of the table, then those of the scale, which take precedence."""
@@ -244,9 +214,9 @@ class Table:
         of_experiment = self.scale.experiments.get(given.get("experiment", ""), ())
         return (*self.spec.overrides, *self.scale.overrides, *of_experiment)
 
-    def _planned(
-        self, entry: Entry, overrides: tuple[str, ...], cell: Cell, start: Planned | None = None
-    ) -> Planned:
+    def _run(
+        self, entry: Entry, overrides: tuple[str, ...], cell: Cell, start: TableRun | None = None
+    ) -> TableRun:
         if start is not None:
             key = "init_from" if entry == "train" else "ckpt"
             overrides = (*overrides, path_override(key, start.folder))
@@ -257,13 +227,13 @@ class Table:
         except (HydraException, OmegaConfBaseException) as error:
             cause = explain(error, entry, overrides)
             raise ConfigError(f"{self.spec.title}, {cell.row}: {cause}", key=cause.key) from error
-        if start is None:
-            return Planned(entry, overrides, self.root / name, demand, trust=trust)
-        # The configuration of the earlier run was composed here too, hence the consent.
-        trust |= start.trust
-        return Planned(
-            entry, overrides, self.root / name, demand, start.folder, trust, start.trust.arguments()
-        )
+        run = TableRun(0, overrides, self.root / name, demand, str(script_of(entry)), trust, entry=entry)
+        if start is not None:
+            # The earlier run was composed here too, hence the consent to read its folder.
+            run.trust |= start.trust
+            run.added = start.trust.arguments()
+            run.needs = (start.folder,)
+        return run
 
 
 def open_table(name: str, model: str | None, root: Path) -> Table:
@@ -281,7 +251,7 @@ def open_table(name: str, model: str | None, root: Path) -> Table:
     return Table(load_spec(spec_file("table", name)), root, model, scale)
 
 
-def _own(row: Preparation, cell: Cell) -> tuple[str, ...]:
+def _of_model(row: Preparation, cell: Cell) -> tuple[str, ...]:
     model = () if cell.model is None else (f"model={cell.model}",)
     return (*model, *row.overrides, *row.at.get(cell.model or "", ()))
 

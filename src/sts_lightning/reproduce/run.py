@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from sts_lightning.core.errors import (
     UserError,
 )
 from sts_lightning.core.text import counted
-from sts_lightning.reproduce.plan import VARYING, Planned, Table, open_table
+from sts_lightning.reproduce.plan import VARYING, Table, TableRun, open_table
 from sts_lightning.reproduce.spec import CITED, RUNS, load_spec
 from sts_lightning.reproduce.tables import write_report
 from sts_lightning.runs.folder import RunFolder
@@ -54,7 +55,7 @@ def reproduce(
         UserError: Some have not finished.
     """
     table = open_table(name, model, root)
-    begun = any(run.done for group, _ in groups(table) for run in group)
+    begun = any(run.run_folder.finished for group, _ in groups(table) for run in group)
     if launcher == "process" and table.needs.gpus and not begun:
         import torch  # not needed for a report
 
@@ -104,7 +105,7 @@ def run_table(table: Table, run_jobs: RunJobs) -> bool:
     A failed run is reported at once. Runs that start from it are skipped; the others continue.
 
     Args:
-        table: Planned runs.
+        table: The table.
         run_jobs: Function that runs jobs, such as that of a launcher.
 
     Returns:
@@ -118,8 +119,8 @@ def run_table(table: Table, run_jobs: RunJobs) -> bool:
     return all(finished)
 
 
-def groups(table: Table) -> Iterator[tuple[list[Planned], list[str]]]:
-    """Yield the runs in groups, each planned once the earlier ones have run.
+def groups(table: Table) -> Iterator[tuple[list[TableRun], list[str]]]:
+    """Yield the runs in groups, each composed once the earlier ones have run.
 
     With them come the reasons why rows are skipped: the search that chooses for them has not finished.
     """
@@ -135,8 +136,8 @@ def groups(table: Table) -> Iterator[tuple[list[Planned], list[str]]]:
         yield runs, skipped
 
 
-def _run_group(planned: Iterable[Planned], run_jobs: RunJobs) -> bool:
-    runs = list({run.folder: run for run in planned if not run.done}.values())
+def _run_group(group: Iterable[TableRun], run_jobs: RunJobs) -> bool:
+    runs = list({run.folder: run for run in group if not run.run_folder.finished}.values())
     ready = [run for run in runs if run.after is None or RunFolder(run.after).finished]
     for run in runs:
         if run not in ready:
@@ -144,11 +145,11 @@ def _run_group(planned: Iterable[Planned], run_jobs: RunJobs) -> bool:
     if not ready:
         return not runs
     try:
-        run_jobs([run.job(number) for number, run in enumerate(ready)])
+        run_jobs([dataclasses.replace(run, number=number) for number, run in enumerate(ready)])
     except (FailedJobsError, RunningElsewhereError) as error:
         log.error("%s", error)
         return False
-    return all(run.done for run in runs)
+    return all(run.run_folder.finished for run in runs)
 
 
 def list_tables() -> None:
@@ -176,36 +177,36 @@ def print_entry(name: str, title: str, lines: Iterable[str]) -> None:
         print_line(f"{'':22}{line}", style="dim")
 
 
-def print_plan(table: Table, jobs: int | None, card: str | None) -> None:
+def print_plan(table: Table, jobs: int | None, gpu: str | None) -> None:
     """Print every run of a table with its state, then the cost of those of each row and the time of all.
 
     Args:
         table: Table to plan.
         jobs: Number of jobs at a time; None: one.
-        card: Card to plan for, by name or memory; None: this machine's.
+        gpu: GPU to plan for, by name or memory; None: this machine's.
 
     Raises:
-        ConfigError: The card is not known.
+        ConfigError: The GPU is not known.
     """
-    planned: dict[Path, Planned] = {}
+    runs: dict[Path, TableRun] = {}
     for run in (run for group, _ in groups(table) for run in group):
-        if planned.setdefault(run.folder, run) is run:
-            print_run(run.run_folder, run.command, ())
+        if runs.setdefault(run.folder, run) is run:
+            print_run(run.run_folder, command_line(run.entry, *run.overrides, *run.added), ())
     from sts_lightning.planning.cost_lines import Costs  # with torch, for which the list does not wait
 
-    cost = Costs(card)
+    cost = Costs(gpu)
     known: set[tuple[str, ...]] = set()
-    for run in planned.values():
+    for run in runs.values():
         fixed = tuple(text for text in run.overrides if text.partition("=")[0] not in VARYING)
         if run.entry == "train" and fixed not in known:  # the runs of a row cost the same
             known.add(fixed)
             print_line(command_line("train", *fixed))
             for name, cfg in compose_train(fixed).items():
                 print_line(f"{'':10}{cost(cfg) if name == 'run' else f'{name}: {cost(cfg)}'}", style="dim")
-    left = sum(not run.done for run in planned.values())
+    left = sum(not run.run_folder.finished for run in runs.values())
     hours = left * table.needs.hours / (jobs or 1)
     print_line(
-        f"{counted(len(planned), 'run')}, {left} left; about {hours:.1f} hours, {jobs or 1} at a time. "
+        f"{counted(len(runs), 'run')}, {left} left; about {hours:.1f} hours, {jobs or 1} at a time. "
         f"Each needs: {table.needs}."
     )
     if any(table.search_runs(cell) for cell in table.cells):

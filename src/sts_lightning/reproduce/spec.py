@@ -15,11 +15,11 @@ from sts_lightning.core.conf_folders import PACKAGED, files_of
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.core.text import counted
 
-Kind = Literal["table", "scale"]
+SpecType = Literal["table", "scale"]
 """What a file below ``conf/reproduce`` specifies."""
 
-GROUPS: dict[Kind, str] = {"table": "reproduce", "scale": "reproduce/scale"}
-"""Folders of the kinds, below those of the configuration."""
+FOLDERS: dict[SpecType, str] = {"table": "reproduce", "scale": "reproduce/scale"}
+"""Folders of these, below those of the configuration."""
 
 CITED = "cited"
 """Key of ``published`` for systems that are cited but not run here, and mark of their rows."""
@@ -169,7 +169,7 @@ def load_spec(path: Path) -> TableSpec:
     Raises:
         ConfigError: The file is missing, has an unknown key or a wrong type, or refers to an unknown row.
     """
-    spec: TableSpec = _typed(path, TableSpec, _with_base(path, ()))
+    spec: TableSpec = _typed(path, TableSpec, _with_base(path))
     if not spec.rows and not spec.published:
         raise ConfigError(f"{path}: rows is required.")
     for key, mistake in _mistakes(spec):
@@ -177,21 +177,14 @@ def load_spec(path: Path) -> TableSpec:
     return spec
 
 
-def _with_base(path: Path, above: tuple[Path, ...]) -> DictConfig:
-    """Read a table merged into the one that it is like, which may be like another one.
-
-    Args:
-        path: File of the table.
-        above: Files of the tables that are like it.
-    """
+def _with_base(path: Path) -> DictConfig:
+    """Read a table merged into the one that it is like, which may be like another one."""
     text = _read(path, "table")
     if text.get("like") is None:
         return text
     beside = path.with_stem(str(text["like"]))
     of_base = beside if beside.is_file() else spec_file("table", str(text["like"]))
-    if of_base in (path, *above):
-        raise ConfigError(f"{path}: like={text['like']} leads back to the table itself.", key="like")
-    base = _with_base(of_base, (path, *above))
+    base = _with_base(of_base)
     base.merge_with(text)
     return base
 
@@ -199,8 +192,6 @@ def _with_base(path: Path, above: tuple[Path, ...]) -> DictConfig:
 def _mistakes(spec: TableSpec) -> Iterator[tuple[str, str]]:
     """Yield the key of each wrong reference, and what is wrong with it."""
     for name, row in spec.rows.items():
-        if name in spec.before:
-            yield f"rows.{name}", "has the name of a preparation; rename one."
         if row.after is not None and row.after not in {*spec.before, *spec.rows} - {name}:
             yield f"rows.{name}.after", f"is {row.after}, not among before or the other rows."
         if row.choice_of is not None and row.choice_of not in spec.rows:
@@ -213,8 +204,6 @@ def _mistakes(spec: TableSpec) -> Iterator[tuple[str, str]]:
             key = f"published.{model}.{name}"
             if model != CITED and name not in spec.rows:
                 yield key, "is not among rows."
-            if model == CITED and name in spec.rows:
-                yield key, "is among rows; its values belong to a model."
             if model == CITED and not spec.why.get(name, "").strip():
                 yield f"why.{name}", "is missing: why is this cited system not run?"
             if len(values) != len(spec.columns):
@@ -234,20 +223,22 @@ def load_scale(path: Path) -> Scale:
     return scale
 
 
-def spec_file(what: Kind, name: str) -> Path:
+def spec_file(type_: SpecType, name: str) -> Path:
     """Return the file of a table or scale, the user's own before that of the package; it may not be there.
 
     Args:
-        what: Kind of specification.
+        type_: Type of specification.
         name: Name of the file, without ``.yaml``.
     """
-    return files_of(GROUPS[what]).get(name, PACKAGED / GROUPS[what] / f"{name}.yaml")
+    return files_of(FOLDERS[type_]).get(name, PACKAGED / FOLDERS[type_] / f"{name}.yaml")
 
 
-def _read(path: Path, what: Kind) -> DictConfig:
+def _read(path: Path, type_: SpecType) -> DictConfig:
     if not path.is_file():
-        known = {*files_of(GROUPS[what]), *(other.stem for other in path.parent.glob("*.yaml"))}
-        raise ConfigError(f"there is no {what} {path.stem}; there are: {', '.join(sorted(known))}.", key=what)
+        known = {*files_of(FOLDERS[type_]), *(other.stem for other in path.parent.glob("*.yaml"))}
+        raise ConfigError(
+            f"there is no {type_} {path.stem}; there are: {', '.join(sorted(known))}.", key=type_
+        )
     try:
         text = OmegaConf.load(path)
     except (YAMLError, OmegaConfBaseException) as error:
@@ -257,9 +248,9 @@ def _read(path: Path, what: Kind) -> DictConfig:
     return text
 
 
-def _typed(path: Path, kind: type, text: DictConfig) -> Any:
+def _typed(path: Path, schema: type, text: DictConfig) -> Any:
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(kind), text)
+        merged = OmegaConf.merge(OmegaConf.structured(schema), text)
         missing = sorted(OmegaConf.missing_keys(merged))
         if missing:
             raise ConfigError(f"{path}: {missing[0]} is required.")

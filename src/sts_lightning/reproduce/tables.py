@@ -1,4 +1,4 @@
-"""A collected table as grids of text, the input of every format."""
+"""A collected table as text_tables of text, the input of every format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLEAN = "clean pairs"
 
 
 @dataclass(frozen=True)
-class Grid:
+class TextTable:
     """Text in rows and columns.
 
     Attributes:
@@ -45,10 +45,10 @@ class Grid:
     words: int = 1
 
 
-def grids(collected: Collected) -> list[Grid]:
-    """Return the grids: scores, differences, ranks, choices by dev score."""
-    found = [_scores(collected), *_differences(collected), _ranks(collected), _searches(collected)]
-    return [grid for grid in found if grid.rows]
+def text_tables(collected: Collected) -> list[TextTable]:
+    """Return the text_tables: scores, differences, ranks, choices by dev score."""
+    tables = [_scores(collected), *_differences(collected), _ranks(collected), _searches(collected)]
+    return [table for table in tables if table.rows]
 
 
 def notes(collected: Collected) -> list[str]:
@@ -81,8 +81,8 @@ def notes(collected: Collected) -> list[str]:
         text.append(f"Cited, not run: {'; '.join(cited)}.")
     for system in collected.systems:
         if system.differing:
-            told = "; ".join(f"{count} ({count.reasons or count.source})" for count in system.differing)
-            text.append(f"On other data than published: {system.name}, {told}.")
+            data = "; ".join(f"{count} ({count.reasons or count.source})" for count in system.differing)
+            text.append(f"On other data than published: {system.name}, {data}.")
     return text + [f"Left out: {problem}" for problem in collected.problems]
 
 
@@ -95,7 +95,7 @@ def trained_on(system: System) -> str:
     return " / ".join(dict.fromkeys(runs))
 
 
-def _scores(collected: Collected) -> Grid:
+def _scores(collected: Collected) -> TextTable:
     columns = collected.columns
     main, interval = _spread_columns(collected)
     there = {
@@ -108,8 +108,8 @@ def _scores(collected: Collected) -> Grid:
     rows = []
     for system in collected.systems:
         for source, values in system.published.items():
-            own = "" if system.cell is None else system.cell.model
-            named = len(collected.table.spec.models) > 1 or source not in (own, "published")
+            model = "" if system.cell is None else system.cell.model
+            named = len(collected.table.spec.models) > 1 or source not in (model, "published")
             label = f"published, {source}" if source and named else "published"
             cells = [_number(values.get(column)) for column in columns]
             rows.append([system.name, label, *cells, *[""] * (len(header) - 3 - len(columns)), system.mark])
@@ -118,13 +118,13 @@ def _scores(collected: Collected) -> Grid:
     if any(cells := _ceilings(collected)):
         rows.append(["binary ceiling", "", *cells, *[""] * (len(header) - 2 - len(columns))])
     other = any(system.differing for system in collected.systems)
-    return Grid(f"{collected.table.spec.title}{OTHER_DATA if other else ''}", header, rows, words=2)
+    return TextTable(f"{collected.table.spec.title}{OTHER_DATA if other else ''}", header, rows, words=2)
 
 
 def _spread_columns(collected: Collected) -> tuple[str | None, bool]:
     """Return the column that std and interval belong to, if there is one, and whether it has intervals."""
     main = compared_column([column for column in collected.columns if column != "std"])
-    return main, any(main in found for found in collected.intervals.values())
+    return main, any(main in intervals for intervals in collected.intervals.values())
 
 
 def _ceilings(collected: Collected) -> list[str]:
@@ -151,8 +151,8 @@ def _here(collected: Collected, system: System, more: Sequence[str]) -> list[str
     ]
 
 
-def _differences(collected: Collected) -> list[Grid]:
-    found = []
+def _differences(collected: Collected) -> list[TextTable]:
+    tables = []
     for baseline, systems in collected.differences.items():
         tasks = list(dict.fromkeys(task for row in systems.values() for task in row))
         rows = [
@@ -160,11 +160,11 @@ def _differences(collected: Collected) -> list[Grid]:
             for name, row in systems.items()
         ]
         title = f"Difference to {baseline}, with paired bootstrap intervals (95 %) over test pairs"
-        found.append(Grid(title, ["", *tasks], rows))
-    return found
+        tables.append(TextTable(title, ["", *tasks], rows))
+    return tables
 
 
-def _ranks(collected: Collected) -> Grid:
+def _ranks(collected: Collected) -> TextTable:
     header: dict[str, None] = {"": None}
     rows = []
     for system in collected.systems:
@@ -177,10 +177,10 @@ def _ranks(collected: Collected) -> Grid:
                 cells.append(_mean(known, len(runs), 2 if name.startswith("r ") else 0))  # r, or a rank
             rows.append(cells)
     title = "Energy rank of the dev sentences, and its correlation with the dev score"
-    return Grid(title, list(header), rows)
+    return TextTable(title, list(header), rows)
 
 
-def _searches(collected: Collected) -> Grid:
+def _searches(collected: Collected) -> TextTable:
     candidates = list(collected.table.spec.search.candidates)
     rows = [
         [name, *(_number(scores.get(c)) or MISSING for c in candidates), chosen]
@@ -188,7 +188,7 @@ def _searches(collected: Collected) -> Grid:
     ]
     how = " ".join(collected.table.spec.search.overrides)
     title = f"Dev Spearman of the candidates ({how}); the best is that of the table"
-    return Grid(title, ["", *candidates, "chosen"], rows)
+    return TextTable(title, ["", *candidates, "chosen"], rows)
 
 
 def _number(value: float | None) -> str:
@@ -217,17 +217,17 @@ def setting_notes(collected: Collected) -> list[str]:
         "seed": "Seeds",
     }
     text = []
-    for name, what in named.items():
+    for name, words in named.items():
         rows: dict[str, list[str]] = {}
         for system in collected.systems:
             values = [value for value in system.setting(name) if (name, value) != ("selected", UNTRAINED)]
             for value in [", ".join(values)] if name == "seed" and values else values:
                 rows.setdefault(value, []).append(system.name)
         if len(rows) == 1:
-            text.append(f"{what}: {next(iter(rows))}.")
+            text.append(f"{words}: {next(iter(rows))}.")
         elif rows:
             parts = [f"{value} ({'; '.join(names)})" for value, names in rows.items()]
-            text.append(f"{what}, different between rows: {', or '.join(parts)}.")
+            text.append(f"{words}, different between rows: {', or '.join(parts)}.")
     return text
 
 
@@ -277,13 +277,16 @@ def write_report(table: Table, name: str, resamples: int) -> str:
 
 
 def markdown(collected: Collected) -> str:
-    """Return all grids and notes as Markdown."""
+    """Return all text_tables and notes as Markdown."""
     parts = []
-    for number, grid in enumerate(grids(collected)):
-        title = one_line(grid.title)
+    for number, table in enumerate(text_tables(collected)):
+        title = one_line(table.title)
         parts.append(f"### {title}" if number == 0 else f"{title}:")
-        lines = [_cells(grid.header), [*["---"] * grid.words, *["---:"] * (len(grid.header) - grid.words)]]
-        lines += [_cells(row) for row in grid.rows]
+        lines = [
+            _cells(table.header),
+            [*["---"] * table.words, *["---:"] * (len(table.header) - table.words)],
+        ]
+        lines += [_cells(row) for row in table.rows]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         if number == 0:
             parts.append("\n".join(f"- {one_line(note)}" for note in notes(collected)))
@@ -291,10 +294,10 @@ def markdown(collected: Collected) -> str:
 
 
 def latex(collected: Collected) -> str:
-    """Return a ``table`` environment for each grid, the first with notes on the settings of its rows."""
-    first, *others = grids(collected)
+    """Return a ``table`` environment for each table, the first with notes on the settings of its rows."""
+    first, *others = text_tables(collected)
     caption = ". ".join([first.title, " ".join(setting_notes(collected))]).removesuffix(". ")
-    return "\n".join([_latex(first, caption), *(_latex(grid, grid.title) for grid in others)])
+    return "\n".join([_latex(first, caption), *(_latex(table, table.title) for table in others)])
 
 
 def csv_text(collected: Collected) -> str:
@@ -349,18 +352,18 @@ def _cells(cells: Sequence[str]) -> list[str]:
     return [one_line(cell).replace("|", "\\|").replace("`", "\\`") for cell in cells]
 
 
-def _latex(grid: Grid, caption: str) -> str:
+def _latex(table: TextTable, caption: str) -> str:
     def line(cells: Sequence[str]) -> str:
         text = " & ".join(map(_tex, cells))
         return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"  # options of the \\ before
 
-    body = "\n".join(line(row) for row in grid.rows)
-    columns = "l" * grid.words + "r" * (len(grid.header) - grid.words)
+    body = "\n".join(line(row) for row in table.rows)
+    columns = "l" * table.words + "r" * (len(table.header) - table.words)
     return (
         "% \\usepackage{booktabs,graphicx}\n\\begin{table}\n\\centering\n"
         # a table wider than the page is shrunk to it
         "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%\n"
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{line(grid.header)}\n\\midrule\n{body}\n\\bottomrule\n"
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{line(table.header)}\n\\midrule\n{body}\n\\bottomrule\n"
         f"\\end{{tabular}}}}\n\\caption{{{_tex(caption)}}}\n\\end{{table}}\n"
     )
 

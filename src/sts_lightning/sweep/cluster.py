@@ -18,7 +18,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sts_lightning.core.errors import ConfigError, UserError
 from sts_lightning.core.signals import listen_again
@@ -44,26 +44,6 @@ SQUEUE_POLL = 10.0
 
 FILE_DELAY = 15.0
 """Seconds after which a file that a job has written must be seen on a shared file system."""
-
-
-class Handle(Protocol):
-    """A submitted job."""
-
-    def state(self) -> State:
-        """Return ``queued``, ``running``, or ``done`` once `result` is available."""
-        ...
-
-    def result(self) -> Job:
-        """Return the job with its outcome.
-
-        Raises:
-            UserError: The cluster lost the job.
-        """
-        ...
-
-    def cancel(self) -> None:
-        """Cancel the job."""
-        ...
 
 
 class RemoteJob:
@@ -92,9 +72,8 @@ class RemoteJob:
         from submitit.helpers import DelayedSubmission
 
         self._stop()
-        again = RemoteJob(self.job, self.timeout_minutes)
-        again.folder = self.folder
-        return DelayedSubmission(again)
+        self.job = dataclasses.replace(self.job, process=None)
+        return DelayedSubmission(self)
 
     def _stop(self) -> None:
         signal_job(self.job, signal.SIGTERM)
@@ -256,12 +235,15 @@ class _SlurmQueue:
 
 
 class _SlurmHandle:
+    """A job of submitit."""
+
     def __init__(self, job: Any, queue: _SlurmQueue) -> None:
         self.job = job
         self.queue = queue
         self._ended: float | None = None
 
     def state(self) -> State:
+        """Return ``queued``, ``running``, or ``done`` once `result` is available."""
         state = self.queue.state(self.job.job_id)
         if state != "done":
             self._ended = None
@@ -271,6 +253,11 @@ class _SlurmHandle:
         return "done" if late or self.job.paths.result_pickle.exists() else "running"
 
     def result(self) -> Job:
+        """Return the job with its outcome.
+
+        Raises:
+            UserError: The cluster lost the job.
+        """
         from submitit.core.utils import FailedJobError
 
         if not self.job.paths.result_pickle.exists():
@@ -343,6 +330,8 @@ def submit_to_ray(
 
 
 class _RayHandle:
+    """A job of Ray, with the methods of `_SlurmHandle`."""
+
     def __init__(self, reference: Any) -> None:
         self.reference = reference
 
@@ -365,3 +354,7 @@ class _RayHandle:
         import ray
 
         ray.cancel(self.reference)  # by force, Ray would kill the processes of the job too
+
+
+Handle = _SlurmHandle | _RayHandle
+"""A submitted job."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from omegaconf import DictConfig
 
-from sts_lightning.core.cpu import count_cores
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.sweep.job import Demand, Job, Resources
 
@@ -36,10 +35,10 @@ def demand_of(cfg: DictConfig) -> Demand:
 
 
 def largest(demands: Iterable[Demand]) -> Demand:
-    """Return the demand that satisfies each of several, of which at most one runs at a time."""
-    several = list(demands)
-    gpus = [demand.gpus for demand in several]
-    return Demand(-1 if -1 in gpus else max(gpus, default=0), any(demand.required for demand in several))
+    """Return the demand that satisfies each of these, of which at most one runs at a time."""
+    all_demands = list(demands)
+    gpus = [demand.gpus for demand in all_demands]
+    return Demand(-1 if -1 in gpus else max(gpus, default=0), any(demand.required for demand in all_demands))
 
 
 def gpus_for(demand: Demand, available: int, per_job: int | None = None) -> int:
@@ -91,7 +90,7 @@ class Pool:
         self._running = 0
         self._threads = max(1, cores // self.cpu_jobs)
 
-    def plan(self, jobs: Iterable[Job]) -> int:
+    def set_width(self, jobs: Iterable[Job]) -> int:
         """Set the number of threads of each job, and return the maximum number of jobs at a time.
 
         Raises:
@@ -128,12 +127,6 @@ class Pool:
         self._free += resources.gpus
         self._running -= 1
         self._on_cpu -= not resources.gpus
-
-
-def this_machine(limit: int | None, per_job: int | None, jobs: Iterable[Job]) -> Pool:
-    """Return the pool of this machine; GPUs are counted only if a job can use one."""
-    gpus = visible_gpus() if any(job.demand.gpus for job in jobs) else []
-    return Pool(gpus, count_cores(), limit, per_job)
 
 
 def visible_gpus() -> list[str]:

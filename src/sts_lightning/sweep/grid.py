@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +12,10 @@ from pathlib import Path
 from hydra import compose
 from hydra.core.utils import filter_overrides
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from sts_lightning.config.compose import Compose, compose_stages, explain, job_config, share_stages
-from sts_lightning.config.identity import VOLATILE
 from sts_lightning.config.options import options
 from sts_lightning.core.errors import ConfigError
 from sts_lightning.sweep.gpu_pool import demand_of, largest
@@ -24,7 +23,7 @@ from sts_lightning.sweep.job import Job, job_folder, job_trust
 
 
 @dataclass(frozen=True)
-class Planned:
+class ComposedJob:
     """A job, and what it trains.
 
     Attributes:
@@ -49,21 +48,14 @@ class Grid:
 
     def __init__(self, compose_job: Callable[[list[str], int], DictConfig]) -> None:
         self.compose_job = compose_job
-        self.jobs: dict[Path, Planned] = {}
-        self.shared = SharedStages()
-        self._owners: dict[Path, DictConfig] = {}
+        self.jobs: dict[Path, ComposedJob] = {}
+        self.stages: dict[Path, ComposedJob] = {}
 
-        @functools.cache
+        @functools.cache  # jobs have stages in common, and composing one takes a third of a second
         def with_hydra(overrides: tuple[str, ...]) -> DictConfig:
             return compose("train", list(overrides), return_hydra_config=True)
 
-        @functools.cache
-        def stage(overrides: tuple[str, ...]) -> DictConfig:
-            return _without_hydra(with_hydra(overrides))
-
-        # Jobs have stages in common, and composing one takes a third of a second.
         self._whole: Compose = lambda overrides: with_hydra(tuple(overrides))
-        self._stage: Compose = lambda overrides: stage(tuple(overrides))
 
     def add(self, number: int, overrides: Sequence[str]) -> Job:
         """Compose a job.
@@ -79,48 +71,58 @@ class Grid:
             composed = self.compose_job(list(overrides), number)
             folder = job_folder(composed)
             if folder in self.jobs:
-                self._check_equal(self.jobs[folder], composed)
                 return self.jobs[folder].job
             job = Job(number, typed, folder, added=options().of_jobs())
             job.trust = job_trust(composed, overrides, self._whole)
             with job_config(composed):
                 configs = self._configs(job, composed)
-            self.jobs[folder] = Planned(job, composed, configs)
-            for need in job.needs:
-                self._owners.setdefault(need, composed)
+            self.jobs[folder] = ComposedJob(job, composed, configs)
         return job
 
-    def _check_equal(self, planned: Planned, composed: DictConfig) -> None:
-        """Reject a job that differs from one in a setting that is no part of a run's identity."""
-        for key in VOLATILE:
-            values = [OmegaConf.select(cfg, key) for cfg in (planned.composed, composed)]
-            if key != "hydra" and values[0] != values[1]:
-                raise ConfigError(
-                    f"{key} has two values in the sweep, {values[0]} and {values[1]}, but does not affect "
-                    "the result: both would be one run.",
-                    key=key,
-                    hint="Give it one value.",
-                )
-
     def _configs(self, job: Job, composed: DictConfig) -> dict[str, DictConfig]:
+        """Return the configurations that a job runs itself, by stage, and set its demand and its needs.
+
+        A job of its own trains each shared stage, so that no other job waits for it on a GPU. A job that has
+        begun with stages of its own keeps them.
+        """
         if not composed.get("stages"):
             job.demand = demand_of(composed)
             return {"": _without_hydra(composed)}
-        stages = compose_stages(composed, job.overrides, self._stage)
-        return self.shared.add(job, stages, options().share_stages is not False)
+        stages = compose_stages(composed, job.overrides, lambda texts: _without_hydra(self._whole(texts)))
+        share = options().share_stages is not False
+        run = job.run_folder
+        shared = share_stages(stages) if share else {}
+        folders = {name: run.shared_stage(folder).path for name, folder in shared.items()}
+        if run.has_stages and run.state != "started":
+            begun = {stage.path for stage in run.stages()}
+            folders = {name: path for name, path in folders.items() if path in begun}
+        unshared = {name: cfg for name, cfg in stages.items() if name not in folders}
+        job.demand = largest(demand_of(cfg) for cfg in unshared.values())
+        job.added = (*job.added, "--share-stages" if share else "--no-share-stages")
+        if not run.finished:
+            for name, path in folders.items():
+                self._need(job, composed, path, name, stages[name])
+        return unshared
 
-    def planned(self) -> list[Planned]:
-        """Return all jobs, shared stages first."""
-        stages = [
-            Planned(job, self._owners[path], {str(job.stage): self.shared.configs[path]})
-            for path, job in self.shared.jobs.items()
-        ]
-        return [*stages, *self.jobs.values()]
+    def _need(self, job: Job, composed: DictConfig, path: Path, name: str, cfg: DictConfig) -> None:
+        """Note that a job starts from a stage, after those that it needs already."""
+        if path not in self.stages:
+            added = (*job.added, "--stage", name)
+            stage = Job(job.number, job.overrides, path, demand_of(cfg), needs=job.needs, stage=name)
+            stage.added, stage.shown = added, job.overrides
+            self.stages[path] = ComposedJob(stage, composed, {name: cfg})
+        stage = self.stages[path].job
+        stage.shown = tuple(text for text in stage.shown or () if text in job.overrides)
+        job.needs = (*job.needs, path)
+
+    def composed_jobs(self) -> list[ComposedJob]:
+        """Return all jobs, shared stages first, each after those that it needs."""
+        return [*self.stages.values(), *self.jobs.values()]
 
     def to_run(self) -> list[Job]:
-        """Return the jobs that are to be started, shared stages that have not finished first."""
-        stages = [job for job in self.shared.jobs.values() if not job.run_folder.finished]
-        return [*stages, *(planned.job for planned in self.jobs.values())]
+        """Return the jobs that are to be started: all but shared stages that have finished."""
+        jobs = [composed.job for composed in self.composed_jobs()]
+        return [job for job in jobs if job.stage is None or not job.run_folder.finished]
 
 
 def _without_hydra(composed: DictConfig) -> DictConfig:
@@ -141,57 +143,3 @@ def named(overrides: Sequence[str]) -> Iterator[None]:
     except (HydraException, OmegaConfBaseException) as error:
         cause = explain(error, "train", overrides)
         raise ConfigError(f"job {' '.join(overrides)}: {cause}", key=cause.key) from error
-
-
-class SharedStages:
-    """The shared stages of a sweep, each once.
-
-    A job of its own trains each, so that no other job waits for it on a GPU. Each of these jobs comes after
-    those that it needs.
-
-    Attributes:
-        jobs: Jobs of the stages, by folder.
-        configs: Configurations of the stages, by folder.
-    """
-
-    def __init__(self) -> None:
-        self.jobs: dict[Path, Job] = {}
-        self.configs: dict[Path, DictConfig] = {}
-
-    def add(self, job: Job, stages: Mapping[str, DictConfig], share: bool = True) -> dict[str, DictConfig]:
-        """Plan the stages of a job; the job learns what it needs.
-
-        A job that has begun with stages of its own keeps them.
-
-        Args:
-            job: Job of the sweep, updated in place.
-            stages: Configurations of its stages by name, in order; see `share_stages`.
-            share: Whether other jobs may share them.
-
-        Returns:
-            Configurations of the stages that the job runs itself.
-        """
-        shared = share_stages(stages) if share else {}
-        run = job.run_folder
-        folders = {name: run.shared_stage(folder).path for name, folder in shared.items()}
-        if run.has_stages and run.state != "started":
-            begun = {stage.path for stage in run.stages()}
-            folders = {name: path for name, path in folders.items() if path in begun}
-        unshared = {name: cfg for name, cfg in stages.items() if name not in folders}
-        job.demand = largest(demand_of(cfg) for cfg in unshared.values())
-        job.added = (*job.added, "--share-stages" if share else "--no-share-stages")
-        if not run.finished:
-            for name, path in folders.items():
-                self._need(job, name, path, stages[name])
-        return unshared
-
-    def _need(self, job: Job, name: str, path: Path, cfg: DictConfig) -> None:
-        stage = self.jobs.get(path)
-        if stage is None:
-            stage = Job(job.number, job.overrides, path, demand_of(cfg), job.script)
-            stage.stage, stage.needs = name, job.needs
-            stage.added = (*job.added, "--stage", name)
-            stage.shown = job.overrides
-            self.jobs[path], self.configs[path] = stage, cfg
-        stage.shown = tuple(text for text in stage.shown or () if text in job.overrides)
-        job.needs = (*job.needs, path)

@@ -29,7 +29,8 @@ from sts_lightning.runs.folder import RunFolder
 PATIENCE = 60.0
 """Seconds that a job has to save its state once the user stops the sweep."""
 
-STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+STOPPING = {number for number in signal.Signals if number.name in NAMES}
 """Signals by which a user or a cluster stops a process; Windows has the first two only."""
 
 State = Literal[
@@ -226,19 +227,13 @@ def _outcome(code: int, scored: bool) -> tuple[State, str | None]:
         return "was done", None
     if code == 0:
         return ("done", None) if scored else ("failed", "it ended without a result")
-    number = _stopping(code)
-    if number is not None:
-        return "stopped", f"it was stopped by {number.name}"
+    number = code - 128 if code > 128 else -code  # caught, or not
+    if number in STOPPING:
+        return "stopped", f"it was stopped by {signal.Signals(number).name}"
     if code < 0:
         out_of_memory = " (perhaps memory ran out)" if code == -KILL else ""
         return "failed", f"it was killed by {signal.Signals(-code).name}{out_of_memory}"
     return "failed", None
-
-
-def _stopping(code: int) -> signal.Signals | None:
-    """Return the signal by which a user or a cluster stopped a process, caught or not."""
-    numbers = [signal.Signals[name] for name in STOPPING if name in signal.Signals.__members__]
-    return next((number for number in numbers if code in (128 + number, -number)), None)
 
 
 def result(folder: Path) -> float | None:

@@ -13,7 +13,7 @@ from sts_lightning.core.errors import FailedJobsError, UserError
 from sts_lightning.core.text import counted
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import is_locked
-from sts_lightning.sweep.grid import Planned
+from sts_lightning.sweep.grid import ComposedJob
 from sts_lightning.sweep.job import Demand
 from sts_lightning.sweep.overview import common
 
@@ -24,11 +24,13 @@ Cost = Callable[[DictConfig], str]
 """Function that says in a few words what a run of a configuration costs."""
 
 
-def print_plan(planned: Sequence[Planned], check: Check, cost: Cost, gpus_per_job: int | None = None) -> None:
+def print_plan(
+    jobs: Sequence[ComposedJob], check: Check, cost: Cost, gpus_per_job: int | None = None
+) -> None:
     """Check all jobs of a sweep and print them; nothing is started or written.
 
     Args:
-        planned: Jobs, shared stages before the jobs that need them.
+        jobs: Jobs, shared stages before the jobs that need them.
         check: Function that checks a run.
         cost: Function that says what a run costs.
         gpus_per_job: Number of GPUs of each job that uses any; None: the demand of the job decides.
@@ -36,12 +38,12 @@ def print_plan(planned: Sequence[Planned], check: Check, cost: Cost, gpus_per_jo
     Raises:
         FailedJobsError: Some jobs cannot work; the message says which, and why.
     """
-    stages = sum(item.job.stage is not None for item in planned)
-    shared = common([item.job for item in planned if item.job.stage is None])
+    stages = sum(item.job.stage is not None for item in jobs)
+    shared = common([item.job for item in jobs if item.job.stage is None])
     problems: list[str] = []
     lacking: Counter[str] = Counter()
     states: Counter[str] = Counter()
-    for item in planned:
+    for item in jobs:
         job, title = item.job, item.job.title(shared)
         if not job.run_folder.finished:
             try:
@@ -55,22 +57,22 @@ def print_plan(planned: Sequence[Planned], check: Check, cost: Cost, gpus_per_jo
         print_line(f"{count} of these jobs cannot run on this machine: {text}")
     what = f"{counted(stages, 'shared stage')}, " if stages else ""
     counts = ", ".join(f"{count} {state}" for state, count in states.items())
-    print_line(f"{what}{counted(len(planned) - stages, 'job')}: {counts}. Nothing was started.")
+    print_line(f"{what}{counted(len(jobs) - stages, 'job')}: {counts}. Nothing was started.")
     if problems:
         lines = "".join(f"\n  {problem}" for problem in problems)
-        raise FailedJobsError(f"{len(problems)} of {len(planned)} jobs would fail:{lines}")
+        raise FailedJobsError(f"{len(problems)} of {len(jobs)} jobs would fail:{lines}")
 
 
-def check_job(planned: Planned, check: Check) -> set[str]:
+def check_job(composed: ComposedJob, check: Check) -> set[str]:
     """Check the runs that a job consists of, and return what this machine lacks for them.
 
     Raises:
         UserError: One of them cannot work.
     """
-    job, lacking = planned.job, set()
+    job, lacking = composed.job, set()
     start = job.needs[-1] if job.needs else None
-    with job_config(planned.composed):
-        for name, cfg in planned.configs.items():
+    with job_config(composed.composed):
+        for name, cfg in composed.configs.items():
             alone = not name or job.stage is not None
             run = job.run_folder if alone else job.run_folder.stage(name)
             with open_dict(cfg):
@@ -81,7 +83,7 @@ def check_job(planned: Planned, check: Check) -> set[str]:
 
 
 def print_run(run: RunFolder, text: str, costs: Iterable[str]) -> str:
-    """Print a planned run, then its costs, and return its state: done, running, resumable or new."""
+    """Print a run, then its costs, and return its state: done, running, resumable or new."""
     state = "done" if run.finished else "resumable" if run.resumable else "new"
     if state != "done" and is_locked(run.path):
         state = "running"

@@ -34,7 +34,7 @@ def run_jobs(jobs: Sequence[Job], pool: Pool, timeout_minutes: float | None = No
     """
     waiting = _Waiting(jobs, pool)
     stop = threading.Event()
-    workers = [_Worker(waiting, timeout_minutes, stop) for _ in range(pool.plan(jobs))]
+    workers = [_Worker(waiting, timeout_minutes, stop) for _ in range(pool.set_width(jobs))]
     try:
         with overview(jobs, len(workers)):
             for worker in workers:
@@ -121,7 +121,7 @@ def _stop(jobs: Sequence[Job], workers: Sequence[_Worker]) -> None:
     SIGTERM is sent, since jobs of a sweep in the background of a shell ignore SIGINT. A job that a worker is
     about to start gets its signal as soon as it has a process.
     """
-    told: set[int] = set()
+    signalled: set[int] = set()
     deadline = time.monotonic() + PATIENCE
     try:
         count = sum(job.state == "running" for job in jobs)
@@ -130,8 +130,8 @@ def _stop(jobs: Sequence[Job], workers: Sequence[_Worker]) -> None:
         )
         while any(worker.works for worker in workers) and time.monotonic() < deadline:
             for job in jobs:
-                if job.process is not None and job.process.pid not in told:
-                    told.add(job.process.pid)
+                if job.process is not None and job.process.pid not in signalled:
+                    signalled.add(job.process.pid)
                     signal_job(job, signal.SIGTERM)
             time.sleep(0.1)
     except KeyboardInterrupt:

@@ -426,7 +426,7 @@ def check_scores(loss: Loss, data: DataModule) -> None:
     ]
     raise ConfigError(
         f"{type(loss).__name__} compares scores, but all {len(labels):,} training pairs have the score "
-        f"{data.own_score(labels[0]):g}.",
+        f"{data.source_score(labels[0]):g}.",
         key="loss",
         hint=f"Losses that do not compare them: {', '.join(alone)}.",
     )

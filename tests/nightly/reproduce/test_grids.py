@@ -1,4 +1,4 @@
-"""A collected table as grids of text."""
+"""A collected table as text_tables of text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sts_lightning.reproduce.collect import collect
 from sts_lightning.reproduce.plan import Table
-from sts_lightning.reproduce.tables import csv_text, grids, markdown
+from sts_lightning.reproduce.tables import csv_text, markdown, text_tables
 from tests.unit.reproduce.conftest import spec
 
 
@@ -24,7 +24,7 @@ def test_published_scores_of_another_model_name_it(tmp_path: Path) -> None:
     from sts_lightning.reproduce.spec import Scale
 
     collected = collect(Table(spec(), tmp_path, "tiny_bert", Scale(hours=1)), 50)
-    (scores,) = grids(collected)
+    (scores,) = text_tables(collected)
     assert [row[:4] for row in scores.rows if row[1] != "here"] == [
         ["plain", "published, minilm", "80.00", "80.50"],
         ["absent", "published, minilm", "70.00", "70.50"],

@@ -11,8 +11,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from sts_lightning.core.errors import ConfigError
-from sts_lightning.sweep import gpu_pool as resources
-from sts_lightning.sweep.gpu_pool import demand_of, this_machine
+from sts_lightning.sweep.gpu_pool import Pool, demand_of, visible_gpus
 from sts_lightning.sweep.job import Demand
 from sts_lightning.sweep.local import run_jobs
 from tests.conftest import CONF
@@ -39,7 +38,6 @@ def test_the_front_page_sweep_on_eight_gpus(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setattr(resources, "count_cores", lambda: 16)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         demands = [
             demand_of(
@@ -51,7 +49,7 @@ def test_the_front_page_sweep_on_eight_gpus(tmp_path: Path, monkeypatch: pytest.
     planned = jobs(tmp_path, *["wait"] * 9)
     for job, demand in zip(planned, demands, strict=True):
         job.demand = demand
-    run_jobs(planned, this_machine(None, None, planned))
+    run_jobs(planned, Pool(visible_gpus(), 16))
     assert all(job.state == "done" for job in planned)
     begun = sorted((float(start[2]), start[1]) for job in planned for start in starts(job))
     first, ninth = begun[:8], begun[8]

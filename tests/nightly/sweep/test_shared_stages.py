@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from sts_lightning.config.options import Options, using
 from sts_lightning.config.trust import Trust
-from sts_lightning.core.errors import ConfigError, FailedJobsError
+from sts_lightning.core.errors import FailedJobsError
 from sts_lightning.runs.folder import RunFolder
 from sts_lightning.runs.lock import locked
 from sts_lightning.sweep import cluster
@@ -59,9 +59,9 @@ def test_the_papers_grid_has_three_first_stages_and_nine_second_ones(
     for prompt in ("eol", "sth", "sum"):
         for number, size in enumerate((192, 200, 216)):
             grid.add(number, [*PCC, f"prompt={prompt}", f"+stages.stage2.data.batch_size={size}"])
-    planned = grid.planned()
+    planned = grid.composed_jobs()
     assert [one.job.stage for one in planned] == ["stage1"] * 3 + [None] * 9
-    by_need = dict.fromkeys(grid.shared.jobs, 0)
+    by_need = dict.fromkeys(grid.stages, 0)
     for one in planned[3:]:
         (need,) = one.job.needs
         by_need[need] += 1
@@ -106,7 +106,7 @@ def test_a_stage_is_a_chain_of_what_came_before(grid: Grid) -> None:
     assert [path.name.partition("-")[0] for path in first] == ["one", "two"]
     assert not set(first) & set(second)  # the second stage starts from another first one
     assert third == first
-    assert [job.needs for job in grid.shared.jobs.values()] == [(), first[:1], (), second[:1]]
+    assert [stage.job.needs for stage in grid.stages.values()] == [(), first[:1], (), second[:1]]
 
 
 def test_a_job_that_began_with_stages_of_its_own_keeps_them(grid: Grid) -> None:
@@ -235,11 +235,3 @@ def test_a_job_of_a_failed_stage_is_cancelled(tmp_path: Path, monkeypatch: pytes
         watch(planned, handles)
     assert cancelled == [planned[1].folder]
     assert planned[1].state == "not run"
-
-
-def test_settings_outside_the_identity_have_one_value(grid: Grid, tmp_path: Path) -> None:
-    grid.add(0, ["seed=1", f"data_root={tmp_path}"])
-    grid.add(1, ["seed=1", f"data_root={tmp_path}"])
-    with pytest.raises(ConfigError, match="data_root has two values in the sweep") as caught:
-        grid.add(2, ["seed=1", "data_root=elsewhere"])
-    assert caught.value.key == "data_root"

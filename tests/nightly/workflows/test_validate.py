@@ -141,21 +141,16 @@ def test_settings_of_a_file(options: list[str], key: str, config: Config, tmp_pa
 
 
 @pytest.mark.usefixtures("no_weights")
-@pytest.mark.parametrize("scores", [("different", "similar"), ("0", "100")], ids=" or ".join)
-def test_a_hint_on_other_scores_works_when_typed(
-    scores: tuple[str, str], config: Config, tmp_path: Path
-) -> None:
-    for name, pair in (("mine", scores), ("dev", ("0", "1"))):
+def test_a_hint_on_other_scores_works_when_typed(config: Config, tmp_path: Path) -> None:
+    for name, pair in (("mine", ("0", "100")), ("dev", ("0", "1"))):
         lines = [f"{name}{row},b,{pair[row % 2]}\n" for row in range(20)]
         (tmp_path / f"{name}.csv").write_text("sentence1,sentence2,rel-score\n" + "".join(lines))
     typed = ["data=pairs_file", f"path={tmp_path}/mine.csv", "data.columns=[sentence1,sentence2,rel-score]"]
     typed += [f"data.dev_path={tmp_path}/dev.csv"]
     with pytest.raises(DataError) as caught:
         train_in(tmp_path / "run", config("model=tiny_bert", "loss=cosine_mse", *typed))
-    hint = shlex.split(str(caught.value).partition(": ")[2].replace(", with the", " ").removesuffix("."))
+    hint = shlex.split(str(caught.value).partition(": ")[2].removesuffix("."))
     proposed = [word for word in hint if re.match(r"(loss|path|data(\.\w+)?)=", word)]
-    if "data=classes_file" in proposed:
-        typed = [f"path={tmp_path}/mine.csv", "data.scored_columns=[sentence1,sentence2,rel-score]"]
     with pytest.raises(AssertionError, match="weights would be loaded"):
         train_in(tmp_path / "run", config("model=tiny_bert", "loss=cosine_mse", *typed, *proposed))
 

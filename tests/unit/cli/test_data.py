@@ -26,4 +26,3 @@ def test_mistakes_end_with_one_message(
         main(["data", *arguments, "--root", str(tmp_path / "data")])
     assert str(caught.value.code).startswith("error: ")
     assert message in str(caught.value.code)
-    assert not (tmp_path / "data").exists()

@@ -73,11 +73,11 @@ def test_test_sets_are_known_by_their_gold_scores(found: LeakedRows) -> None:
         one.name: np.concatenate([np.asarray(table["label"]) for table in one.subsets.values()])
         for one in TASKS
     }
-    assert found.fits(golds)
-    assert found.fits({"two": golds["two"].astype(np.float32)})
-    assert not found.fits({"two": golds["one"]})
-    assert not found.fits({"two": golds["two"][::-1]})
-    assert not found.fits({**golds, "three": golds["two"]})
+    assert {name: test.gold for name, test in found.tests.items()} == {
+        name: hash_scores(gold) for name, gold in golds.items()
+    }
+    assert found.tests["two"].gold == hash_scores(golds["two"].astype(np.float32))
+    assert found.tests["two"].gold != hash_scores(golds["two"][::-1])
     assert (
         hash_scores(np.array([1, 2]))
         == hash_scores(np.array([1.0, 2.00001]))

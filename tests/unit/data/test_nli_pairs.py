@@ -70,7 +70,7 @@ def test_a_wrong_label_names_file_and_line(tmp_path: Path) -> None:
 
 
 def test_rejected_arguments() -> None:
-    with pytest.raises(ValueError, match="columns must be three different names"):
+    with pytest.raises(ValueError, match="columns must be 3 different names"):
         read(Path("x.tsv"), columns=("a", "b"))
     with pytest.raises(ValueError, match="limit must be at least 2"):
         read(Path("x.tsv"), limit=1)

@@ -65,9 +65,7 @@ def test_any_number_of_hard_negatives(count: int, unit: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("columns", [["a"], ["a", "a"]])
 def test_fewer_than_a_pair_of_columns(columns: list[str]) -> None:
-    with pytest.raises(
-        ValueError, match=r"columns must be different names, .* 'data\.columns=\[anchor,positive\]'"
-    ):
+    with pytest.raises(ValueError, match="columns must be two or more different names"):
         data_module(nli_triplets, ".", batch_size=2, seed=0, path="mine.csv", columns=tuple(columns))
 
 

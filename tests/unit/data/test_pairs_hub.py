@@ -114,7 +114,7 @@ def test_similar_pairs_alone(tmp_path: Path) -> None:
     save(tmp_path, "train", [(f"a{i}", f"b{i}", i / 20) for i in range(20)], "csv")
     data = read(tmp_path, positives_from=0.5)
     assert data.label == "none"
-    assert data.own_score(5) == 1
+    assert data.source_score(5) == 1
     assert all(int(text[1:]) >= 10 for text in data.train["sentence1"])
 
 
@@ -189,7 +189,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     assert error.key == "data.columns"
     assert "no column named 'score'; there are 'sentence1', 'sentence2', 'label'" in str(error)
     error = rejected(tmp_path, split="valid")
-    assert (error.key, error.hint) == ("data.split", "Did you mean validation?")
+    assert (error.key, error.hint) == ("data.split", "There are: train, validation.")
     named = {"columns": ("sentence1", "sentence2", "label")}
     error = rejected(tmp_path, dev_split="xyz", **named)
     assert (error.key, error.hint) == ("data.dev_split", "There are: train, validation.")
@@ -240,8 +240,8 @@ def test_reading_changes_no_setting_of_the_process(tmp_path: Path) -> None:
     ("options", "named"),
     [
         ({"limit": 1}, "limit must be at least 2"),
-        ({"dev_split": "train"}, "dev_split must not be"),
-        ({"split": "a", "test_split": "a"}, "test_split must not be"),
+        ({"dev_split": "train"}, "split must not be"),
+        ({"split": "a", "test_split": "a"}, "split must not be"),
     ],
 )
 def test_impossible_options(options: dict[str, Any], named: str) -> None:

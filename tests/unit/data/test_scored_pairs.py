@@ -82,7 +82,7 @@ def test_the_range_of_the_training_scores_is_recognised(
         f"{path}: scores from {min(scores):g} to {max(scores):g}, taken to be in {taken}; "
     )
     assert "data.score_range=[" in line
-    assert [data.own_score(label) for label in labels] == pytest.approx(scores)
+    assert [data.source_score(label) for label in labels] == pytest.approx(scores)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_any_other_range_has_to_be_given(scores: tuple[float, ...], proposed: st
         pairs_file, path, batch_size=2, seed=0, dev_path=dev, score_range=(min(low, 0), max(high, 1))
     )
     data.setup()
-    assert [data.own_score(label) for label in data.train["label"]] == pytest.approx(scores)
+    assert [data.source_score(label) for label in data.train["label"]] == pytest.approx(scores)
 
 
 def test_the_range_is_that_of_all_files(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -151,7 +151,7 @@ def test_equal_scores_train_but_do_not_select(tmp_path: Path) -> None:
     assert set(data.train["label"]) == {5}
     with pytest.raises(DataError, match=r"at most one has another score.* data\.dev_path="):
         data_module(pairs_file, path, batch_size=2, seed=0).setup()
-    with pytest.raises(DataError, match=r"mine\.csv: all 20 scores equal 1;"):
+    with pytest.raises(DataError, match=r"mine\.csv: 20 scored pairs without two "):
         data_module(
             pairs_file,
             scored(tmp_path / "other.csv", 0, 1),

@@ -56,7 +56,6 @@ def test_views_are_the_same_sentence(tmp_path: Path) -> None:
         ({"views": 1, "repetition": 0.3}, "repetition needs a second view"),
         ({"limit": 1}, "limit must be at least 2"),
         ({"repetition": 1.5}, r"repetition must lie in \[0, 1\]"),
-        ({"official_repetition": True}, "official_repetition has no effect"),
     ],
 )
 def test_rejected_arguments(settings: dict[str, Any], message: str, tmp_path: Path) -> None:

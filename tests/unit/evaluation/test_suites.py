@@ -122,8 +122,6 @@ def test_an_own_file_with_the_name_of_a_task(config: Config, root: Path, tmp_pat
 @pytest.mark.parametrize(
     ("overrides", "key"),
     [
-        (["test=5"], "test"),
-        (["test=[]"], "test"),
         (["test=mine.csv", "suite=transfer"], "test"),
         (["test=mine.csv", "score_range=[5,1]"], "score_range"),
     ],

@@ -9,9 +9,8 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.readers.classification import ClassificationTask, Split
-from sts_lightning.evaluation.transfer import GRIDS, check_folds, evaluate_transfer
+from sts_lightning.evaluation.transfer import GRIDS, evaluate_transfer
 
 DIMENSION = 6
 
@@ -93,33 +92,3 @@ def test_pairs_are_read_as_difference_and_product() -> None:
     assert found["score"] >= 96
     assert found["f1"] is not None
     assert found["f1"] >= 96
-
-
-@pytest.mark.parametrize(
-    ("counts", "folds", "split", "key"),
-    [
-        ((12, 3), 10, False, None),
-        ((11, 11), 10, False, "folds"),
-        ((12, 2), 10, False, "folds"),
-        ((4, 4), 2, False, None),
-        ((4, 3), 2, False, "folds"),
-        ((3, 3), 2, False, "folds"),
-        ((10, 2), 10, True, None),
-        ((9, 9), 10, True, "folds"),
-        ((10, 1), 10, True, "folds"),
-        ((30, 0), 10, True, "tasks"),
-    ],
-)
-def test_folds_need_examples(counts: tuple[int, int], folds: int, split: bool, key: str | None) -> None:
-    """What is accepted can be scored; scikit-learn rejects less."""
-    labels = [0] * counts[0] + [1] * counts[1]
-    part = Split([(str(row),) for row in range(len(labels))], labels)
-    task = ClassificationTask("toy", part, test=part if split else None)
-    if key is not None:
-        with pytest.raises(ConfigError) as caught:
-            check_folds([task], folds)
-        assert caught.value.key == key
-        return
-    check_folds([task], folds)
-    rows = np.random.default_rng(0).normal(size=(len(labels), DIMENSION)).astype(np.float32)
-    assert 0 <= evaluate_transfer(Vectors(rows), [task], folds)["average"] <= 100

@@ -118,10 +118,6 @@ def test_without_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PushError) as raised:
         Target("me/mine").check()
     assert raised.value.key == "HF_TOKEN"
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(PushError) as raised:
-        Target("me/mine").check()
-    assert raised.value.key == "HF_HUB_OFFLINE"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from sts_lightning.reproduce.plan import Cell, Planned, Table
+from sts_lightning.reproduce.plan import Cell, Table, TableRun
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452")
@@ -42,7 +42,7 @@ def spec() -> TableSpec:
     )
 
 
-def finish(run: Planned, noise: float, seed: int) -> float:
+def finish(run: TableRun, noise: float, seed: int) -> float:
     """Write what a finished run leaves; returns its score."""
     cosines = np.tanh((GOLD + noise * np.random.default_rng(seed).normal(size=len(GOLD))) / 10)
     score = 100 * float(stats.spearmanr(cosines, GOLD).statistic)

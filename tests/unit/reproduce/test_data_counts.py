@@ -13,7 +13,7 @@ import pytest
 
 from sts_lightning.data.counts import TrainingCount
 from sts_lightning.reproduce.collect import collect
-from sts_lightning.reproduce.plan import Cell, Planned, Table
+from sts_lightning.reproduce.plan import Cell, Table, TableRun
 from sts_lightning.reproduce.spec import Requirements, RowSpec, TableSpec
 from sts_lightning.reproduce.tables import csv_text, latex, markdown
 
@@ -23,7 +23,7 @@ PART = TrainingCount("b.csv", "triplets", 15_000, 20_000, {"data.limit": 5_000})
 OWN = TrainingCount("mine.csv", "pairs", 12)
 
 
-def finish(run: Planned, trained_on: Any) -> None:
+def finish(run: TableRun, trained_on: Any) -> None:
     """Write the results of a run; ``trained_on`` is ... for one that does not state it."""
     run.folder.mkdir(parents=True)
     metrics = {"dev": {"spearman": 80.0}, "test": None}
@@ -45,7 +45,7 @@ def table(tmp_path: Path) -> Table:
     return Table(spec, tmp_path)
 
 
-def runs(table: Table, row: str) -> list[Planned]:
+def runs(table: Table, row: str) -> list[TableRun]:
     return table.seed_runs(Cell(row, "minilm"))
 
 

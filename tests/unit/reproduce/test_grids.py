@@ -1,4 +1,4 @@
-"""A collected table as grids of text."""
+"""A collected table as text_tables of text."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def test_threads_divide_the_cores_by_the_jobs_that_run() -> None:
         (Pool("01", cores=16), made(gpu, gpu, gpu, cpu, cpu), 4, "4"),
         (Pool("01", cores=16, limit=1), made(gpu, gpu), 1, "16"),
     ):
-        assert pool.plan(planned) == width
+        assert pool.set_width(planned) == width
         slot = pool.take(planned[0])
         assert slot is not None
         assert slot.environment["OMP_NUM_THREADS"] == threads

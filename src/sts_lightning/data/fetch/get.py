@@ -16,12 +16,12 @@ from urllib.request import urlopen
 import yaml
 from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url
 
-from sts_lightning.core.errors import ConfigError, FetchError
+from sts_lightning.core.errors import ConfigError, DataError, FetchError
 from sts_lightning.core.files import locked_file
 from sts_lightning.core.text import counted
 from sts_lightning.data.fetch.convert import convert
-from sts_lightning.data.fetch.manifest import ManifestEntry, read_manifest, write_entry
-from sts_lightning.data.fetch.parts import Part, data_path, try_count
+from sts_lightning.data.fetch.manifest import ManifestEntry, read_manifest, stock_of, write_entry
+from sts_lightning.data.fetch.parts import Part, data_path
 
 log = logging.getLogger(__name__)
 
@@ -87,19 +87,17 @@ def _is_complete(part: Part, root: Path, overwrite: bool) -> bool:
     entry = read_manifest(root).get(part.name)
     known = {} if entry is None else entry["files"]
     foreign = [name for name in present if sha256(data_path(root, name)) != known.get(name)]
-    whole = len(present) == len(part.files)
-    if whole and not foreign:
-        log.info("%s: complete, as fetched on %s.", part.name, entry["fetched"][:10] if entry else "")
+    if entry is not None and not foreign and len(present) == len(part.files):
+        log.info("%s: complete, as fetched on %s.", part.name, entry["fetched"][:10])
         return True
     if not foreign or overwrite:
         return False
-    rows = try_count(part, root) if whole else f"{len(present)} of {len(part.files)} files are there"
-    difference = rows if isinstance(rows, str) else part.difference(rows)
-    if not difference:
+    stock = stock_of(part, root, None)
+    if stock.state == "complete":
         log.info("%s: complete; this command did not fetch it.", part.name)
         return True
     raise ConfigError(
-        f"{data_path(root, foreign[0])} is in the place of the published file ({difference}).",
+        f"{data_path(root, foreign[0])} is in the place of the published file ({stock.note}).",
         key=part.name,
         hint="--overwrite replaces it; --root chooses another folder.",
     )
@@ -111,9 +109,8 @@ DOWNLOADS = ".downloads"
 
 @contextlib.contextmanager
 def _downloads_folder(root: Path) -> Iterator[Path]:
-    """Create and lock the folder of downloads; an empty folder that was not there before is removed."""
+    """Create and lock the folder of downloads."""
     folder, lock = root / DOWNLOADS, root / f"{DOWNLOADS}.lock"
-    existed = root.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     with locked_file(lock, lambda: f"another process is fetching data into {root}; wait for it."):
         try:
@@ -123,8 +120,6 @@ def _downloads_folder(root: Path) -> Iterator[Path]:
             with contextlib.suppress(OSError):  # not empty: files that have arrived wait for the next attempt
                 if folder.is_dir():
                     folder.rmdir()
-                if not existed:
-                    root.rmdir()
 
 
 def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) -> None:
@@ -133,14 +128,17 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
         source: {name: download(sources[source], name, folder) for name in sources[source].files}
         for source in part.sources
     }
-    stage = folder / f"{part.name}.stage"
-    shutil.rmtree(stage, ignore_errors=True)  # of a process that was killed
-    stage.mkdir()
+    staging = folder / f"{part.name}.stage"
+    shutil.rmtree(staging, ignore_errors=True)  # of a process that was killed
+    staging.mkdir()
     try:
-        dropped = convert(part, {source: list(files.values()) for source, files in arrived.items()}, stage)
-        rows = try_count(part, stage)
-        problem = rows if isinstance(rows, str) else part.difference(rows, dropped)
-        if isinstance(rows, str) or problem:
+        dropped = convert(part, {source: list(files.values()) for source, files in arrived.items()}, staging)
+        try:
+            rows = part.count(staging)
+            problem = part.difference(rows, dropped)
+        except DataError as error:
+            problem = str(error)
+        if problem:
             wrong = f"what arrived is not the published data, and nothing was installed: {problem}."
             raise FetchError(wrong, key=part.name)
         entry = ManifestEntry(
@@ -157,24 +155,19 @@ def _fetch(part: Part, sources: Mapping[str, Source], root: Path, folder: Path) 
                 for source, files in arrived.items()
                 for name, path in files.items()
             ],
-            files={name: sha256(stage / name) for name in part.files},
+            files={name: sha256(staging / name) for name in part.files},
             rows=rows,
             dropped=dropped,
         )
-        _install(part, stage, root, entry)
+        # The manifest first: if the process ends between two files, the next one recognises those installed.
+        write_entry(root, part.name, entry)
+        for name in part.files:
+            target = data_path(root, name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (staging / name).replace(target)
+        log.info("%s: %s rows, %s below %s.", part.name, f"{rows:,}", counted(len(part.files), "file"), root)
     finally:
-        shutil.rmtree(stage)
-
-
-def _install(part: Part, stage: Path, root: Path, entry: ManifestEntry) -> None:
-    # The manifest first: if the process ends between two files, the next one recognises the installed files.
-    write_entry(root, part.name, entry)
-    for name in part.files:
-        target = data_path(root, name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (stage / name).replace(target)
-    rows, files = f"{entry['rows']:,}", counted(len(part.files), "file")
-    log.info("%s: %s rows, %s below %s.", part.name, rows, files, root)
+        shutil.rmtree(staging)
 
 
 def download(source: Source, name: str, folder: Path) -> Path:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
 
 from sts_lightning.core.errors import DataError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def default_root() -> str:
@@ -24,20 +21,12 @@ def fetch_hint(part: str, root: str | Path) -> str:
     return f"`sts-lightning data get {part}{option}` fetches it."
 
 
-def fetched_by(part: str) -> Callable[[F], F]:
-    """Decorate a function of a data root, so that its errors on missing files name the fetching command."""
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except DataError as error:
-                if error.hint is None and error.path is not None and not Path(error.path).exists():
-                    root = kwargs["data_root"] if "data_root" in kwargs else args[0]
-                    error.add_hint(fetch_hint(part, root))
-                raise
-
-        return cast("F", wrapped)
-
-    return decorate
+@contextmanager
+def fetched_by(part: str, root: str | Path) -> Iterator[None]:
+    """Name the command that fetches a part of the data in errors on missing files."""
+    try:
+        yield
+    except DataError as error:
+        if error.hint is None and error.path is not None and not Path(error.path).exists():
+            error.add_hint(fetch_hint(part, root))
+        raise

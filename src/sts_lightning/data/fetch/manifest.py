@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 from sts_lightning.core.errors import DataError
 from sts_lightning.core.files import write_atomic
 from sts_lightning.core.json_files import read_json
-from sts_lightning.data.fetch.parts import PARTS, Part, data_path, try_count
+from sts_lightning.data.fetch.parts import PARTS, Part, data_path
 
 MANIFEST = "sources.json"
 
@@ -36,12 +36,6 @@ class ManifestEntry(TypedDict):
     dropped: int
 
 
-class Contents(TypedDict):
-    """Contents of the file."""
-
-    parts: dict[str, ManifestEntry]
-
-
 def read_manifest(root: Path) -> dict[str, ManifestEntry]:
     """Read the entries of a data root by part; none if nothing was fetched there.
 
@@ -52,11 +46,11 @@ def read_manifest(root: Path) -> dict[str, ManifestEntry]:
     if not path.is_file():
         return {}
     try:
-        contents: Contents = read_json(path, Contents)
-    except (OSError, ValueError) as error:
+        parts: dict[str, ManifestEntry] = read_json(path, dict[str, dict[str, ManifestEntry]])["parts"]
+    except (OSError, ValueError, KeyError) as error:
         hint = "Delete it; the files are then checked by their counts."
         raise DataError(f"cannot be read ({error}).", path, hint=hint) from error
-    return contents["parts"]
+    return parts
 
 
 def write_entry(root: Path, part: str, entry: ManifestEntry) -> None:
@@ -88,10 +82,11 @@ class Stock:
 
 def take_stock(root: Path, manifest: Mapping[str, ManifestEntry]) -> list[Stock]:
     """Return the state of each part in a data root."""
-    return [_stock(part, root, manifest.get(part.name)) for part in PARTS.values()]
+    return [stock_of(part, root, manifest.get(part.name)) for part in PARTS.values()]
 
 
-def _stock(part: Part, root: Path, entry: ManifestEntry | None) -> Stock:
+def stock_of(part: Part, root: Path, entry: ManifestEntry | None) -> Stock:
+    """Return the state of a part in a data root."""
     present = [name for name in part.files if data_path(root, name).is_file()]
     if not present:
         other = next((name for name in part.instead if data_path(root, name).is_file()), None)
@@ -102,9 +97,10 @@ def _stock(part: Part, root: Path, entry: ManifestEntry | None) -> Stock:
         missing = next(name for name in part.files if name not in present)
         note = f"{len(present)} of {len(part.files)} files; {missing} is missing"
         return Stock(part, "incomplete", None, note)
-    rows = try_count(part, root)
-    if isinstance(rows, str):
-        return Stock(part, "unreadable", None, rows)
+    try:
+        rows = part.count(root)
+    except DataError as error:
+        return Stock(part, "unreadable", None, str(error))
     # Rows with empty texts were dropped when it was fetched, so its number may be lower than published.
     as_fetched = entry is not None and entry["rows"] == rows
     difference = "" if as_fetched else part.difference(rows)

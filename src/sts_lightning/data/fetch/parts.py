@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sts_lightning.core.errors import ConfigError, DataError
+from sts_lightning.core.errors import ConfigError
 from sts_lightning.data.counts import NLI_PAIRS, SENTENCES, TRIPLETS
 from sts_lightning.data.readers.classification import (
     PROBING_TASKS,
@@ -15,6 +15,7 @@ from sts_lightning.data.readers.classification import (
     load_probing_tasks,
     load_transfer_tasks,
 )
+from sts_lightning.data.readers.row_values import BadRows
 from sts_lightning.data.readers.sts_sets import (
     ROWS,
     SCORED_PAIRS,
@@ -88,7 +89,7 @@ def _count_examples(tasks: Sequence[ClassificationTask]) -> int:
 
 
 def _count_records(name: str, columns: list[str]) -> Callable[[Path], int]:
-    return lambda root: sum(1 for _ in read_records(data_path(root, name), columns))
+    return lambda root: sum(1 for _ in read_records(data_path(root, name), columns, bad=BadRows()))
 
 
 PARTS = {
@@ -158,11 +159,3 @@ def select_parts(names: Sequence[str]) -> list[Part]:
             raise ConfigError(f"unknown data {name!r}; choose from {', '.join(known)}.", key="data get")
     selected = {part for name in names for part in known[name]}
     return [part for name, part in PARTS.items() if name in selected]
-
-
-def try_count(part: Part, root: Path) -> int | str:
-    """Count the rows of a part; return the message if a file is missing or malformed."""
-    try:
-        return part.count(root)
-    except DataError as error:
-        return str(error)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sts_lightning.core.errors import DataError
 from sts_lightning.data.fetch.hints import fetched_by
 from sts_lightning.data.readers.row_values import folded_sentence
-from sts_lightning.data.readers.sts_sets import check_count, read_rows, senteval_folder
+from sts_lightning.data.readers.sts_sets import check_count, check_names, read_rows, senteval_folder
 from sts_lightning.data.readers.text_files import read_lines, read_tsv, strip_blank_end
 
 BINARY = {
@@ -68,7 +68,6 @@ class ClassificationTask:
     test: Split | None = None
 
 
-@fetched_by("transfer")
 def load_transfer_tasks(
     data_root: str | Path, names: Sequence[str] = TRANSFER_TASKS
 ) -> list[ClassificationTask]:
@@ -81,12 +80,12 @@ def load_transfer_tasks(
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
     """
-    _check_names(names, TRANSFER_TASKS)
-    folder = senteval_folder(data_root, ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"), "transfer")
-    return [_load_transfer(folder, name) for name in names]
+    check_names(names, TRANSFER_TASKS)
+    with fetched_by("transfer", data_root):
+        folder = senteval_folder(data_root, ("MR", "CR", "SUBJ", "MPQA", "SST", "TREC", "MRPC"), "transfer")
+        return [_load_transfer(folder, name) for name in names]
 
 
-@fetched_by("probing")
 def load_probing_tasks(
     data_root: str | Path, names: Sequence[str] = tuple(PROBING_TASKS)
 ) -> list[ClassificationTask]:
@@ -97,24 +96,19 @@ def load_probing_tasks(
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
     """
-    _check_names(names, PROBING_TASKS)
-    folder = senteval_folder(data_root, ("probing",), "probing") / "probing"
-    return [_load_probing(folder / f"{PROBING_TASKS[name]}.txt", name) for name in names]
-
-
-def _check_names(names: Sequence[str], known: Sequence[str] | dict[str, str]) -> None:
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.", key="tasks")
+    check_names(names, PROBING_TASKS)
+    with fetched_by("probing", data_root):
+        folder = senteval_folder(data_root, ("probing",), "probing") / "probing"
+        return [_load_probing(folder / f"{PROBING_TASKS[name]}.txt", name) for name in names]
 
 
 def _load_transfer(folder: Path, name: str) -> ClassificationTask:
     if name in BINARY:
         rows: list[tuple[tuple[str, ...], int]] = []
         for label, file in reversed(list(enumerate(BINARY[name]))):
-            found = list(_read_sentences(folder / file))
-            check_count(folder / file, folder, len(found))
-            rows += [((text,), label) for text in found]
+            texts = list(_read_sentences(folder / file))
+            check_count(folder / file, folder, len(texts))
+            rows += [((text,), label) for text in texts]
         return ClassificationTask(name, _sorted(rows))
     if name == "SST2":
         files = [folder / "SST" / "binary" / f"sentiment-{split}" for split in ("train", "dev", "test")]
@@ -139,14 +133,15 @@ Row = tuple[int, str, tuple[str, ...]]
 """Line number, class and sentences."""
 
 
-def _split(rows: Iterator[Row], classes: Sequence[str], path: Path) -> Split:
-    found = list(rows)
-    if not found:
-        raise DataError("the file has a header but no rows.", path)
-    for line, label, _ in found:
+def _split(rows: Iterable[Row], classes: Sequence[str], path: Path) -> Split:
+    examples = []
+    for line, label, sentences in rows:
         if label not in classes:
             raise DataError(f"the class {label!r} is not one of {', '.join(classes)}.", path, line)
-    return _sorted([(sentences, classes.index(label)) for _, label, sentences in found])
+        examples.append((sentences, classes.index(label)))
+    if not examples:
+        raise DataError("a split has no rows.", path)
+    return _sorted(examples)
 
 
 def _sorted(examples: list[tuple[tuple[str, ...], int]]) -> Split:
@@ -173,8 +168,5 @@ def _load_probing(path: Path, name: str) -> ClassificationTask:
         if fields[0] not in parts:
             raise DataError(f"the split {fields[0]!r} is not one of tr, va, te.", path, line)
         parts[fields[0]].append((line, fields[1], (folded_sentence(fields[2], path, line),)))
-    for key, rows in parts.items():
-        if not rows:
-            raise DataError(f"no line belongs to the split {key}.", path)
     classes = sorted({label for _, label, _ in parts["tr"]})
-    return ClassificationTask(name, *(_split(iter(rows), classes, path) for rows in parts.values()))
+    return ClassificationTask(name, *(_split(rows, classes, path) for rows in parts.values()))

@@ -6,7 +6,6 @@ Only tables are read (Parquet, CSV, JSON, Arrow); `datasets` runs no code of a d
 from __future__ import annotations
 
 import csv
-import difflib
 import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -83,14 +82,16 @@ class HubTable:
             DataError: A split or column does not exist, or the split has no rows.
         """
         if split not in self._splits:
-            raise self._error(f"it has no split {split!r}.", setting, _suggest(split, self._splits))
-        table, place = self._splits[split], f"{self.path}, split {split}"
+            raise self._error(
+                f"it has no split {split!r}.", setting, f"There are: {', '.join(self._splits)}."
+            )
+        table, source = self._splits[split], f"{self.path}, split {split}"
         names = table.column_names
         missing = [column for column in self.columns if column not in names]
         if missing:
             raise DataError(
                 f"no column named {', '.join(map(repr, missing))}; there are {', '.join(map(repr, names))}.",
-                place,
+                source,
                 key="data.columns",
                 hint="Give the names of the columns with data.columns=[...].",
             )
@@ -99,13 +100,13 @@ class HubTable:
         if doubtful:
             raise DataError(
                 "a column occurs more than once, or the rows have more fields than the header.",
-                place,
+                source,
                 key="path",
             )
         if len(table) == 0:
-            raise DataError("it has no rows.", place, key="path")
+            raise DataError("it has no rows.", source, key="path")
         for row, values in enumerate(zip(*(table[column][:] for column in self.columns), strict=True)):
-            where = f"{place}, row {row}"
+            where = f"{source}, row {row}"
             with bad:
                 texts = [
                     text_of(value, column, column in numbers, where)
@@ -136,17 +137,17 @@ class HubTable:
                 return load(revision=revision, **quoted)
             except ValueError:
                 return load(revision=revision, **unquoted)
-        if _kind(builder) != "csv":
+        if _builder_name(builder) != "csv":
             return builder
         commit = None if self._local else str(builder.hash)
         return load(revision=commit, **(unquoted if builder.config.sep == "\t" else quoted))
 
     def _check(self, builder: DatasetBuilder, revision: str | None) -> None:
-        kind, commit = _kind(builder), str(builder.hash)
-        if kind not in TABLES:
-            raise self._error(f"its files are of the kind {kind}, which is no table of pairs.")
+        name, commit = _builder_name(builder), str(builder.hash)
+        if name not in TABLES:
+            raise self._error(f"its files are of the kind {name}, which is no table of pairs.")
         known = revision is None or (COMMIT.fullmatch(revision) and commit.startswith(revision))
-        if kind == "cache" and not known:
+        if name == "cache" and not known:
             raise self._error(
                 f"the hub cannot be reached; its cache holds the commit {commit}, perhaps not {revision}.",
                 "data.revision",
@@ -156,9 +157,9 @@ class HubTable:
             names = {Path(str(file)).name for file in files}
             for match in filter(None, map(SHARD.fullmatch, names)):
                 for number in range(int(match["count"])):
-                    name = f"{match['start']}{number:05d}-of-{match['count']}{match['end']}"
-                    if name not in names:
-                        raise self._error(f"the file {name} of the split {str(split)!r} is missing.")
+                    shard = f"{match['start']}{number:05d}-of-{match['count']}{match['end']}"
+                    if shard not in names:
+                        raise self._error(f"the file {shard} of the split {str(split)!r} is missing.")
 
 
 def _text(value: str | None) -> str:
@@ -166,13 +167,8 @@ def _text(value: str | None) -> str:
     return value or ""
 
 
-def _kind(builder: DatasetBuilder) -> str:
+def _builder_name(builder: DatasetBuilder) -> str:
     return type(builder).__module__.rpartition(".")[2]
-
-
-def _suggest(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, known) or known
-    return f"There are: {', '.join(known)}." if len(close) > 1 else f"Did you mean {next(iter(close))}?"
 
 
 @contextmanager
@@ -186,9 +182,9 @@ def _explained(path: str, hint: str | None) -> Iterator[None]:
         cause: BaseException = error
         while isinstance(cause, DatasetGenerationError) and cause.__cause__ is not None:
             cause = cause.__cause__
-        told = f"{type(cause).__name__}: {' '.join(str(cause).split())[:400]}"
+        reason = f"{type(cause).__name__}: {' '.join(str(cause).split())[:400]}"
         keys = {"Config": "data.config", "BuilderConfig": "data.config", "Revision": "data.revision"}
         key = keys.get(str(cause).partition(" ")[0], "path")
         raise DataError(
-            f"it cannot be read ({told}).", path, key=key, hint=hint if key == "path" else None
+            f"it cannot be read ({reason}).", path, key=key, hint=hint if key == "path" else None
         ) from error

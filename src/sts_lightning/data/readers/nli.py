@@ -43,7 +43,9 @@ def read_nli_pairs(
     known = {} if numbers else {str(index): index for index in range(len(classes))}
     text = folded_sentence if folded else sentence
     pairs, by_index, bad = [], False, BadRows()
-    for line, (premise, hypothesis, label) in read_records(path, list(columns), columns[2:], setting, bad):
+    for line, (premise, hypothesis, label) in read_records(
+        path, list(columns), columns[2:], setting, bad=bad
+    ):
         with bad:
             word = label.strip().lower()
             if word not in classes and word not in known:

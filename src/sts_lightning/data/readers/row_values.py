@@ -23,6 +23,9 @@ INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}
 SHOWN_LINES = 5
 """Lines with errors that a message lists, besides the first one."""
 
+Range = tuple[float, float]
+"""Lowest and highest score."""
+
 _BROKEN = re.compile("[\0\ud800-\udfff]")
 """What no tokenizer takes, but JSON may hold: a NUL character, and half of a character."""
 
@@ -63,8 +66,8 @@ def sentence(text: str, path: Path | str | None = None, line: int | None = None)
         DataError: The sentence is empty, or has no visible character.
     """
     if is_blank(text):
-        found = f"has no visible character ({ascii(text)[1:-1][:40]})" if text.split() else "is empty"
-        raise DataError(f"a sentence {found}.", path, line)
+        problem = f"has no visible character ({ascii(text)[1:-1][:40]})" if text.split() else "is empty"
+        raise DataError(f"a sentence {problem}.", path, line)
     return text
 
 
@@ -88,13 +91,10 @@ class BadRows:
         self._first: DataError | None = None
         self._others: list[int | None] = []
 
-    def __bool__(self) -> bool:
-        return self._first is not None
-
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+    def __exit__(self, type_: object, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, DataError):
             return False
         if self._first is None:
@@ -130,40 +130,35 @@ def is_blank(text: str) -> bool:
     return all(unicodedata.category(character) in INVISIBLE for character in text)
 
 
-def number(text: str, path: Path | str | None = None, line: int | None = None) -> float:
-    """Parse a decimal number in ASCII, such as 4, -0.5 or 1e-3; surrounding whitespace is ignored.
+def score(
+    text: str, score_range: Range | None, path: Path | str | None = None, line: int | None = None
+) -> float:
+    """Parse a similarity score: a decimal number in ASCII, such as 4, -0.5 or 1e-3, in white space.
+
+    Args:
+        text: The field.
+        score_range: Lowest and highest allowed score; not checked if not given.
+        path: Path of the file, for errors.
+        line: Number of the line, for errors.
 
     Raises:
-        DataError: The text is anything else, such as non-ASCII digits, underscores, NaN or infinity.
+        DataError: The text is anything else, such as NaN or infinity, or lies outside the range.
     """
     value = float(text) if _DECIMAL.fullmatch(text.strip(" \t\r")) else math.nan
     if not math.isfinite(value):
         shown = text if len(text) <= 40 else f"{text[:40]}..."
         raise DataError(f"the score {shown!r} is not a number.", path, line)
-    return value
-
-
-def score(
-    text: str, score_range: tuple[float, float], path: Path | str | None = None, line: int | None = None
-) -> float:
-    """Parse a similarity score within ``score_range``.
-
-    Raises:
-        DataError: The text is not a finite number, or lies outside the range.
-    """
-    low, high = score_range
-    value = number(text, path, line)
+    low, high = score_range or (-math.inf, math.inf)
     if not low <= value <= high:
         raise DataError(f"the score {value:g} lies outside [{low:g}, {high:g}].", path, line)
     return value
 
 
-def checked_range(values: Sequence[float]) -> tuple[float, float]:
-    """Return a range of scores as a pair.
+def check_score_range(values: Sequence[float] | None) -> None:
+    """Check a range of scores, which need not be given.
 
     Raises:
         ValueError: It is not two finite numbers in ascending order.
     """
-    if len(values) != 2 or not -math.inf < values[0] < values[1] < math.inf:
+    if values is not None and (len(values) != 2 or not -math.inf < values[0] < values[1] < math.inf):
         raise ValueError(f"score_range must be [low, high], finite, with low < high, got {list(values)}.")
-    return values[0], values[1]

@@ -88,7 +88,13 @@ def senteval_folder(data_root: str | Path, contents: Sequence[str] = ("STS",), p
     )
 
 
-@fetched_by("sts")
+def check_names(names: Iterable[str], known: Iterable[str]) -> None:
+    """Reject unknown names of tasks by a `DataError`."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise DataError(f"unknown task {', '.join(unknown)}; the tasks are {', '.join(known)}.", key="tasks")
+
+
 def load_sts_tasks(
     data_root: str | Path, names: tuple[str, ...] = SEVEN_TASKS, text: SentEvalText = "raw"
 ) -> list[STSTask]:
@@ -102,26 +108,22 @@ def load_sts_tasks(
     Raises:
         DataError: A file is missing or malformed, or a name is unknown.
     """
-    unknown = [name for name in names if name not in SEVEN_TASKS]
-    if unknown:
-        raise DataError(
-            f"unknown task {', '.join(unknown)}; the tasks are {', '.join(SEVEN_TASKS)}.", key="tasks"
-        )
-    folder = senteval_folder(data_root)
-    tasks = []
-    for name in names:
-        if name == "STSB":
-            subsets = {"test": load_stsb(data_root, "test", text)}
-        elif name == "SICKR":
-            subsets = {"test": load_sickr(data_root, "test", text)}
-        else:
-            year = f"{name}-en-test"
-            subsets = {subset: _load_subset(folder, year, subset, text) for subset in STS_YEARS[name]}
-        tasks.append(STSTask(name, subsets))
-    return tasks
+    check_names(names, SEVEN_TASKS)
+    with fetched_by("sts", data_root):
+        folder = senteval_folder(data_root)
+        tasks = []
+        for name in names:
+            if name == "STSB":
+                subsets = {"test": load_stsb(data_root, "test", text)}
+            elif name == "SICKR":
+                subsets = {"test": load_sickr(data_root, "test", text)}
+            else:
+                year = f"{name}-en-test"
+                subsets = {subset: _load_subset(folder, year, subset, text) for subset in STS_YEARS[name]}
+            tasks.append(STSTask(name, subsets))
+        return tasks
 
 
-@fetched_by("sts")
 def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
     """Load STS-B ``train`` (5,749 pairs), ``dev`` (1,500) or ``test`` (1,379); scores in [0, 5].
 
@@ -133,19 +135,19 @@ def load_stsb(data_root: str | Path, split: str, text: SentEvalText = "raw") -> 
     Raises:
         DataError: The file is missing, malformed, or has an unexpected number of pairs.
     """
-    folder = senteval_folder(data_root)
-    path = folder / "STS" / "STSBenchmark" / f"sts-{split}.csv"
-    return _to_table(_read_stsb(path), path, folder, text)
+    with fetched_by("sts", data_root):
+        folder = senteval_folder(data_root)
+        path = folder / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+        return _to_table(_read_stsb(path), path, folder, text)
 
 
-@fetched_by("sts")
 def load_stsb_genres(data_root: str | Path, split: str) -> list[str]:
     """Return the genre of each pair of a split of STS-B, such as ``MSRpar`` (see `load_stsb`)."""
-    path = senteval_folder(data_root) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
-    return [fields[1] for _, fields in read_tsv(path, columns=7)]
+    with fetched_by("sts", data_root):
+        path = senteval_folder(data_root) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+        return [fields[1] for _, fields in read_tsv(path, columns=7)]
 
 
-@fetched_by("sts")
 def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") -> Dataset:
     """Load SICK-R ``train`` (4,500 pairs), ``trial`` (500) or ``test`` (4,927).
 
@@ -160,50 +162,47 @@ def load_sickr(data_root: str | Path, split: str, text: SentEvalText = "raw") ->
     Raises:
         DataError: The file is missing, malformed, or has an unexpected number of pairs.
     """
-    folder = senteval_folder(data_root)
-    name = "SICK_test_annotated.txt" if split == "test" else f"SICK_{split}.txt"
-    path = folder / "SICK" / name
-    return _to_table(_read_sickr(path), path, folder, text, lower=False)
+    with fetched_by("sts", data_root):
+        folder = senteval_folder(data_root)
+        name = "SICK_test_annotated.txt" if split == "test" else f"SICK_{split}.txt"
+        path = folder / "SICK" / name
+        return _to_table(_read_sickr(path), path, folder, text, lower=False)
 
 
-def check_count(path: Path, folder: Path, found: int) -> None:
+def check_count(path: Path, folder: Path, count: int) -> None:
     """Check the number of rows of a file against the published one, or against `COUNTS` if it exists.
 
     Args:
         path: File that was read.
         folder: Folder that holds STS and SICK.
-        found: Number of rows that were read.
+        count: Number of rows that were read.
 
     Raises:
         DataError: The numbers differ, or the file `COUNTS` is malformed.
     """
-    wanted = _wanted(path, folder)
-    if wanted is not None and wanted != found:
-        what = "rows" if path.relative_to(folder).as_posix() in ROWS else "rows with a score"
+    name, custom, counts = path.relative_to(folder).as_posix(), folder / COUNTS, PUBLISHED
+    if custom.is_file():
+        try:
+            counts = read_json(custom, dict[str, int])
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f'expected a JSON object from file names to integers, such as {{"...": 60}} ({error}).',
+                custom,
+            ) from error
+    wanted = counts.get(name, count)
+    if wanted != count:
+        what = "rows" if name in ROWS else "rows with a score"
         raise DataError(
-            f"{found:,} {what}, but the published file has {wanted:,}: truncated or modified. "
-            f"Copy it again; for your own data in this layout, write {{}} to {folder / COUNTS}.",
+            f"{count:,} {what}, but the published file has {wanted:,}: truncated or modified. "
+            f"Copy it again; for your own data in this layout, write {{}} to {custom}.",
             path,
         )
 
 
-def _wanted(path: Path, folder: Path) -> int | None:
-    """Return the number of rows that a file should have, None if it is not known."""
-    own, expected = folder / COUNTS, PUBLISHED
-    if own.is_file():
-        try:
-            expected = read_json(own, dict[str, int])
-        except (OSError, ValueError) as error:
-            raise DataError(
-                f'expected a JSON object from file names to integers, such as {{"...": 60}} ({error}).', own
-            ) from error
-    return expected.get(path.relative_to(folder).as_posix())
-
-
 def text_found(tables: Iterable[Dataset]) -> TextFound | None:
     """Return the first of raw, prepared and prepared files that tables read from SentEval's files have."""
-    found = {table.info.description for table in tables}
-    return next((kind for kind in get_args(TextFound) if kind in found), None)
+    texts = {table.info.description for table in tables}
+    return next((text for text in get_args(TextFound) if text in texts), None)
 
 
 def _to_table(
@@ -211,30 +210,29 @@ def _to_table(
 ) -> Dataset:
     columns: list[tuple[str, ...]] = list(zip(*pairs, strict=True)) or [(), (), ()]
     firsts, seconds, labels = columns
-    found: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
-    if text == "prepared" and found == "raw":
-        firsts, seconds = (tuple(prepare(one, lower) for one in column) for column in (firsts, seconds))
-        found = "prepared"
-    table = make_table({"sentence1": firsts, "sentence2": seconds, "label": labels}, found)
+    source_text: TextFound = "prepared_files" if is_prepared((*firsts, *seconds), lower) else "raw"
+    if text == "prepared" and source_text == "raw":
+        firsts, seconds = (
+            tuple(prepare(sentence, lower) for sentence in column) for column in (firsts, seconds)
+        )
+        source_text = "prepared"
+    table = make_table({"sentence1": firsts, "sentence2": seconds, "label": labels}, source_text)
     check_count(path, folder, len(table))
     require_varied_scores(table, path)
     return table
 
 
 def _load_subset(folder: Path, year: str, subset: str, text: SentEvalText) -> Dataset:
-    inputs, golds = (folder / "STS" / year / f"STS.{kind}.{subset}.txt" for kind in ("input", "gs"))
-    return _to_table(_read_subset(inputs, golds, _wanted(golds, folder)), golds, folder, text)
+    inputs, golds = (folder / "STS" / year / f"STS.{part}.{subset}.txt" for part in ("input", "gs"))
+    return _to_table(_read_subset(inputs, golds), golds, folder, text)
 
 
-def _read_subset(inputs: Path, golds: Path, wanted: int | None) -> Iterator[Pair]:
+def _read_subset(inputs: Path, golds: Path) -> Iterator[Pair]:
     rows, scores = list(read_tsv(inputs, columns=2)), read_lines(golds)
     # An empty line means an unscored pair, except after the last pair.
     while len(scores) > len(rows) and not scores[-1].strip():
         scores.pop()
     if len(rows) != len(scores):
-        scored = sum(1 for gold in scores if gold.strip())
-        if scored == wanted:  # the scores are all there, so it is the pairs that are not
-            raise DataError(f"{len(rows)} pairs for the {len(scores)} scores of {golds.name}.", inputs)
         raise DataError(f"{len(scores)} scores for the {len(rows)} pairs of {inputs.name}.", golds)
     for (line, fields), gold in zip(rows, scores, strict=True):
         if gold.strip():

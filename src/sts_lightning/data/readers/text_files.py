@@ -6,7 +6,7 @@ import csv
 import json
 import logging
 import re
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -39,7 +39,7 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         latin1: Whether to read a file that is not UTF-8 as Latin-1, the encoding of some old releases.
 
     Raises:
-        DataError: The file is missing, empty or UTF-16, or a line is not UTF-8 or contains a NUL character.
+        DataError: The file is missing or empty, or a line is not UTF-8 or contains a NUL character.
     """
     try:
         raw = path.read_bytes()
@@ -48,8 +48,6 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
     raw = raw.removeprefix(BOM_UTF8)
     if not raw.strip():
         raise DataError("the file is empty.", path)
-    if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        raise DataError("the file is UTF-16; convert it: `iconv -f utf-16 -t utf-8`.", path)
     if latin1:
         with suppress(UnicodeDecodeError):
             raw.decode("utf-8")
@@ -61,7 +59,7 @@ def read_lines(path: Path, latin1: bool = False) -> list[str]:
         except UnicodeDecodeError as error:
             raise DataError(
                 f"byte 0x{line[error.start]:02x} at column {error.start + 1} is not UTF-8; "
-                "convert the file, for example with `iconv -f latin1 -t utf-8`.",
+                "convert the file, for example with `iconv -f latin1 -t utf-8`, or `-f utf-16`.",
                 path,
                 number,
             ) from error
@@ -103,7 +101,8 @@ def read_records(
     columns: list[str],
     numbers: Collection[str] = (),
     setting: str | None = None,
-    bad: BadRows | None = None,
+    *,
+    bad: BadRows,
 ) -> Iterator[Row]:
     """Read the named columns of a CSV, TSV or JSONL file; the suffix determines the format.
 
@@ -129,18 +128,16 @@ def read_records(
     if suffix not in SUFFIXES:
         raise DataError(f"unknown file format; expected a name that ends in {', '.join(SUFFIXES)}.", path)
     hint = None if setting is None else f"Give the names of the columns with {setting}."
-    found = BadRows() if bad is None else bad
     if suffix == ".jsonl":
-        rows = _read_jsonl(path, columns, numbers, hint, found)
+        rows = _read_jsonl(path, columns, numbers, hint, bad)
     else:
         rows = _read_table(path, columns, numbers, hint)
-    count = 0
+    empty = True
     for row in rows:
-        count += 1
+        empty = False
         yield row
-    if bad is None or count == 0:
-        found.check()
-    if count == 0:
+    if empty:
+        bad.check()
         raise DataError("the file has a header but no rows.", path)
 
 
@@ -171,13 +168,13 @@ def _read_table(path: Path, columns: list[str], numbers: Collection[str], hint: 
         decimal = ", and a decimal comma is read ('3,5' as 3.5)" if numbers else ""
         log.info("%s: the columns are separated by %s%s", path, SEPARATORS[separator], decimal)
     decimals = [index for index, name in enumerate(columns) if name in numbers and separator != ","]
-    told = quoting
+    warned = quoting  # quotes are no text in CSV
     for number, fields in _select(path, columns, header, rows(separator)):
         for index in decimals:
             if _DECIMAL_COMMA.fullmatch(fields[index]):
                 fields[index] = fields[index].replace(",", ".")
-        if not told and any(map(_looks_quoted, fields)):
-            told = True
+        if not warned and any(map(_looks_quoted, fields)):
+            warned = True
             log.warning(
                 'WARNING: %s, line %d: a text looks quoted as in CSV ("like ""this"""). TSV has no quoting: '
                 "the quotes count as text. If they do not belong to the sentences, save the file as .csv.",
@@ -258,10 +255,6 @@ def _select(path: Path, columns: list[str], header: list[str] | None, rows: Iter
     for number, fields in rows:
         if len(fields) != width:
             raise DataError(f"expected {width} columns, found {len(fields)}.", path, number)
-        if fields == header:
-            raise DataError(
-                "the header again, as where two files were joined; delete the line.", path, number
-            )
         yield number, [fields[pick] for pick in picks]
 
 

@@ -12,7 +12,6 @@ import pytest
 from filelock import FileLock
 
 from sts_lightning.core.errors import ConfigError, FetchError, RunningElsewhereError
-from sts_lightning.data.fetch import convert
 from sts_lightning.data.fetch.get import Source, get, load_sources
 from sts_lightning.data.fetch.parts import PARTS, select_parts
 from sts_lightning.data.nli import nli_pairs
@@ -67,8 +66,7 @@ def test_the_second_time_nothing_is_fetched(hub: Hub, table: dict[str, Source], 
     assert hub.requests == []
 
 
-def test_pairs(hub: Hub, table: dict[str, Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convert, "NLI_SOURCES", {"snli": 2, "multinli": 2})
+def test_pairs(hub: Hub, table: dict[str, Source], tmp_path: Path) -> None:
     snli, multinli = parquet([("a", "b", 0), ("c", "d", 2)]), parquet([("e", "f", 1), ("g", "", 1)])
     hub.add("stanfordnlp/snli", {"plain_text/train-00000-of-00001.parquet": snli})
     hub.add("nyu-mll/multi_nli", {"data/train-00000-of-00001.parquet": multinli})
@@ -128,7 +126,7 @@ def test_a_full_disk_while_unpacking(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patched, pytest.raises(OSError, match="No space"):
-        patched.setattr("shutil.copyfileobj", full)
+        patched.setattr("tarfile.copyfileobj", full)
         get([PARTS["sts"]], table, tmp_path)
     assert {name.split("/")[0] for name in below(tmp_path)} == {".downloads"}
     get([PARTS["sts"]], table, tmp_path)

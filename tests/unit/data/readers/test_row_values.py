@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.readers.row_values import BadRows, folded_sentence, number, score, sentence
+from sts_lightning.data.readers.row_values import BadRows, folded_sentence, score, sentence
 
 PATH = Path("mine.tsv")
 
@@ -20,13 +20,13 @@ def test_white_space_is_folded_in_published_sentences_alone() -> None:
     ("text", "value"), [("4", 4.0), (" -0.5\t", -0.5), ("1e-3", 1e-3), (".5", 0.5), ("+2.", 2.0)]
 )
 def test_decimal_numbers(text: str, value: float) -> None:
-    assert number(text, PATH, 1) == value
+    assert score(text, None, PATH, 1) == value
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "1e999", "1_000", "٣", "0x1", "1,5"])
 def test_everything_else_is_rejected(text: str) -> None:
     with pytest.raises(DataError, match=r"^mine\.tsv, line 7: "):
-        number(text, PATH, 7)
+        score(text, None, PATH, 7)
 
 
 def test_scores_lie_in_their_range() -> None:
@@ -46,7 +46,7 @@ def test_errors_of_rows_are_reported_together() -> None:
     values = []
     for line, text in enumerate(texts, start=1):
         with bad:
-            values.append(number(text, PATH, line))
+            values.append(score(text, None, PATH, line))
     assert values == [1, 3]
     with pytest.raises(DataError) as caught:
         bad.check("Write digits.")

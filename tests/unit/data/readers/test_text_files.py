@@ -2,12 +2,23 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from sts_lightning.core.errors import DataError
-from sts_lightning.data.readers.text_files import read_lines, read_records, read_tsv
+from sts_lightning.data.readers import text_files
+from sts_lightning.data.readers.row_values import BadRows
+from sts_lightning.data.readers.text_files import Row, read_lines, read_tsv
+
+
+def read_records(*arguments: Any, **options: Any) -> list[Row]:
+    bad = BadRows()
+    rows = list(text_files.read_records(*arguments, **options, bad=bad))
+    bad.check()
+    return rows
+
 
 NAMES = ["sentence1", "sentence2", "score"]
 
@@ -24,17 +35,17 @@ def test_only_newlines_end_a_line(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"\xef\xbb\xbfsentence1,sentence2,score\na,b,1\n")
-    assert list(read_records(path, NAMES)) == [(2, ["a", "b", "1"])]
+    assert read_records(path, NAMES) == [(2, ["a", "b", "1"])]
 
 
 def test_csv_quoting_and_physical_line_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'score,sentence2,sentence1\r\n1,"b, ""c""","a\nA"\r\n2,e,d\r\n')
-    assert list(read_records(path, NAMES)) == [(3, ["a\nA", 'b, "c"', "1"]), (4, ["d", "e", "2"])]
+    assert read_records(path, NAMES) == [(3, ["a\nA", 'b, "c"', "1"]), (4, ["d", "e", "2"])]
 
 
 def test_tsv_has_no_quoting(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", 'sentence1\tsentence2\tscore\n"a\tb"\t3\n')
-    assert list(read_records(path, NAMES)) == [(2, ['"a', 'b"', "3"])]
+    assert read_records(path, NAMES) == [(2, ['"a', 'b"', "3"])]
 
 
 def test_rows_of_tsv_that_look_quoted_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -44,7 +55,7 @@ def test_rows_of_tsv_that_look_quoted_are_named(tmp_path: Path, caplog: pytest.L
     table["score"] = [1, 2, 3]
     path = tmp_path / "a.tsv"
     table.to_csv(path, sep="\t", index=False)
-    assert len(list(read_records(path, NAMES))) == 3
+    assert len(read_records(path, NAMES)) == 3
     assert f"{path}, line 2: a text looks quoted as in CSV" in caplog.text
     caplog.clear()
     table.to_csv(path, sep="\t", index=False, quoting=csv.QUOTE_NONE)
@@ -52,20 +63,14 @@ def test_rows_of_tsv_that_look_quoted_are_named(tmp_path: Path, caplog: pytest.L
     assert caplog.text == ""
 
 
-def test_joined_files_have_a_second_header(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "anchor,positive\na,b\nanchor,positive\nc,d\n")
-    with pytest.raises(DataError, match=r"a\.csv, line 3: the header again"):
-        list(read_records(path, ["anchor", "positive"]))
-
-
 def test_what_names_the_columns_is_said(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "q,a,s\na,b,1\n")
     with pytest.raises(DataError, match=r"Give the names of the columns with --columns\."):
-        list(read_records(path, NAMES, setting="--columns"))
+        read_records(path, NAMES, setting="--columns")
     with pytest.raises(
         DataError, match=r"has 'q', 'a', 's'\. If line 1 is data, add a line with the names of the 3 "
     ):
-        list(read_records(path, NAMES))
+        read_records(path, NAMES)
 
 
 ROWS = [('He said "no", then left.', "A; b", 3.5), ("Two\nlines", "c, d", -0.25), ("e", "f", 4.0)]
@@ -97,7 +102,7 @@ def test_a_decimal_comma_is_read_in_numbers_alone_and_not_between_commas(tmp_pat
             ["c", "d", "1.234,5"],
         ]
     path = write(tmp_path / "c.csv", HEAD + 'a,b,"3,5"\n')
-    assert list(read_records(path, NAMES, ["score"])) == [(2, ["a", "b", "3,5"])]
+    assert read_records(path, NAMES, ["score"]) == [(2, ["a", "b", "3,5"])]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +118,7 @@ def test_scored_pairs_without_a_header(
 ) -> None:
     path = write(tmp_path / "a.csv", content)
     with caplog.at_level("INFO"):
-        rows = list(read_records(path, NAMES, ["score"]))
+        rows = read_records(path, NAMES, ["score"])
     assert rows[0] == (1, expected)
     assert len(rows) == 2
     assert (
@@ -149,12 +154,12 @@ def test_a_file_without_a_header_is_not_guessed_at(
 ) -> None:
     numbers = [column for column in columns if column == "score"]
     with pytest.raises(DataError, match=message):
-        list(read_records(write(tmp_path / name, content), columns, numbers, "--columns"))
+        read_records(write(tmp_path / name, content), columns, numbers, "--columns")
 
 
 def test_jsonl(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"sentence1": "a", "sentence2": "b", "score": 2.5, "other": 1}\n')
-    assert list(read_records(path, NAMES, numbers=["score"])) == [(1, ["a", "b", "2.5"])]
+    assert read_records(path, NAMES, numbers=["score"]) == [(1, ["a", "b", "2.5"])]
 
 
 HEAD = "sentence1,sentence2,score\n"
@@ -183,7 +188,7 @@ HEAD = "sentence1,sentence2,score\n"
 def test_errors_name_file_and_line(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
     path = write(tmp_path / name, content)
     with pytest.raises(DataError, match=message):
-        list(read_records(path, NAMES))
+        read_records(path, NAMES)
 
 
 def test_a_row_with_too_few_columns(tmp_path: Path) -> None:
