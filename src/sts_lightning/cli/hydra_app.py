@@ -130,7 +130,7 @@ def storage_error(error: OSError, folder: str) -> StorageError:
     where = f": {error.filename}" if error.filename else ""
     message = f"{error.strerror}{where}. Files written earlier are intact."
     state = RunFolder(Path(folder)).state
-    if state == "cut":
+    if state == "interrupted":
         message += f" Fix it, then resume with: {command_line('train', path_override('resume', folder))}"
     elif state != "finished":
         message += " Fix it, then start again with the same command."

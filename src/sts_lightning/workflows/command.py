@@ -236,7 +236,7 @@ def _resume(run: RunFolder, trust: Trust, given: Mapping[str, Any] = MappingProx
 
 def _begun(folder: RunFolder) -> bool:
     """Return whether this command has written to the folder in an earlier start of the same SLURM job."""
-    return interrupts.requeued() and folder.state in ("cut", "finished")
+    return interrupts.requeued() and folder.state in ("interrupted", "finished")
 
 
 def _resume_requeued(folder: RunFolder, trust: Trust) -> float:
@@ -341,7 +341,7 @@ def _continue_stages(
             with open_dict(stage):
                 stage.init_from = stage.init_from if previous is None else str(previous.path)
             log.info("stage %s: %s", name, run.name)
-            cut = run == folder.stage(name) and run.state == "cut"
+            cut = run == folder.stage(name) and run.state == "interrupted"
             cfg = run.load_config(trust) if cut else stage
             if previous is not None:
                 cfg.init_from = stage.init_from  # the folder may have moved since

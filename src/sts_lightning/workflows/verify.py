@@ -107,7 +107,7 @@ def _configuration(run: RunFolder, trust: Trust) -> DictConfig:
 
 
 def _results(run: RunFolder) -> RunMetrics:
-    if run.state in ("started", "cut"):
+    if run.state in ("started", "interrupted"):
         raise CheckpointError(
             "the run has not finished.",
             hint=f"Resume it with: {command_line('train', path_override('resume', run.name))}",
