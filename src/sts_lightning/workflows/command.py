@@ -404,7 +404,7 @@ def train_stage(
                 cfg.init_from = stage.init_from  # the folder may have moved since
             if data_root is not None:
                 move_data(cfg, data_root)
-            return train_in(run.path, cfg, run.state != "new", whole, trust)
+            return train_in(run.path, cfg, resume=run.state != "new", whole=whole, trust=trust)
         except FinishedRunError:
             pass  # another process has finished it since its state was read
         except RunningElsewhereError as error:

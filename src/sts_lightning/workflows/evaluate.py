@@ -101,7 +101,7 @@ def _evaluate_in(folder: Path, cfg: DictConfig) -> float:
         with at_setting("ckpt"):
             run = RunFolder(cfg.ckpt).last_stage()
             trained = run.load_config(options().trust, encoder_only=True)
-    text = "raw" if trained is None else trained.get("senteval_text", "raw")
+    text: Any = "raw" if trained is None else trained.get("senteval_text", "raw")
     suite = open_suite(cfg, cfg.senteval_text or text)
     encoder = load_evaluated(cfg, device, run, trained)
     if suite.tables:
