@@ -100,7 +100,9 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
         try:
             with reporting(options().debug) if single else contextlib.nullcontext():
                 check_known(cfg)
-                _name_own_folder()
+                folder = user_folder()
+                if folder is not None and is_first_process():  # one that is here by chance would go unnoticed
+                    log.info("configuration: %s, then that of the package", folder)
                 try:
                     return task(cfg)
                 except OSError as error:
@@ -111,13 +113,6 @@ def job(task: Callable[[DictConfig], float]) -> Callable[[DictConfig], float]:
             RunFolder(hydra.runtime.output_dir).remove_if_empty()  # Hydra makes it first
 
     return wrapped
-
-
-def _name_own_folder() -> None:
-    """Say that a user's folder is searched: one that is here by chance would change a run unnoticed."""
-    own = user_folder()
-    if own is not None and is_first_process():
-        log.info("configuration: %s, then that of the package", own)
 
 
 def storage_error(error: OSError, folder: str) -> StorageError:

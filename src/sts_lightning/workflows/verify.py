@@ -119,9 +119,9 @@ def _fit(run: RunFolder, cfg: DictConfig, checkpoint: dict[str, Any]) -> str:
     """Check names and shapes of the weights against the run's model, whose own weights are not loaded."""
     encoder = build_skeleton(cfg.model, cfg.prompt).encoder
     freeze(encoder, cfg.optim.freeze)
-    found = part_of(encoder, "encoder.", checkpoint, run.checkpoint("best"))
+    weights = part_of(encoder, "encoder.", checkpoint, run.checkpoint("best"))
     whole = sum(1 for _ in encoder.named_parameters())
-    return f"{len(found)} weights of the encoder are finite and fit the model, which has {whole}"
+    return f"{len(weights)} weights of the encoder are finite and fit the model, which has {whole}"
 
 
 def _predictions(run: RunFolder, test: Mapping[str, Any]) -> str:
