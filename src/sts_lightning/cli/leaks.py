@@ -72,7 +72,7 @@ def leaks_command(
     columns_ = [kind for kind in KINDS if kind != "near" or near]
     for heading in ("", *columns_, "any"):
         table.add_column(heading, justify="right" if heading else "left")
-    rows = {task: [leak.kind for leak in leaks if leak.task == task] for task in tests}
+    rows: dict[str, list[str]] = {task: [leak.kind for leak in leaks if leak.task == task] for task in tests}
     rows["distinct pairs"] = list(strongest.values())
     for name, row in rows.items():
         table.add_row(name, *(str(row.count(kind)) for kind in columns_), str(len(row)))

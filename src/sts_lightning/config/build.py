@@ -105,7 +105,7 @@ def _instantiate(path: str, node: DictConfig, facts: Mapping[str, Any], argument
     arguments |= _facts_for(path, node, facts)
     nested = {
         key: _build_nested(f"{path}.{key}", value, facts)
-        for key, value in _pairs(node)
+        for key, value in items(node)
         if key not in arguments and _contains_target(value)
     }
     with name_setting(path, node):
@@ -113,7 +113,7 @@ def _instantiate(path: str, node: DictConfig, facts: Mapping[str, Any], argument
             if not nested:
                 return instantiate(node, _convert_="all", **arguments)
             # Hydra would read built dataclasses, such as peft's configurations, as structured configs.
-            plain = DictConfig({key: value for key, value in _pairs(node) if key not in nested})
+            plain = DictConfig({key: value for key, value in items(node) if key not in nested})
             return instantiate(plain, _convert_="all", _partial_=True, **arguments)(**nested)
         except (UserError, ValueError, ImportError):
             raise
@@ -144,13 +144,14 @@ def _build_nested(path: str, value: Any, facts: Mapping[str, Any]) -> Any:
     if isinstance(value, DictConfig):
         if "_target_" in value:
             return build(path, value, object, facts)
-        return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in _pairs(value)}
+        return {key: _build_nested(f"{path}.{key}", item, facts) for key, item in items(value)}
     if isinstance(value, ListConfig):
         return [_build_nested(f"{path}.{i}", item, facts) for i, item in enumerate(value)]
     return value
 
 
-def _pairs(node: DictConfig) -> Iterator[tuple[str, Any]]:
+def items(node: DictConfig) -> Iterator[tuple[str, Any]]:
+    """Yield keys and values; OmegaConf's own keys need not be text."""
     for key, value in node.items():
         yield str(key), value
 

@@ -9,7 +9,7 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import LOADING, SHARED, argument_types
+from sts_lightning.config.build import LOADING, SHARED, argument_types, items
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.errors import ConfigError
 
@@ -117,7 +117,7 @@ def check_config(cfg: DictConfig) -> DictConfig:
         ConfigError: See `check_values`; or a group does not fit the signature of what it names.
     """
     resolved = check_values(cfg)
-    for key, node in _items(resolved):
+    for key, node in items(resolved):
         if isinstance(node, DictConfig):
             check_target(key, node)
     _check_shared(resolved)
@@ -202,7 +202,7 @@ def _check_groups(cfg: DictConfig) -> None:
             continue
         nodes = {field.name: value}
         if count == "named":
-            nodes = {f"{field.name}.{name}": node for name, node in _items(value)}
+            nodes = {f"{field.name}.{name}": node for name, node in items(value)}
         for key, node in nodes.items():
             if not isinstance(node, DictConfig) or not isinstance(node.get("_target_"), str):
                 raise ConfigError(
@@ -214,7 +214,7 @@ def _check_groups(cfg: DictConfig) -> None:
 
 def _check_finite(node: DictConfig | ListConfig, prefix: str) -> None:
     """Reject NaN, infinity and astronomical numbers in any setting; no setting has a meaning for them."""
-    pairs = _items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
+    pairs = items(node) if isinstance(node, DictConfig) else ((str(i), v) for i, v in enumerate(node))
     for key, value in pairs:
         if isinstance(value, DictConfig | ListConfig):
             _check_finite(value, f"{prefix}{key}.")
@@ -227,7 +227,7 @@ def _check_fields(node: DictConfig, prefix: str) -> None:
     schema = OmegaConf.get_type(node)
     fields = {f.name: f for f in dataclasses.fields(schema)} if dataclasses.is_dataclass(schema) else {}
     hints = typing.get_type_hints(schema) if fields else {}
-    for key, value in _items(node):
+    for key, value in items(node):
         path = f"{prefix}{key}"
         if key in fields:
             choices, must = (fields[key].metadata.get(name) for name in ("choices", "must"))
@@ -268,7 +268,7 @@ def check_target(path: str, node: DictConfig) -> None:
         ConfigError: A target does not exist, a key is unknown, or a value has a wrong type.
     """
     if "_target_" not in node:
-        for key, value in _items(node):
+        for key, value in items(node):
             if isinstance(value, DictConfig):
                 check_target(f"{path}.{key}", value)
         return
@@ -281,7 +281,7 @@ def check_target(path: str, node: DictConfig) -> None:
         ) from error
     if path == "data":
         hints |= LOADING
-    for key, value in _items(node):
+    for key, value in items(node):
         if key == "_target_":
             continue
         if key not in hints:
@@ -293,11 +293,6 @@ def check_target(path: str, node: DictConfig) -> None:
             _check_type(f"{path}.{key}", value, hints[key])
         if isinstance(value, DictConfig):
             check_target(f"{path}.{key}", value)
-
-
-def _items(node: DictConfig) -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        yield str(key), value
 
 
 @functools.cache

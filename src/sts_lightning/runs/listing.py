@@ -106,9 +106,9 @@ def _read(folder: RunFolder) -> ListedRun:
         metrics = folder.last_stage().metrics() if state == "finished" else None
     except CheckpointError as error:
         return ListedRun(folder, state, settings, problem=str(error))
-    if metrics is not None and metrics.averaged:  # otherwise the settings are those of its first run
-        settings["averaged"] = list(metrics.averaged)
-        settings["averaged.share"] = metrics.details["averaged"]["share"]
+    if metrics is not None and "averaged" in metrics.details:  # else the settings are those of its first run
+        averaged = metrics.details["averaged"]
+        settings |= {"averaged": averaged["runs"], "averaged.share": averaged["share"]}
     return ListedRun(folder, state, settings, metrics)
 
 

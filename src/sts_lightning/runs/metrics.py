@@ -154,11 +154,6 @@ class RunMetrics:
         return tuple(as_type(self.details["trained_on"], list[TrainingCount | None]))
 
     @property
-    def averaged(self) -> tuple[str, ...]:
-        """Folders of the runs whose weights were averaged; none for a run that was trained."""
-        return tuple(self.details.get("averaged", {"runs": []})["runs"])
-
-    @property
     def peak_memory_gb(self) -> float | None:
         """Peak memory in GB, of the GPU if there was one; None if not measured."""
         peak = self.details.get("peak_memory_bytes") or {}

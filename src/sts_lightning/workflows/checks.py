@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -92,7 +92,6 @@ class Parts(Built):
         cfg: The configuration as composed or stored.
         machine: The hardware, and the settings that depend on it.
         resumed: Whether the run resumes from its last checkpoint.
-        again: Whether the folder holds a run without a checkpoint, which starts again.
         first: Whether this is the process of the run that writes the folder.
     """
 
@@ -100,7 +99,6 @@ class Parts(Built):
     cfg: DictConfig
     machine: Machine
     resumed: bool
-    again: bool
     first: bool
 
 
@@ -134,10 +132,8 @@ def validate(run: RunFolder, cfg: DictConfig, resume: bool, callbacks: Sequence[
         check_same(run, decided(cfg, machine))
     built.data.setup()
     check_scores(built.loss, built.data)
-    given = {**vars(built), "callbacks": [*built.callbacks, *callbacks]}
-    return Parts(
-        **given, run=run, cfg=cfg, machine=machine, resumed=resume and not again, again=again, first=first
-    )
+    built = replace(built, callbacks=[*built.callbacks, *callbacks])
+    return Parts(**vars(built), run=run, cfg=cfg, machine=machine, resumed=resume and not again, first=first)
 
 
 def check_later_run(run: RunFolder, cfg: DictConfig, read: set[str]) -> str | None:

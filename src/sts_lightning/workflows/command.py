@@ -191,7 +191,7 @@ def _beside_resume(run: RunFolder, cfg: DictConfig, overrides: Sequence[str]) ->
     Raises:
         ConfigError: It has another setting, which the run's own configuration decides.
     """
-    elsewhere = ("data_root", *DIVISION)
+    elsewhere = ("data_root",) if run.has_stages else ("data_root", *DIVISION)  # of one batch size
     others = [text for text in overrides if not text.startswith(tuple(f"{key}=" for key in elsewhere))]
     if others:
         raise ConfigError(
@@ -214,11 +214,6 @@ def _resume(run: RunFolder, trust: Trust, given: Mapping[str, Any] = MappingProx
     division = dict(given)
     data_root = division.pop("data_root", None)
     if run.has_stages:
-        if division:
-            raise ConfigError(
-                f"{run.name} has stages, whose settings differ; leave out {', '.join(division)}.",
-                key="resume",
-            )
         return resume_stages(run, trust, data_root)
     cfg = run.load_config(trust)
     if data_root is not None:
