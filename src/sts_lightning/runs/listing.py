@@ -79,12 +79,7 @@ def find_runs(root: Path) -> list[ListedRun]:
 
     The stages of a run are part of it; stages that several runs share are runs of their own. Hidden folders
     are left out.
-
-    Raises:
-        CheckpointError: There is no such folder.
     """
-    if not root.is_dir():
-        raise CheckpointError(f"{root} is not a folder.")
     return [_read(RunFolder(path)) for path in sorted(_folders(root))]
 
 
