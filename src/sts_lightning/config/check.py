@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import difflib
-import functools
 import re
 import types
 import typing
@@ -17,9 +16,10 @@ from hydra.utils import get_method
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from sts_lightning.config.build import LOADING, SHARED, argument_types, items
+from sts_lightning.config.build import LOADING, SHARED, argument_types, items, plain
 from sts_lightning.config.schema import TrainConfig
 from sts_lightning.core.errors import ConfigError
+from sts_lightning.core.json_files import as_type
 
 _BARE = re.compile(r"[A-Za-z0-9_./:@%+~ -]+")
 
@@ -235,7 +235,8 @@ def _check_fields(node: DictConfig, prefix: str) -> None:
                 raise ConfigError(f"{path} is blank.", key=path, hint="Give a value, or leave it out.")
             if choices is not None:
                 _check_choice(path, value, choices)
-            _check_length(path, value, hints[key])
+            if typing.get_origin(hints[key]) is tuple:  # OmegaConf checks their items, but not their number
+                _check_type(path, value, hints[key])
             each = value if typing.get_origin(hints[key]) in (list, tuple) else [value]
             optional = hints[key] is not Any and _allows_none(hints[key])
             if must is not None and not all(
@@ -295,53 +296,20 @@ def check_target(path: str, node: DictConfig) -> None:
             check_target(f"{path}.{key}", value)
 
 
-@functools.cache
 def _check_type(key: str, value: Any, hint: Any) -> None:
-    """Check a value against a `Literal` or a type that OmegaConf converts; other hints are not checked."""
+    """Check a value against a `Literal` or a type that pydantic reads; other hints are not checked."""
     if typing.get_origin(hint) is typing.Literal:
         _check_choice(key, value, typing.get_args(hint))
         return
     if value is None and not _allows_none(hint):
         raise _missing(key)
-    _check_length(key, value, hint)
-    wanted = _schema(hint)
-    if wanted is None:
-        return
-    name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
     try:
-        merged: Any = OmegaConf.merge(wanted, {"value": value})
-    except OmegaConfBaseException as error:
+        as_type(plain(value), hint)
+    except ValueError as error:
+        name = hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")
         raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key) from error
-    # The target receives the unconverted value: the string 'no' would be true, and '0.1' no number.
-    if _scalar_types(value) != _scalar_types(merged["value"]):
-        raise ConfigError(f"{key}={value!r} is not of type {name}.", key=key)
-
-
-@functools.cache
-def _schema(hint: Any) -> DictConfig | None:
-    """Return a configuration with one value of a type, None for a type that OmegaConf does not know."""
-    try:
-        schema: DictConfig = OmegaConf.structured(dataclasses.make_dataclass("Schema", [("value", hint)]))
-    except OmegaConfBaseException:
-        return None
-    return schema
-
-
-def _check_length(key: str, value: Any, hint: Any) -> None:
-    """Check that a list given for a tuple has the tuple's length."""
-    for option in (hint, *typing.get_args(hint)):
-        arguments = typing.get_args(option)
-        if typing.get_origin(option) is tuple and ... not in arguments and isinstance(value, ListConfig):
-            if len(value) != len(arguments):
-                raise ConfigError(f"{key}={value} needs {len(arguments)} values, got {len(value)}.", key=key)
-            return
-
-
-def _scalar_types(value: Any) -> Any:
-    """Return whether a value, or each value of a list, is a string, a boolean or something else."""
-    if isinstance(value, ListConfig):
-        return [_scalar_types(item) for item in value]
-    return next((type_ for type_ in (str, bool) if isinstance(value, type_)), None)
+    except (RuntimeError, TypeError):  # pydantic has no schema for the type, or JSON no form of the value
+        return
 
 
 def _allows_none(hint: Any) -> bool:
