@@ -203,7 +203,7 @@ def compose_stages(cfg: DictConfig, overrides: Sequence[str], compose: Compose) 
     Args:
         cfg: Configuration of the run, with ``stages``.
         overrides: Overrides of the command line.
-        compose: Function that composes a configuration.
+        compose: Function that composes the configuration of train.py from overrides.
 
     Returns:
         Configurations by name, in order; checked, but their interpolations are not resolved.

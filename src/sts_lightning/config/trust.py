@@ -7,9 +7,9 @@ which libraries import or download code. Whoever made the folder chose them.
   loggers, callbacks and all other parts are not built, so that nothing has to be known about them.
 - To resume a run, or to build its data, all parts are read.
 
-What may be built without consent is what this project's own ``conf`` names, each class at its place. Whatever
-else a folder asks for is rejected unless the user has named it at the call. Only the text is read: nothing
-that a folder names is imported before it has passed.
+What may be built without consent is what this project's own ``conf`` names, each class where it does.
+Whatever else a folder asks for is rejected unless the user has named it at the call. Only the text is read:
+nothing that a folder names is imported before it has passed.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def check(values: Mapping[Any, Any], source: str, trust: Trust, encoder_only: bo
 
     Args:
         values: See `requests`.
-        source: File, with the part of it, for the message.
+        source: File, with the stage in it, for the message.
         trust: Consent of the user.
         encoder_only: See `requests`.
 
@@ -309,7 +309,7 @@ def _setting(name: str, value: Any, path: tuple[str, ...], target: Any) -> Itera
 
 
 def _arguments(target: Any, path: tuple[str, ...]) -> frozenset[str] | None:
-    """Return the arguments that this project's ``conf`` gives a target; None if it has none at this place.
+    """Return the arguments that this project's ``conf`` gives a target; None if it has none there.
 
     Args:
         target: Dotted name of the target.
@@ -327,7 +327,7 @@ def _arguments(target: Any, path: tuple[str, ...]) -> frozenset[str] | None:
 def _targets(group: str) -> Mapping[tuple[int, str], frozenset[str]]:
     """Return the arguments of the targets in a group's files by depth and name of the target.
 
-    Names are compared exactly, each at its place, since a prefix would also admit everything that a module
+    Names are compared exactly, each where ``conf`` has it: a prefix would also admit everything that a module
     imports.
     """
     arguments: dict[tuple[int, str], frozenset[str]] = {}

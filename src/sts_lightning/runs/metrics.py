@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import platform
@@ -281,10 +282,8 @@ def environment() -> dict[str, Any]:
     """Return versions, commit and platform, stored with the metrics of a run."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return {"versions": versions, "git_commit": _git_commit(), "platform": platform.platform()}
 
 

@@ -172,7 +172,7 @@ def average_runs(
 
 
 def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
-    """Read the runs to average, and check that their average is a model of the same kind.
+    """Read the runs to average, and check that their average is a model of the same architecture.
 
     Raises:
         CheckpointError: A folder is no run, has an adapter, or another model or prompt than the first one, or
@@ -195,27 +195,27 @@ def read_parents(folders: Sequence[Path], trust: Trust) -> list[Parent]:
     return parents
 
 
-def mean(parts: Sequence[Weights]) -> dict[str, Tensor]:
+def mean(models: Sequence[Weights]) -> dict[str, Tensor]:
     """Average weights; see `weighted_sum`."""
-    return weighted_sum(parts, [1 / len(parts)] * len(parts))
+    return weighted_sum(models, [1 / len(models)] * len(models))
 
 
-def weighted_sum(parts: Sequence[Weights], factors: Sequence[float]) -> dict[str, Tensor]:
-    r"""Compute :math:`\sum_k f_k \theta_k` in float64, tensor by tensor, in the dtypes of the first part.
+def weighted_sum(models: Sequence[Weights], factors: Sequence[float]) -> dict[str, Tensor]:
+    r"""Compute :math:`\sum_k f_k \theta_k` in float64, tensor by tensor, in the dtypes of the first model.
 
     Args:
-        parts: Weights of models, all with the same names and shapes.
-        factors: f, one for each part.
+        models: Weights of models, all with the same names and shapes.
+        factors: f, one for each model.
 
     Returns:
-        New tensors. Those without floating-point numbers, such as positions, are those of the first part.
+        New tensors. Those without floating-point numbers, such as positions, are those of the first model.
 
     Raises:
         CheckpointError: Tensors without floating-point numbers differ.
     """
     result = {}
-    for name, tensor in parts[0].items():
-        tensors = [part[name] for part in parts]
+    for name, tensor in models[0].items():
+        tensors = [weights[name] for weights in models]
         if tensor.is_floating_point():
             terms = [factor * other.double() for factor, other in zip(factors, tensors, strict=True)]
             result[name] = torch.stack(terms).sum(dim=0).to(tensor.dtype)
@@ -230,7 +230,7 @@ def _check_same(first: Parent, other: Parent) -> None:
     """Reject a run that computes its vectors in another way, or trained on dev pairs of the first one."""
     for group in ("model", "prompt"):
         ours, theirs = first.cfg[group], other.cfg[group]
-        for key in sorted({*ours, *theirs} - {"dropout"}, key=str):  # dropout has no part in the vectors
+        for key in sorted({*ours, *theirs} - {"dropout"}, key=str):  # dropout does not change the vectors
             if ours.get(key) != theirs.get(key):
                 raise CheckpointError(
                     f"{other.run.name} has {group}.{key}={theirs.get(key)}, but {first.run.name} has "

@@ -271,12 +271,13 @@ def write_page(
         pairs: Pairs on which the encoder and the gold scores disagree most.
         settings: Configuration of the run.
     """
+    tasks = {"dev": metrics.dev or {}, **(metrics.test or {"tasks": {}})["tasks"]}
     rates = [row["tokens_per_second"] for row in run.history() if "tokens_per_second" in row]
     pages = Environment(loader=PackageLoader("sts_lightning", "workflows"), autoescape=True)
     text = pages.get_template("run_page.html.jinja").render(
         name=run.path.resolve().name,
         metrics=metrics,
-        binary=_binary(metrics),
+        binary={name: task["binary"] for name, task in tasks.items() if task.get("binary")},
         images=[
             (path.stem, base64.b64encode(path.read_bytes()).decode())
             for path in sorted(run.plots.glob("*.png"))
@@ -286,9 +287,3 @@ def write_page(
         settings=[(key, shown(value)) for key, value in flat(without_volatile(settings or {})).items()],
     )
     write_atomic(run.page_file, text + "\n")
-
-
-def _binary(metrics: RunMetrics) -> dict[str, dict[str, Any]]:
-    """Return the scores on pairs of two labels, by task."""
-    tasks = {"dev": metrics.dev or {}, **(metrics.test or {"tasks": {}})["tasks"]}
-    return {name: task["binary"] for name, task in tasks.items() if task.get("binary")}
